@@ -1,0 +1,75 @@
+# `make help` says what there is. Everything is kept inside this folder: environments in .venv*, downloads in .cache.
+
+VENV := .venv
+CORE_VENV := .venv-core
+RUN := $(VENV)/bin/python
+RUN_CORE := $(CORE_VENV)/bin/python
+
+# More options for the program that a target runs: make test ARGS="-k graph"
+ARGS :=
+
+# What needs minutes, a GPU or a download is run by name: make test MARKS=slow
+MARKS := not slow and not gpu and not network
+
+# Caches that would otherwise be written to the home directory. Set a variable yourself to use another place.
+export PIP_CACHE_DIR ?= $(CURDIR)/.cache/pip
+export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
+export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-core lint format environment environment-core bench-convert clean
+
+help:
+	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
+	@echo
+	@echo "  make demo             convert two models and show what it gains; start here"
+	@echo "  make test             run the tests (a few minutes on two cores)"
+	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
+	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
+	@echo "  make format           let ruff rewrite what it can"
+	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
+	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
+	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
+	@echo
+	@echo "The first run of a target finds a Python (3.8 to 3.11, which MXNet 1.9.1 needs; 3.11 is best tested),"
+	@echo "makes $(VENV) and installs the versions pinned in constraints/. Later runs find it ready. Nothing"
+	@echo "outside this folder is changed."
+	@echo
+	@echo "  make test PYTHON=python3.9        take this Python (a name or a path) instead"
+	@echo "  make test ARGS='-k graph -x'      give pytest more options"
+	@echo "  make test MARKS=slow              run the tests that make test leaves out: slow, gpu, network"
+	@echo "  make test-core PYTHON=python3.12  is how files are known to convert where MXNet cannot be installed"
+
+demo: environment
+	@$(RUN) tools/demo.py $(ARGS)
+
+test: environment
+	@$(RUN) -m pytest -n 2 --dist worksteal -m "$(MARKS)" $(ARGS)
+
+test-core: environment-core
+	@$(RUN_CORE) -m pytest -n 2 --dist worksteal -m "$(MARKS)" $(ARGS)
+
+lint: environment
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy --strict mxamp
+
+format: environment
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+bench-convert: environment
+	@$(RUN) tools/benchmark_conversion.py $(ARGS)
+
+environment:
+	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(VENV)) && \
+		"$$python" tools/environment.py full $(VENV)
+
+environment-core:
+	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh core $(CORE_VENV)) && \
+		"$$python" tools/environment.py core $(CORE_VENV)
+
+clean:
+	rm -rf .venv .venv-core .venv-core-* .cache build dist *.egg-info
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,417 @@
+"""Decide: from colors and capabilities, through the placement, to one decision a node.
+
+Nothing is rewritten here, and the rewriter decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from mxamp.decisions.decision import Decision, Plan
+from mxamp.dtypes import DType
+from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.infer import EntryDtypes, infer_dtypes
+from mxamp.ops import InputRole, OperatorFacts
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
+from mxamp.params.parameter import Parameter
+from mxamp.placement import Demand, PlacementProblem, Supply, place
+from mxamp.policy.color import Color, Verdict
+from mxamp.policy.coloring import color_graph
+from mxamp.policy.context import ColoringContext
+from mxamp.policy.policy import Policy
+from mxamp.targets import Target, fusion_groups
+
+__all__ = ["DecisionInputs", "decide"]
+
+Shape = Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DecisionInputs:
+    """What a plan is made from.
+
+    Attributes
+    ----------
+    graph
+        The graph before conversion.
+    variables
+        The dtype of every variable before conversion.
+    params
+        Parameters by name.
+    policy, target
+        What is allowed, and what is possible.
+    shapes
+        For every node the shape of each output, where known.
+    low_inputs
+        Graph inputs that arrive in low precision after conversion.
+    low_heads
+        Numbers of the heads that leave in low precision.
+    castable
+        The parameters that may be cast when the model is saved; others are cast at run time.
+    free_inputs
+        Variables that are no parameters, yet may be had in either dtype for nothing: the loop invariants
+        of a control-flow body.
+    """
+
+    graph: Graph
+    variables: Mapping[str, DType]
+    params: Mapping[str, Parameter]
+    policy: Policy
+    target: Target
+    shapes: Optional[Sequence[Tuple[Optional[Shape], ...]]] = None
+    low_inputs: Mapping[str, DType] = field(default_factory=dict)
+    low_heads: frozenset[int] = frozenset()
+    castable: frozenset[str] = frozenset()
+    free_inputs: frozenset[str] = frozenset()
+
+
+def decide(given: DecisionInputs) -> Plan:
+    """Make the plan of a conversion.
+
+    Parameters
+    ----------
+    given
+        The graph, what is known about it, the policy and the target.
+
+    Returns
+    -------
+    Plan
+        A decision for every operator node.
+
+    Raises
+    ------
+    MxampError
+        Whatever the color function, an attribute or the policy gets wrong.
+    """
+    return _Decider(given).plan()
+
+
+class _Decider:
+    """One run of :func:`decide`; holds what the steps share."""
+
+    def __init__(self, given: DecisionInputs) -> None:
+        self.given = given
+        self.graph = given.graph
+        self.low = given.policy.target_dtype
+        self.dtypes: EntryDtypes = infer_dtypes(given.graph, given.variables)
+        self.context = ColoringContext(given.graph, self.dtypes, given.policy, given.params, given.shapes)
+        self.verdicts = color_graph(self.context)
+        self.castable_params = frozenset(
+            name
+            for name, parameter in given.params.items()
+            if name in given.castable and parameter.dtype is DType.FLOAT32
+        )
+        self.bodies: Dict[int, Tuple[Plan, ...]] = {
+            position: _decide_bodies(given, node, self.dtypes)
+            for position, node in enumerate(given.graph.nodes)
+            if is_control_flow(node)
+        }
+
+    # ------------------------------------------------------------------ which nodes have a choice
+
+    def _data_dtype(self, node: Node, facts: OperatorFacts) -> Optional[DType]:
+        """Return the dtype the node computes in before conversion."""
+        for number, (producer, index) in enumerate(node.inputs):
+            if facts.role(number).shares_dtype:
+                dtype = self.dtypes[producer][index]
+                if dtype is not None:
+                    return dtype
+        return None
+
+    def _classify(self) -> Tuple[Set[int], Set[int], Dict[int, str], Sequence[Tuple[int, ...]]]:
+        """Return the low nodes, the free nodes, refusals by the target, and the fusion groups."""
+        target = self.given.target
+        could_be_low: Set[int] = set()
+        refusals: Dict[int, str] = {}
+        for position, node in enumerate(self.graph.nodes):
+            facts = self.context.facts[position]
+            if facts is None or self.verdicts[position].color is Color.RED:
+                continue
+            if self._data_dtype(node, facts) is not DType.FLOAT32:
+                continue
+            if facts.name == "Cast":
+                continue
+            could_be_low.add(position)
+            refusal = target.refusal(facts.name, node.attrs)
+            if refusal is not None:
+                refusals[position] = refusal
+        groups = []
+        for chain in fusion_groups(self.graph, self.context.names, target):
+            # A fused chain is one unit if its head can run low and every member may.
+            if chain[0] in refusals or not could_be_low.issuperset(chain):
+                continue
+            groups.append(chain)
+            for position in chain:
+                refusals.pop(position, None)
+        low = set()
+        free = set()
+        for position in could_be_low - set(refusals):
+            (low if self.verdicts[position].color is Color.GREEN else free).add(position)
+        return low, free, refusals, groups
+
+    # ------------------------------------------------------------------ the placement problem
+
+    def _supply(self, open_nodes: Set[int]) -> List[Tuple[Supply, ...]]:
+        supply: List[Tuple[Supply, ...]] = []
+        for position, node in enumerate(self.graph.nodes):
+            if node.is_variable:
+                supply.append((self._variable_supply(node),))
+                continue
+            offers = []
+            for index, dtype in enumerate(self.dtypes[position]):
+                if dtype is not None and dtype not in CASTABLE:
+                    offers.append(Supply.EITHER)
+                elif dtype is self.low:
+                    offers.append(Supply.LOW)
+                elif position in open_nodes and self._output_if_low(position)[index] is self.low:
+                    offers.append(Supply.CHOSEN)
+                else:
+                    offers.append(Supply.FP32)
+            supply.append(tuple(offers))
+        return supply
+
+    def _variable_supply(self, node: Node) -> Supply:
+        dtype = self.given.variables.get(node.name, DType.FLOAT32)
+        if node.name in self.castable_params or node.name in self.given.free_inputs:
+            return Supply.EITHER
+        if dtype not in CASTABLE:
+            return Supply.EITHER
+        return Supply.LOW if dtype is self.low or node.name in self.given.low_inputs else Supply.FP32
+
+    def _output_if_low(self, position: int) -> Tuple[Optional[DType], ...]:
+        node, facts = self.graph.nodes[position], self.context.facts[position]
+        assert facts is not None  # noqa: S101 - only nodes with facts can be low
+        attrs = {**node.attrs, **dict(self._attrs_if_low(position))}
+        return facts.output_dtypes(attrs, self.low, node.num_outputs)
+
+    def _attrs_if_low(self, position: int) -> Tuple[Tuple[str, str], ...]:
+        """Return the attributes by which an operator hands on FP32 though it computes low."""
+        verdict, node = self.verdicts[position], self.graph.nodes[position]
+        facts = self.context.facts[position]
+        if verdict.output is None or facts is None:
+            return ()
+        rule = facts.outputs[0]
+        key = getattr(rule, "key", None)
+        if key is None or node.attrs.get(key, "None") != "None":
+            return ()
+        return ((key, verdict.output.label),)
+
+    def _demand(self, open_nodes: Set[int]) -> List[Tuple[Demand, ...]]:
+        return [
+            tuple(self._input_demand(position, number, entry, open_nodes) for number, entry in enumerate(node.inputs))
+            for position, node in enumerate(self.graph.nodes)
+        ]
+
+    def _input_demand(self, position: int, number: int, entry: Entry, open_nodes: Set[int]) -> Demand:
+        dtype = self.dtypes[entry.node][entry.index]
+        if dtype is not None and dtype not in CASTABLE:
+            return Demand.ANY
+        node, facts = self.graph.nodes[position], self.context.facts[position]
+        if facts is None:
+            if node.op in (AMP_CAST, AMP_MULTICAST):
+                return Demand.ANY
+            if position in self.bodies:
+                wanted = _wanted_by_bodies(node, number, self.bodies[position])
+                return Demand.LOW if wanted is self.low else Demand.FP32
+        else:
+            role = facts.role(number)
+            if role in (InputRole.LIKE, InputRole.FREE):
+                return Demand.ANY
+            if role.shares_dtype and position in open_nodes:
+                return Demand.CHOSEN
+        # Fixed: it reads what it always read.
+        return Demand.LOW if dtype is self.low else Demand.FP32
+
+    # ------------------------------------------------------------------ the plan
+
+    def plan(self) -> Plan:
+        """Run the steps."""
+        low, free, refusals, groups = self._classify()
+        open_nodes = low | free
+        supply = self._supply(open_nodes)
+        demand = self._demand(open_nodes)
+        head_demand = [
+            Demand.LOW
+            if number in self.given.low_heads or self.dtypes[head.node][head.index] is self.low
+            else Demand.FP32
+            for number, head in enumerate(self.graph.heads)
+        ]
+        chosen = place(
+            PlacementProblem(
+                graph=self.graph,
+                free=free,
+                low=low,
+                supply=supply,
+                demand=demand,
+                head_demand=head_demand,
+                groups=groups,
+                widest={p for p in free if self.verdicts[p].widest},
+            )
+        )
+        decisions: List[Optional[Decision]] = []
+        for position, node in enumerate(self.graph.nodes):
+            if node.is_variable:
+                decisions.append(None)
+            else:
+                decisions.append(self._decision(position, node, position in chosen, free, refusals, demand[position]))
+        return Plan(
+            decisions=decisions,
+            variables_before=dict(self.given.variables),
+            variables_after=dict(self.given.low_inputs),
+            heads=tuple(
+                None
+                if self.dtypes[head.node][head.index] not in CASTABLE
+                else self.low
+                if wanted is Demand.LOW
+                else self.dtypes[head.node][head.index]
+                for head, wanted in zip(self.graph.heads, head_demand)
+            ),
+            cast_offline=self.castable_params,
+        )
+
+    def _decision(
+        self,
+        position: int,
+        node: Node,
+        is_low: bool,
+        free: Set[int],
+        refusals: Mapping[int, str],
+        demand: Tuple[Demand, ...],
+    ) -> Decision:
+        verdict, facts = self.verdicts[position], self.context.facts[position]
+        needs = {Demand.CHOSEN: self.low if is_low else DType.FLOAT32, Demand.FP32: DType.FLOAT32, Demand.LOW: self.low}
+        inputs = tuple(self._need(entry, wanted, needs) for entry, wanted in zip(node.inputs, demand))
+        before = self._data_dtype(node, facts) if facts is not None else None
+        if is_low:
+            compute: Optional[DType] = self.low
+            outputs = self._output_if_low(position)
+            attrs = self._attrs_if_low(position)
+            accumulation = verdict.accumulation or self.low
+        else:
+            compute = before
+            outputs = self.dtypes[position]
+            attrs = ()
+            accumulation = compute if compute is None or compute is not self.low else (
+                verdict.accumulation or compute
+            )
+            if facts is None and node.op not in (AMP_CAST, AMP_MULTICAST):
+                compute = accumulation = DType.FLOAT32
+        return Decision(
+            color=verdict.color,
+            rule=verdict.rule,
+            reason=self._reason(position, verdict, is_low, free, refusals, before),
+            compute=compute,
+            accumulation=accumulation,
+            inputs=inputs,
+            outputs=tuple(outputs),
+            attrs=attrs,
+            bodies=self.bodies.get(position, ()),
+        )
+
+    def _need(
+        self, entry: Entry, wanted: Demand, needs: Mapping[Demand, DType]
+    ) -> Optional[DType]:
+        dtype = self.dtypes[entry.node][entry.index]
+        if wanted is Demand.ANY or (dtype is not None and dtype not in CASTABLE):
+            return None
+        if wanted is Demand.FP32 and dtype is not None and dtype is not DType.FLOAT32:
+            return dtype  # another low precision than the target's: left as it was
+        return needs[wanted]
+
+    def _reason(
+        self,
+        position: int,
+        verdict: Verdict,
+        is_low: bool,
+        free: Set[int],
+        refusals: Mapping[int, str],
+        before: Optional[DType],
+    ) -> str:
+        facts = self.context.facts[position]
+        if position in self.bodies:
+            return "control flow: its bodies are decided inside; its states stay float32"
+        if verdict.rule == "cast" or (facts is not None and facts.name == "Cast"):
+            return "a cast of the original graph is kept as it is"
+        if facts is not None and before is not None and before is not DType.FLOAT32:
+            return f"computes in {before} already" if before.is_float else f"works on {before}, which no cast touches"
+        if facts is not None and before is None:
+            return "reads no floating-point data; there is nothing to cast"
+        if position in refusals:
+            return refusals[position]
+        if position in free:
+            chosen = self.low if is_low else DType.FLOAT32
+            return f"{verdict.reason}; {chosen} needs the fewest casts here"
+        return verdict.reason
+
+
+def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> Tuple[Plan, ...]:
+    """Decide inside the bodies of a control-flow node, whose states and results keep their dtypes."""
+    invariant = invariant_inputs(node)
+    plans = []
+    for number, body in enumerate(node.subgraphs):
+        mapping = body_inputs(node, number)
+        variables = {}
+        for name, outer in mapping.items():
+            producer, index = node.inputs[outer]
+            variables[name] = dtypes[producer][index] or DType.FLOAT32
+        plans.append(
+            decide(
+                DecisionInputs(
+                    graph=body,
+                    variables=variables,
+                    params={
+                        name: given.params[source]
+                        for name, outer in mapping.items()
+                        for source in [given.graph.nodes[node.inputs[outer].node].name]
+                        if outer in invariant and source in given.params
+                        and given.graph.nodes[node.inputs[outer].node].is_variable
+                    },
+                    policy=given.policy,
+                    target=given.target,
+                    free_inputs=frozenset(
+                        name
+                        for name, outer in mapping.items()
+                        if outer in invariant and variables[name] is DType.FLOAT32
+                    ),
+                )
+            )
+        )
+    return _with_agreed_invariants(node, plans, given.policy.target_dtype)
+
+
+def _with_agreed_invariants(node: Node, plans: Sequence[Plan], low: DType) -> Tuple[Plan, ...]:
+    """Make an invariant low at the boundary if every reader in every body wants it low.
+
+    Where readers disagree it crosses the boundary in FP32 and is cast inside.
+    """
+    votes: Dict[int, Set[Optional[DType]]] = {}
+    for number, plan in enumerate(plans):
+        body = node.subgraphs[number]
+        for name, outer in body_inputs(node, number).items():
+            position = body.variables[name]
+            wanted = votes.setdefault(outer, set())
+            for use in body.uses[position].get(0, ()):
+                decision = plan.decisions[use.node]
+                wanted.add(decision.inputs[use.input] if decision is not None else None)
+            if any(head.node == position for head in body.heads):
+                wanted.add(DType.FLOAT32)
+    invariant = invariant_inputs(node)
+    agreed = {outer for outer, wanted in votes.items() if outer in invariant and wanted == {low}}
+    return tuple(
+        replace(
+            plan,
+            variables_after={name: low for name, outer in body_inputs(node, number).items() if outer in agreed},
+        )
+        for number, plan in enumerate(plans)
+    )
+
+
+def _wanted_by_bodies(node: Node, number: int, plans: Sequence[Plan]) -> Optional[DType]:
+    """Return the dtype in which the bodies take input ``number`` of their node."""
+    for body_number, plan in enumerate(plans):
+        for name, outer in body_inputs(node, body_number).items():
+            if outer == number and name in plan.variables_after:
+                return plan.variables_after[name]
+    return None

@@ -1,0 +1,73 @@
+"""A decision: everything the rewriter needs to know about one node, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence, Tuple
+
+from mxamp.dtypes import DType
+from mxamp.policy.color import Color
+
+__all__ = ["Decision", "Plan"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one operator node computes in, reads and hands on.
+
+    Attributes
+    ----------
+    color
+        What the numerics allow.
+    rule
+        Which rule gave the color.
+    reason
+        Why the node computes in ``compute``: one sentence for the report.
+    compute
+        The dtype it computes in; None where that is not a floating-point matter (integers) or not known.
+    accumulation
+        The dtype its sums are carried in.
+    inputs
+        The dtype each input must have; None where any will do.
+    outputs
+        The dtype of each output; None where it cannot be known before run time.
+    attrs
+        Attributes the rewriter sets, such as softmax's ``dtype``.
+    bodies
+        For a control-flow node, the plan of each body.
+    """
+
+    color: Color
+    rule: str
+    reason: str
+    compute: Optional[DType]
+    accumulation: Optional[DType]
+    inputs: Tuple[Optional[DType], ...]
+    outputs: Tuple[Optional[DType], ...]
+    attrs: Tuple[Tuple[str, str], ...] = ()
+    bodies: Tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The decisions for a whole graph.
+
+    Attributes
+    ----------
+    decisions
+        One a node; None for variables.
+    variables_before
+        The dtype of every variable before conversion.
+    variables_after
+        Graph inputs (not parameters) whose dtype changes: name -> dtype.
+    heads
+        The dtype each graph output must have; None where it is handed on as it comes.
+    cast_offline
+        The variables whose casts happen to stored values instead of at run time.
+    """
+
+    decisions: Sequence[Optional[Decision]]
+    variables_before: Mapping[str, DType]
+    variables_after: Mapping[str, DType]
+    heads: Tuple[Optional[DType], ...]
+    cast_offline: frozenset[str]

@@ -1,0 +1,17 @@
+"""The graph intermediate representation: MXNet's symbol as a plain value, without MXNet."""
+
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, Use
+from mxamp.graph.serde import parse_symbol, read_symbol, write_symbol
+from mxamp.graph.verify import verify_graph
+
+__all__ = [
+    "VARIABLE",
+    "Entry",
+    "Graph",
+    "Node",
+    "Use",
+    "parse_symbol",
+    "read_symbol",
+    "verify_graph",
+    "write_symbol",
+]

@@ -1,0 +1,155 @@
+"""The graph: nodes, entries and uses.
+
+A :class:`Graph` is a value. Nodes refer to each other by position, every node comes after the nodes it
+reads, and nothing is ever assigned in place: a pass reads one graph and builds the next with
+:class:`mxamp.graph.builder.GraphBuilder`. That makes sharing safe, traversal a plain loop (a chain of
+100,000 nodes needs no recursion), and equality structural.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Mapping, NamedTuple, Tuple
+
+__all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use"]
+
+VARIABLE = "null"
+"""The operator name NNVM gives to variables: graph inputs, arguments and auxiliary states."""
+
+
+class Entry(NamedTuple):
+    """NNVM's unit of data flow: one output of one node. Casts are decided per entry."""
+
+    node: int
+    index: int = 0
+
+
+class Use(NamedTuple):
+    """One place where an entry is read: input number ``input`` of node ``node``."""
+
+    node: int
+    input: int
+
+
+class Node(NamedTuple):
+    """One node: a variable (``op == "null"``) or an operator call.
+
+    Attributes
+    ----------
+    op
+        MXNet operator name.
+    name
+        The node's name, as the user wrote it or MXNet generated it.
+    attrs
+        Operator attributes and user attributes (``__shape__``, ``__dtype__``, ``__lr_mult__`` ...), all
+        strings. Treat as read-only.
+    inputs
+        The entries it reads, auxiliary states included.
+    num_outputs
+        How many entries it produces, hidden ones included (BatchNorm produces three).
+    subgraphs
+        The bodies of a control-flow operator.
+    control_deps
+        Nodes that must run before it without passing data.
+    input_versions
+        NNVM's version number of each input; empty when all are 0, which is nearly always.
+    """
+
+    op: str
+    name: str
+    attrs: Mapping[str, str] = {}
+    inputs: Tuple[Entry, ...] = ()
+    num_outputs: int = 1
+    subgraphs: Tuple[Graph, ...] = ()
+    control_deps: Tuple[int, ...] = ()
+    input_versions: Tuple[int, ...] = ()
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether the node is a graph input, an argument or an auxiliary state."""
+        return self.op == VARIABLE
+
+    def __str__(self) -> str:
+        return f"node {self.name!r} ({self.op})"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A computation graph in topological order.
+
+    Attributes
+    ----------
+    nodes
+        Every node comes after all nodes it reads.
+    heads
+        The entries the graph returns, in order.
+    attrs
+        Graph attributes as ``symbol.json`` holds them, e.g. ``{"mxnet_version": ["int", 10901]}``.
+    head_versions
+        NNVM's version number of each head; empty when all are 0.
+    """
+
+    nodes: Tuple[Node, ...]
+    heads: Tuple[Entry, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    head_versions: Tuple[int, ...] = ()
+
+    @cached_property
+    def uses(self) -> Tuple[Mapping[int, Tuple[Use, ...]], ...]:
+        """For every node: output index -> the places that read it. Outputs nobody reads are absent."""
+        gathered: list[dict[int, list[Use]]] = [{} for _ in self.nodes]
+        for consumer, node in enumerate(self.nodes):
+            for position, (producer, index) in enumerate(node.inputs):
+                gathered[producer].setdefault(index, []).append(Use(consumer, position))
+        return tuple({index: tuple(places) for index, places in by_index.items()} for by_index in gathered)
+
+    @cached_property
+    def variables(self) -> Mapping[str, int]:
+        """Variable name -> node position, in topological order."""
+        return {node.name: position for position, node in enumerate(self.nodes) if node.op == VARIABLE}
+
+    @cached_property
+    def operator_count(self) -> int:
+        """The number of nodes that are not variables."""
+        return sum(node.op != VARIABLE for node in self.nodes)
+
+    def uses_of(self, entry: Entry) -> Tuple[Use, ...]:
+        """Return the places that read ``entry`` (heads are not uses)."""
+        return self.uses[entry.node].get(entry.index, ())
+
+    def input_order(self) -> Tuple[int, ...]:
+        """Return the positions of the variables in the order of MXNet's ``Symbol.list_inputs``.
+
+        NNVM lists them in depth-first post-order from the heads (``DFSVisit`` in nnvm/graph.h), which is
+        not always the order in which the file stores them.
+        """
+        seen = bytearray(len(self.nodes))
+        order: list[int] = []
+        for head in self.heads:
+            if seen[head.node]:
+                continue
+            seen[head.node] = 1
+            stack = [(head.node, 0)]
+            while stack:
+                position, next_input = stack.pop()
+                node = self.nodes[position]
+                reads = len(node.inputs)
+                if next_input < reads + len(node.control_deps):
+                    stack.append((position, next_input + 1))
+                    child = (
+                        node.inputs[next_input].node
+                        if next_input < reads
+                        else node.control_deps[next_input - reads]
+                    )
+                    if not seen[child]:
+                        seen[child] = 1
+                        stack.append((child, 0))
+                elif node.op == VARIABLE:
+                    order.append(position)
+        return tuple(order)
+
+    def describe(self, entry: Entry) -> str:
+        """Name an entry for a message: ``conv0``, or ``split0[1]`` where it is not the first output."""
+        node = self.nodes[entry.node]
+        return node.name if entry.index == 0 else f"{node.name}[{entry.index}]"

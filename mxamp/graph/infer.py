@@ -1,0 +1,186 @@
+"""Dtype inference: the dtype of every entry, from the variables' dtypes and the operator facts."""
+
+from __future__ import annotations
+
+from typing import Mapping, Optional, Sequence, Tuple
+
+from mxamp.dtypes import DType
+from mxamp.errors import OperatorError, TargetError
+from mxamp.graph.control_flow import body_inputs, is_control_flow
+from mxamp.graph.graph import VARIABLE, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
+
+__all__ = ["EntryDtypes", "check_dtypes", "infer_dtypes", "variable_dtypes"]
+
+EntryDtypes = Sequence[Tuple[Optional[DType], ...]]
+"""For every node, the dtype of each of its outputs; None where it cannot be known before run time."""
+
+
+def variable_dtypes(
+    graph: Graph, stored: Mapping[str, DType], *, default: DType = DType.FLOAT32
+) -> dict[str, DType]:
+    """Return the dtype of every variable.
+
+    What is stored for a parameter holds; then the variable's ``__dtype__`` attribute; then the dtype that
+    an operator forces on it through a neighbour whose dtype is known (MXNet infers the input of an FP16
+    network this way); then ``default``.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    stored
+        Dtypes of the parameter arrays, by name.
+    default
+        The dtype of what nothing is known about.
+
+    Raises
+    ------
+    OperatorError
+        When a ``__dtype__`` attribute is not a dtype code.
+    """
+    known: dict[str, DType] = {}
+    open_variables = []
+    for name, position in graph.variables.items():
+        if name in stored:
+            known[name] = stored[name]
+            continue
+        code = graph.nodes[position].attrs.get("__dtype__", "-1")
+        try:
+            if code != "-1":
+                known[name] = DType.from_code(int(code))
+                continue
+        except (ValueError, TargetError) as error:
+            raise OperatorError(
+                f"The variable {name!r} has the attribute __dtype__={code!r}, which is no dtype code: {error}"
+            ) from None
+        open_variables.append((name, position))
+    for name, position in open_variables:
+        known[name] = _forced_dtype(graph, position, known) or default
+    return known
+
+
+def _forced_dtype(graph: Graph, position: int, known: Mapping[str, DType]) -> Optional[DType]:
+    """Return the low dtype that a consumer's parameters force on a variable, if any."""
+    for consumer, input_number in graph.uses[position].get(0, ()):
+        node = graph.nodes[consumer]
+        facts = FACTS.get(node.op)
+        if facts is None or not facts.role(input_number).shares_dtype:
+            continue
+        for other, entry in enumerate(node.inputs):
+            if other != input_number and facts.role(other).shares_dtype:
+                dtype = known.get(graph.nodes[entry.node].name)
+                if graph.nodes[entry.node].is_variable and dtype is not None and dtype.is_float:
+                    return dtype
+    return None
+
+
+def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
+    """Infer the dtype of every entry.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    variables
+        The dtype of every variable, as :func:`variable_dtypes` gives it.
+
+    Returns
+    -------
+    list of tuple of (DType or None)
+        One tuple a node, one element an output. The outputs of an operator without facts are None.
+
+    Raises
+    ------
+    OperatorError
+        When a dtype attribute is not a dtype.
+
+    Notes
+    -----
+    One pass, linear in nodes and inputs. Disagreement between inputs is not an error here; see
+    :func:`check_dtypes`.
+    """
+    dtypes: list[Tuple[Optional[DType], ...]] = []
+    get_facts = FACTS.get
+    for node in graph.nodes:
+        op = node.op
+        if op == VARIABLE:
+            dtypes.append((variables.get(node.name),))
+            continue
+        facts = get_facts(op)
+        if facts is not None:
+            data = None
+            for number, (producer, index) in enumerate(node.inputs):
+                if facts.role(number).shares_dtype:
+                    data = dtypes[producer][index]
+                    if data is not None:
+                        break
+            dtypes.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
+            continue
+        inputs = [dtypes[producer][index] for producer, index in node.inputs]
+        dtypes.append(_special_dtypes(node, inputs))
+    return dtypes
+
+
+def _special_dtypes(node: Node, inputs: Sequence[Optional[DType]]) -> Tuple[Optional[DType], ...]:
+    if node.op == AMP_CAST:
+        source = inputs[0]
+        passes = source is not None and source not in CASTABLE
+        return (source if passes else cast_target(node.attrs, str(node)),)
+    if node.op == AMP_MULTICAST:
+        return multicast_dtypes(node.attrs, inputs)
+    if is_control_flow(node):
+        return _body_output_dtypes(node, inputs)
+    return (None,) * node.num_outputs
+
+
+def _body_output_dtypes(node: Node, inputs: Sequence[Optional[DType]]) -> Tuple[Optional[DType], ...]:
+    """A control-flow node's outputs have the dtypes of its last body's heads.
+
+    ``_foreach`` has one body; ``_while_loop`` a condition and a body; ``_cond`` a condition and two
+    branches that agree.
+    """
+    number = len(node.subgraphs) - 1
+    body = node.subgraphs[number]
+    names = body_inputs(node, number)
+    variables = {
+        name: dtype
+        for name, position in names.items()
+        for dtype in [inputs[position]]
+        if dtype is not None
+    }
+    inner = infer_dtypes(body, variables)
+    found = [inner[head.node][head.index] for head in body.heads[: node.num_outputs]]
+    return tuple(found + [None] * (node.num_outputs - len(found)))
+
+
+def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
+    """Check that inputs that must share a dtype do, and that FP32 parameters are FP32.
+
+    Raises
+    ------
+    OperatorError
+        Naming the node and the two entries that clash; MXNet would refuse to bind such a graph.
+    """
+    for node in graph.nodes:
+        facts = FACTS.get(node.op) if node.op != VARIABLE else None
+        if facts is None:
+            continue
+        first: Optional[Tuple[int, DType]] = None
+        for number, entry in enumerate(node.inputs):
+            dtype = dtypes[entry.node][entry.index]
+            role = facts.role(number)
+            if dtype is None or not role.shares_dtype:
+                if role.value == "fp32" and dtype is not None and dtype.is_low_precision:
+                    raise OperatorError(
+                        f"{node} reads {graph.describe(entry)!r} as {dtype}, and that input is always float32."
+                    )
+                continue
+            if first is None:
+                first = (number, dtype)
+            elif dtype is not first[1]:
+                raise OperatorError(
+                    f"{node} reads {graph.describe(node.inputs[first[0]])!r} as {first[1]} and "
+                    f"{graph.describe(entry)!r} as {dtype}, but the two must have one dtype."
+                )

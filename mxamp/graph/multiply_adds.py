@@ -1,0 +1,71 @@
+"""How many multiply-adds a node does."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence, Tuple
+
+from mxamp.graph.graph import Graph
+from mxamp.ops import FACTS
+
+__all__ = ["multiply_adds"]
+
+Shape = Tuple[int, ...]
+
+
+def multiply_adds(
+    graph: Graph, position: int, shapes: Sequence[Tuple[Optional[Shape], ...]]
+) -> Optional[int]:
+    """Return the multiply-adds of one forward pass through a node.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    position
+        The node.
+    shapes
+        For every node, the shape of each output.
+
+    Returns
+    -------
+    int or None
+        None for operators that are not sums of products, and where a shape is not known.
+
+    Notes
+    -----
+    Every output element of a Convolution sums over one filter, ``prod(weight.shape[1:])`` products; every
+    input element of a Deconvolution is multiplied with one; an output element of FullyConnected, dot and
+    batch_dot sums over the contracted axis. Biases are not counted.
+    """
+    node = graph.nodes[position]
+    facts = FACTS.get(node.op)
+    if facts is None or not facts.multiplies:
+        return None
+    inputs = [shapes[entry.node][entry.index] for entry in node.inputs]
+    output = shapes[position][0]
+    if output is None or any(shape is None for shape in inputs[:2]) or len(inputs) < 2:
+        return None
+    first, second = inputs[0], inputs[1]
+    assert first is not None  # noqa: S101 - checked above
+    assert second is not None  # noqa: S101 - checked above
+    if facts.name == "Convolution":
+        return _product(output) * _product(second[1:])
+    if facts.name == "Deconvolution":
+        return _product(first) * _product(second[1:])
+    if "DeformableConvolution" in facts.name:
+        weight = inputs[2 if facts.name == "_contrib_DeformableConvolution" else 3]
+        return None if weight is None else _product(output) * _product(weight[1:])
+    if facts.name == "FullyConnected":
+        return _product(output) * second[-1]
+    if facts.name in ("dot", "batch_dot"):
+        transposed = node.attrs.get("transpose_a", "False") in ("True", "1", "true")
+        axis = (0 if facts.name == "dot" else -2) if transposed else -1
+        return _product(output) * first[axis]
+    return None
+
+
+def _product(shape: Shape) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product

@@ -1,0 +1,39 @@
+"""Names of outputs, as MXNet derives them from the names of nodes.
+
+``Symbol.list_outputs`` joins the node's name with the operator's own name for the output
+(nnvm's ``Symbol::ListOutputNames``): ``fc0`` gives ``fc0_output``, and an operator with several outputs
+gives ``split0_output0``, ``split0_output1`` unless it names them itself (``FListOutputNames``).
+"""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from mxamp.graph.graph import Entry, Graph
+from mxamp.ops import FACTS
+
+__all__ = ["output_name", "output_names"]
+
+_SECOND_OUTPUTS = {"BatchNorm": ("mean", "var"), "LayerNorm": ("mean", "std"), "RNN": ("state", "state_cell")}
+
+
+def output_name(graph: Graph, entry: Entry) -> str:
+    """Return MXNet's name of an entry, were it a graph output."""
+    node = graph.nodes[entry.node]
+    if node.is_variable:
+        return node.name
+    if node.num_outputs == 1:
+        return f"{node.name}_output"
+    facts = FACTS.get(node.op)
+    if facts is not None and facts.first_output_named_output:
+        if entry.index == 0:
+            return f"{node.name}_output"
+        named = _SECOND_OUTPUTS.get(facts.name, ())
+        if entry.index <= len(named):
+            return f"{node.name}_{named[entry.index - 1]}"
+    return f"{node.name}_output{entry.index}"
+
+
+def output_names(graph: Graph) -> Tuple[str, ...]:
+    """Return the names of the graph's outputs, in order."""
+    return tuple(output_name(graph, head) for head in graph.heads)

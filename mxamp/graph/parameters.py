@@ -1,0 +1,127 @@
+"""Which variables are parameters, and what shape a parameter must have."""
+
+from __future__ import annotations
+
+import json
+from typing import Dict, Mapping, Optional, Tuple
+
+from mxamp.graph.graph import Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.auxiliary import AUXILIARY_INPUTS
+
+__all__ = ["auxiliary_names", "expected_shapes", "parameter_names"]
+
+PartialShape = Tuple[int, ...]
+"""A shape whose unknown sizes are 0, or -1 under NumPy shape semantics."""
+
+_WEIGHTED = {
+    "Convolution": (1, 2),
+    "Deconvolution": (1, 2),
+    "FullyConnected": (1, 2),
+    "BatchNorm": (1, 2, 3, 4),
+    "_contrib_SyncBatchNorm": (1, 2, 3, 4),
+    "LayerNorm": (1, 2),
+    "GroupNorm": (1, 2),
+    "InstanceNorm": (1, 2),
+    "Embedding": (1,),
+    "RNN": (1,),
+    "_contrib_DeformableConvolution": (2, 3),
+    "_contrib_ModulatedDeformableConvolution": (3, 4),
+}
+"""Operator -> the inputs that are parameters when a variable stands there."""
+
+
+def auxiliary_names(graph: Graph) -> "frozenset[str]":
+    """Return the names of the variables that are auxiliary states."""
+    found = set()
+    for node in graph.nodes:
+        for number in AUXILIARY_INPUTS.get(node.op, ()):
+            if number < len(node.inputs):
+                source = graph.nodes[node.inputs[number].node]
+                if source.is_variable:
+                    found.add(source.name)
+    return frozenset(found)
+
+
+def parameter_names(graph: Graph) -> Mapping[str, str]:
+    """Return the variables that must be parameters, with where each is read.
+
+    A variable is taken for a parameter when it stands where an operator expects a weight, a bias or a
+    statistic, or when Gluon marked it as one (``__init__``). Other variables may be inputs.
+
+    Returns
+    -------
+    dict
+        Variable name -> ``"input 1 of node 'conv0' (Convolution)"``.
+    """
+    found: Dict[str, str] = {}
+    for node in graph.nodes:
+        if node.is_variable:
+            if "__init__" in node.attrs:
+                found.setdefault(node.name, "a parameter with an initialiser")
+            continue
+        for number in _WEIGHTED.get(FACTS.canonical(node.op), ()):
+            if number < len(node.inputs):
+                source = graph.nodes[node.inputs[number].node]
+                if source.is_variable:
+                    found[source.name] = f"input {number} of {node}"
+    return found
+
+
+def expected_shapes(graph: Graph) -> Mapping[str, Tuple[PartialShape, str]]:
+    """Return what attributes say of the shapes of variables.
+
+    Returns
+    -------
+    dict
+        Variable name -> (partial shape, who says so).
+    """
+    found: Dict[str, Tuple[PartialShape, str]] = {}
+    for node in graph.nodes:
+        if node.is_variable:
+            shape = _tuple(node.attrs.get("__shape__", ""))
+            if shape is not None:
+                found.setdefault(node.name, (shape, "its __shape__ attribute"))
+            continue
+        for number, shape in _weight_shapes(node).items():
+            if number < len(node.inputs):
+                source = graph.nodes[node.inputs[number].node]
+                if source.is_variable:
+                    # The operator is more telling than __shape__, which may be all zeros.
+                    found[source.name] = (shape, str(node))
+    return found
+
+
+def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
+    op = FACTS.canonical(node.op)
+    attrs = node.attrs
+    try:
+        if op == "Convolution" and attrs.get("layout", "NCHW") in ("None", "NCHW", "NCW", "NCDHW"):
+            filters, kernel = int(attrs["num_filter"]), _tuple(attrs["kernel"])
+            if kernel is not None:
+                return {1: (filters, 0, *kernel), 2: (filters,)}
+        if op == "Deconvolution" and attrs.get("layout", "NCHW") in ("None", "NCHW", "NCW", "NCDHW"):
+            filters, kernel = int(attrs["num_filter"]), _tuple(attrs["kernel"])
+            if kernel is not None:
+                groups = int(attrs.get("num_group", "1"))
+                return {1: (0, filters // groups, *kernel), 2: (filters,)}
+        if op == "FullyConnected":
+            hidden = int(attrs["num_hidden"])
+            return {1: (hidden, 0), 2: (hidden,)}
+        if op == "Embedding":
+            return {1: (int(attrs["input_dim"]), int(attrs["output_dim"]))}
+    except (KeyError, ValueError):
+        pass  # MXNet reports an attribute it cannot read, with more to say about it than we have
+    return {}
+
+
+def _tuple(text: str) -> Optional[PartialShape]:
+    try:
+        value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
+    except json.JSONDecodeError:
+        return None
+    if isinstance(value, int):
+        value = [value]
+    if not isinstance(value, list) or not all(type(size) is int for size in value):
+        return None
+    return tuple(value)

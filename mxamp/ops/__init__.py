@@ -1,0 +1,9 @@
+"""Operators: what each one is, and the ones that cast."""
+
+from mxamp.ops.facts import FactsTable, InputRole, OperatorFacts, SameAsData, ValueKind
+from mxamp.ops.tables import ALL_RECORDS
+
+__all__ = ["FACTS", "FactsTable", "InputRole", "OperatorFacts", "SameAsData", "ValueKind"]
+
+FACTS = FactsTable(ALL_RECORDS)
+"""The facts mxamp uses: the built-in records and those users register."""

@@ -1,0 +1,78 @@
+"""The cast operators: ``amp_cast``, ``amp_multicast`` and ``Cast``, and their type rules.
+
+The type rules are those of src/operator/tensor/amp_cast.h, MXNet 1.9.1: FP16, BF16 and FP32 are cast,
+everything else passes through unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.errors import OperatorError, TargetError
+
+__all__ = [
+    "AMP_CAST",
+    "AMP_MULTICAST",
+    "CASTABLE",
+    "CAST_OPERATORS",
+    "cast_target",
+    "multicast_dtypes",
+]
+
+AMP_CAST = "amp_cast"
+AMP_MULTICAST = "amp_multicast"
+CAST_OPERATORS = (AMP_CAST, "Cast")
+"""The operators a cast can be expressed with."""
+
+CASTABLE = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
+"""The dtypes the amp operators cast; others pass through them."""
+
+
+def cast_target(attrs: Mapping[str, str], where: str) -> DType:
+    """Return the dtype a cast asks for.
+
+    Parameters
+    ----------
+    attrs
+        The cast node's attributes.
+    where
+        What messages call the node.
+
+    Raises
+    ------
+    OperatorError
+        When its ``dtype`` attribute is missing or is no dtype.
+    """
+    try:
+        return DType.parse(attrs["dtype"])
+    except KeyError:
+        raise OperatorError(f"{where} has no 'dtype' attribute, so what it casts to is unknown.") from None
+    except TargetError as error:
+        raise OperatorError(f"{where}: {error}") from None
+
+
+def multicast_dtypes(attrs: Mapping[str, str], inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:
+    """Return the output dtypes of ``amp_multicast``; None where an unknown input decides.
+
+    Integer and FP64 inputs pass through; the others all get one dtype. With ``cast_narrow=True`` that is the
+    dtype of the last FP16 or BF16 input, and FP32 where there is none. Otherwise it is FP32 if any input is
+    FP32, and else the dtype of the *first* input: an integer there turns the FP16 inputs into integers, and
+    of FP16 and BF16 the first one wins.
+    """
+    narrow = attrs.get("cast_narrow", "False") in ("True", "1", "true")
+    common = _narrowest(inputs) if narrow else _widest(inputs)
+    return tuple(common if dtype in CASTABLE else dtype for dtype in inputs)
+
+
+def _narrowest(inputs: Sequence[DType | None]) -> DType | None:
+    for dtype in reversed(inputs):
+        if dtype is None or dtype in LOW_PRECISION:
+            return dtype
+    return DType.FLOAT32
+
+
+def _widest(inputs: Sequence[DType | None]) -> DType | None:
+    if DType.FLOAT32 in inputs:
+        return DType.FLOAT32
+    return None if None in inputs else inputs[0]

@@ -1,0 +1,308 @@
+"""What an MXNet operator is: the role of each input, the dtype of each output, what it does to values.
+
+One :class:`OperatorFacts` record describes one operator. Facts say nothing about what is wise (that is
+the policy's business) nor about what a machine can run (the target's); they say what is true of the
+operator in MXNet 1.9.1.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Callable, Iterable, Mapping, Sequence, Union
+
+from mxamp.dtypes import DType
+from mxamp.errors import OperatorError, TargetError
+
+__all__ = [
+    "FactsTable",
+    "FromAttribute",
+    "InputRole",
+    "OperatorFacts",
+    "OutputRule",
+    "SameAsData",
+    "ValueKind",
+]
+
+
+class InputRole(enum.Enum):
+    """What an operator does with one of its inputs, as far as casting is concerned."""
+
+    DATA = "data"
+    """Values to compute with; shares its dtype with the other DATA inputs."""
+
+    PARAM_FP32 = "param_fp32"
+    """FP32 whatever the target: a parameter (BatchNorm's gamma, beta and statistics; FP64 only beside FP64
+    data), or any input of an operator that MXNet implements in FP32 alone (Crop, InstanceNorm)."""
+
+    INDEX = "index"
+    """Integers in a float array. Never cast: FP16 is exact only to 2048, BF16 to 256."""
+
+    COORDINATE = "coordinate"
+    """Shares its dtype with DATA, but holds positions, so the operator belongs in FP32."""
+
+    LIKE = "like"
+    """Its values are not read, at most its shape; any dtype will do (``slice_like``)."""
+
+    LIKE_SAME = "like_same"
+    """Its values are not read, yet MXNet ties its dtype to the data's or the output's (``zeros_like``, the
+    label of ``SoftmaxOutput``)."""
+
+    FREE = "free"
+    """Its values are read, in whatever dtype they come (the condition of ``where``)."""
+
+    __hash__ = object.__hash__
+
+    @property
+    def shares_dtype(self) -> bool:
+        """Whether the input must have the dtype the operator computes in."""
+        return self in _SHARING
+
+
+_SHARING = frozenset({InputRole.DATA, InputRole.COORDINATE, InputRole.LIKE_SAME})
+
+
+class ValueKind(enum.Enum):
+    """How output values come from input values; decides where exactness must spread."""
+
+    MOVE = "move"
+    """Every output value is an input value (Reshape, Concat, slice): nothing is rounded."""
+
+    AFFINE = "affine"
+    """Arithmetic under which a coordinate stays a coordinate (add, scale, floor, minimum)."""
+
+    COMPUTE = "compute"
+    """Any other arithmetic: features in, features out."""
+
+    COMPARE = "compare"
+    """Zeros and ones, exact in every dtype, decided by comparing input values."""
+
+    GENERATE = "generate"
+    """Makes values out of attributes alone."""
+
+    __hash__ = object.__hash__
+
+
+class SameAsData(enum.Enum):
+    """The output's dtype follows from the one that the DATA inputs share."""
+
+    SAME = "same"
+
+    AT_LEAST_FLOAT32 = "at least float32"
+    """FP32 where the data is FP16 or BF16, otherwise the dtype of the data (BatchNorm's statistics)."""
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True)
+class FromAttribute:
+    """The output dtype is the value of an attribute.
+
+    Attributes
+    ----------
+    key
+        Attribute name, such as ``dtype`` or ``out_type``.
+    default
+        What holds when the attribute is absent or ``None``.
+    """
+
+    key: str
+    default: DType | SameAsData
+
+
+OutputRule = Union[DType, SameAsData, FromAttribute]
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """Everything mxamp knows about one operator.
+
+    Attributes
+    ----------
+    name
+        MXNet's canonical name, the one ``symbol.json`` holds.
+    roles
+        The role of each input by position.
+    rest
+        The role of inputs beyond ``roles``; None where there are none.
+    outputs
+        The dtype rule of each output; the last one holds for all further outputs.
+    kind
+        How values come about.
+    outputs_by_attributes
+        Gives the rules from the attributes where they decide more than a dtype (``topk``'s ``ret_typ``);
+        replaces ``outputs``.
+    seeds
+        Outputs that hold indices or coordinates: exactness spreads forward from them.
+    output_names
+        What MXNet appends to a node's name to name its outputs (``FListOutputNames``); empty where MXNet's
+        default holds. See :meth:`output_name`.
+    multiplies
+        Whether it is made of multiply-adds, counted in the report.
+    aliases
+        Other names MXNet registers for it, those of its NumPy mode (``_np_``, ``_npi_``, ``_npx_``) excepted.
+    roles_by_attributes
+        Gives the roles from the attributes where they move (``RNN`` has a cell state only with
+        ``mode=lstm``); replaces ``roles``.
+    seeds_by_attributes
+        Gives the seeds from the attributes where they differ; replaces ``seeds``.
+    """
+
+    name: str
+    roles: tuple[InputRole, ...]
+    rest: InputRole | None = None
+    outputs: tuple[OutputRule, ...] = (SameAsData.SAME,)
+    kind: ValueKind = ValueKind.COMPUTE
+    seeds: tuple[int, ...] = ()
+    output_names: tuple[str, ...] = ()
+    multiplies: bool = False
+    aliases: tuple[str, ...] = ()
+    outputs_by_attributes: Callable[[Mapping[str, str]], tuple[OutputRule, ...]] | None = None
+    roles_by_attributes: Callable[[Mapping[str, str]], tuple[InputRole, ...]] | None = None
+    seeds_by_attributes: Callable[[Mapping[str, str]], tuple[int, ...]] | None = None
+
+    @property
+    def first_output_named_output(self) -> bool:
+        """Whether MXNet names output 0 of a node ``n`` that has several outputs ``n_output``."""
+        return self.output_name(0, 2) == "output"
+
+    @property
+    def only_float32(self) -> bool:
+        """Whether MXNet implements the operator in FP32 alone, on every device."""
+        roles = self.roles if self.rest is None else (*self.roles, self.rest)
+        return InputRole.PARAM_FP32 in roles and not any(role.shares_dtype for role in roles)
+
+    def role(self, position: int, attrs: Mapping[str, str] | None = None) -> InputRole:
+        """Return the role of input ``position``; inputs MXNet never had are FREE.
+
+        Parameters
+        ----------
+        position
+            The number of the input.
+        attrs
+            The node's attributes, which move the roles of a few operators.
+        """
+        roles = self.roles
+        if attrs is not None and self.roles_by_attributes is not None:
+            roles = self.roles_by_attributes(attrs)
+        if position < len(roles):
+            return roles[position]
+        return self.rest if self.rest is not None else InputRole.FREE
+
+    def seed_outputs(self, attrs: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the outputs that hold indices or coordinates, for a node with these attributes."""
+        return self.seeds if self.seeds_by_attributes is None else self.seeds_by_attributes(attrs)
+
+    def output_name(self, index: int, count: int) -> str:
+        """Return what MXNet appends, after an underscore, to a node's name to name one of its outputs.
+
+        Parameters
+        ----------
+        index
+            The number of the output.
+        count
+            How many outputs the node has, hidden ones included.
+        """
+        if index < len(self.output_names):
+            return self.output_names[index]
+        return "output" if count == 1 else f"output{index}"
+
+    def output_dtypes(
+        self, attrs: Mapping[str, str], data: DType | None, count: int
+    ) -> tuple[DType | None, ...]:
+        """Return the dtype of each output.
+
+        Parameters
+        ----------
+        attrs
+            The node's attributes.
+        data
+            The dtype the DATA inputs share; None when it is not known.
+        count
+            How many outputs the node has.
+
+        Raises
+        ------
+        OperatorError
+            When a dtype attribute holds something that is not a dtype.
+        """
+        rules = self.outputs
+        if self.outputs_by_attributes is not None:
+            rules = self.outputs_by_attributes(attrs)
+        if count == 1 and rules[0] is SameAsData.SAME:
+            return (data,)
+        resolved = [self._resolve(rule, attrs, data) for rule in rules[:count]]
+        while len(resolved) < count:
+            resolved.append(resolved[-1])
+        return tuple(resolved)
+
+    def _resolve(self, rule: OutputRule, attrs: Mapping[str, str], data: DType | None) -> DType | None:
+        if isinstance(rule, FromAttribute):
+            value = attrs.get(rule.key, "None")
+            if value != "None":
+                try:
+                    return DType.parse(value)
+                except TargetError as error:
+                    raise OperatorError(
+                        f"{self.name} has the attribute {rule.key}={value!r}: {error}"
+                    ) from None
+            rule = rule.default
+        if rule is SameAsData.AT_LEAST_FLOAT32:
+            return DType.FLOAT32 if data is not None and data.is_low_precision else data
+        return data if isinstance(rule, SameAsData) else rule
+
+
+class FactsTable:
+    """The records of many operators, looked up by any of their names.
+
+    Parameters
+    ----------
+    records
+        The records.
+
+    Raises
+    ------
+    OperatorError
+        When two records claim one name.
+    """
+
+    def __init__(self, records: Iterable[OperatorFacts]) -> None:
+        self._by_name: dict[str, OperatorFacts] = {}
+        for record in records:
+            self.register(record)
+
+    def register(self, record: OperatorFacts, *, replace: bool = False) -> None:
+        """Add a record. The aliases of a record that is replaced lead to the new one.
+
+        Raises
+        ------
+        OperatorError
+            When one of its names is taken and ``replace`` is false.
+        """
+        for name in (record.name, *record.aliases):
+            if name in self._by_name and not replace:
+                raise OperatorError(
+                    f"The operator {name!r} has facts already, under {self._by_name[name].name!r}. "
+                    "Register with replace=True to put yours in their place."
+                )
+        replaced = self._by_name.get(record.name)
+        inherited = replaced.aliases if replaced is not None and replaced.name == record.name else ()
+        for name in (record.name, *inherited, *record.aliases):
+            self._by_name[name] = record
+
+    def get(self, op: str) -> OperatorFacts | None:
+        """Return the record of an operator by name or alias; None when nothing is known of it."""
+        return self._by_name.get(op)
+
+    def canonical(self, op: str) -> str:
+        """Return the canonical name of an operator; an unknown name is its own."""
+        record = self._by_name.get(op)
+        return op if record is None else record.name
+
+    def names(self) -> Sequence[str]:
+        """Return every known name, aliases included, sorted."""
+        return sorted(self._by_name)
+
+    def records(self) -> Sequence[OperatorFacts]:
+        """Return every record once, in the order of registration."""
+        return list({id(record): record for record in self._by_name.values()}.values())

@@ -1,0 +1,24 @@
+"""Parameters as NumPy arrays: MXNet's ``.params`` files, casting, and value ranges. Needs no MXNet."""
+
+from mxamp.params.cast import cast_array
+from mxamp.params.format import ParamsIndex, StorageType, TensorHeader
+from mxamp.params.ranges import Range, magnitude_range, overflows, underflow_fraction
+from mxamp.params.reader import ParamsFile, open_params, read_params
+from mxamp.params.writer import ParamsEncoder, encode_params, write_params
+
+__all__ = [
+    "ParamsEncoder",
+    "ParamsFile",
+    "ParamsIndex",
+    "Range",
+    "StorageType",
+    "TensorHeader",
+    "cast_array",
+    "encode_params",
+    "magnitude_range",
+    "open_params",
+    "overflows",
+    "read_params",
+    "underflow_fraction",
+    "write_params",
+]

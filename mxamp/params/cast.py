@@ -1,0 +1,158 @@
+"""Cast parameters between floating-point dtypes, rounding to nearest, ties to even."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mxamp.dtypes import DType
+from mxamp.errors import ParamsError, TargetError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BLOCK", "as_float_array", "cast_array"]
+
+BLOCK = 1 << 16
+"""Elements handled at a time: temporaries stay in the processor's cache, and never grow with the tensor."""
+
+_MAGNITUDE = 0x7FFF_FFFF
+_EXPONENT = 0x7F80_0000
+_INFINITY = 0x7F80_0000
+_FLOAT16_SMALLEST_NORMAL = 0x3880_0000
+"""2**-14 as float32 bits."""
+_FLOAT16_PAST_OVERFLOW = 0x4780_0000
+"""2**16 as float32 bits; everything from there on becomes infinite in float16."""
+_FLOAT16_QUIET_NAN = 0x7E00
+
+
+def cast_array(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """Return the values of ``array`` in another floating-point dtype.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64; any layout, never changed.
+    dtype
+        The dtype to cast to.
+
+    Returns
+    -------
+    numpy.ndarray
+        A new C-contiguous array, or ``array`` itself when it has the dtype already.
+
+    Raises
+    ------
+    ParamsError
+        When source or target is not a floating-point dtype: integers are indices or quantized values, which
+        low precision would corrupt.
+
+    Notes
+    -----
+    Every value is rounded once, to nearest, ties to even, subnormals included, whatever the source: float64
+    does not round through float32 first. Beyond the largest finite value by half an ulp or more the result is
+    infinite. NaN stays NaN and keeps its sign; its payload may change.
+
+    float32 to bfloat16 is ml_dtypes' cast. float32 to float16 is done here, because NumPy's cast reports
+    every inexact subnormal to the floating-point unit: 1.9 ns an element on ordinary weights, but 70 ns where
+    all results are subnormal; this one takes 1.4 ns on either.
+    """
+    source, array = as_float_array(array)
+    if not dtype.is_float:
+        raise ParamsError(f"Parameters are cast between floating-point dtypes only, not to {dtype}.")
+    if source is dtype:
+        return array
+    # Overflow and underflow are answers here, and NumPy flags even a NaN on its way to another dtype.
+    with np.errstate(all="ignore"):
+        if dtype.is_low_precision and not (source is DType.FLOAT32 and dtype is DType.BFLOAT16):
+            return _cast_blocks(array, dtype)
+        # Widening is exact; float64 to float32, and float32 to bfloat16 by ml_dtypes, round once.
+        return array.astype(dtype.numpy, order="C")
+
+
+def as_float_array(array: NDArray[Any]) -> tuple[DType, NDArray[Any]]:
+    """Return the dtype of a floating-point array and the array in native byte order.
+
+    MXNet's structured bfloat16 is viewed as that of ml_dtypes.
+
+    Raises
+    ------
+    ParamsError
+        When it holds no floating-point numbers.
+    """
+    try:
+        native = array.dtype.newbyteorder("=")
+        dtype = DType.from_numpy(native)
+    except TargetError as error:
+        raise ParamsError(str(error)) from None
+    if not dtype.is_float:
+        raise ParamsError(f"An array of {dtype} holds no floating-point numbers; leave it as it is.")
+    if array.dtype != dtype.numpy:
+        array = array.view(dtype.numpy) if dtype is DType.BFLOAT16 else array.astype(native)
+    return dtype, array
+
+
+def _cast_blocks(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    result = np.empty(array.shape, dtype.numpy)
+    values, rounded = np.ascontiguousarray(array).reshape(-1), result.reshape(-1)
+    scratch = np.empty((2, min(BLOCK, values.size)), np.uint32)
+    for start in range(0, values.size, BLOCK):
+        block = _as_float32(values[start : start + BLOCK])
+        if dtype is DType.BFLOAT16:
+            rounded[start : start + BLOCK] = block
+        else:
+            _round_to_float16(block, rounded[start : start + BLOCK], scratch[:, : block.size])
+    return result
+
+
+def _as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
+    """Return float32 values that round to a 16-bit dtype as the values of ``block`` themselves would."""
+    if block.dtype != np.float64:
+        return block.astype(np.float32, copy=False)
+    # Rounding to odd (truncate, then set the last bit if anything was lost) keeps a value on its side of
+    # every tie of a format at least two bits shorter, so that the second rounding decides correctly.
+    # See Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008.
+    rounded: NDArray[np.float32] = block.astype(np.float32)
+    bits = rounded.view(np.uint32)
+    inexact = (rounded != block) & ~np.isnan(block) & (bits & 1 == 0)
+    away = np.abs(rounded) > np.abs(block)
+    bits[inexact & away] -= 1
+    bits[inexact & ~away] += 1
+    return rounded
+
+
+def _round_to_float16(
+    values: NDArray[np.float32], result: NDArray[np.float16], scratch: NDArray[np.uint32]
+) -> None:
+    """Round one block into ``result``, with the same few vector instructions for every value.
+
+    Adding a power of two, the anchor, to a magnitude makes the processor round at the right place when the
+    anchor's ulp is the distance between float16 numbers there; for subnormal results that distance is
+    constant. The sum holds the exponent in its upper bits, and in its lowest 12 the rounded significand with
+    its implicit bit.
+    """
+    bits, out = values.view(np.uint32), result.view(np.uint16)
+    magnitude, anchor = scratch
+    np.bitwise_and(bits, _MAGNITUDE, out=magnitude)
+    has_nan = int(magnitude.max()) > _INFINITY
+    np.minimum(magnitude, _FLOAT16_PAST_OVERFLOW, out=magnitude)
+    np.bitwise_and(magnitude, _EXPONENT, out=anchor)
+    np.maximum(anchor, _FLOAT16_SMALLEST_NORMAL, out=anchor)
+    # The significand of float16 is 13 bits shorter.
+    anchor += 13 << 23
+    magnitude_values = magnitude.view(np.float32)
+    magnitude_values += anchor.view(np.float32)
+    # The exponent field of the result is that of the sum, moved into place, less 126: the difference of the
+    # biases (112), 13, and one because the implicit bit is added to it.
+    np.right_shift(magnitude, 13, out=anchor)
+    magnitude += anchor
+    magnitude -= 126 << 10
+    # The upper half of the sum is left over; the sign comes where the bits above the result begin.
+    np.right_shift(bits, 16, out=anchor)
+    anchor &= 0x8000
+    magnitude |= anchor
+    np.copyto(out, magnitude, casting="unsafe")
+    if has_nan:
+        nan = np.isnan(values)
+        out[nan] = anchor[nan] | _FLOAT16_QUIET_NAN

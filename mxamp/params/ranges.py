@@ -1,0 +1,182 @@
+"""How large and how small the values of a parameter are, and what a narrower dtype would do to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+
+from mxamp.errors import ParamsError
+from mxamp.params.cast import BLOCK, as_float_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mxamp.dtypes import DType
+
+__all__ = ["Range", "magnitude_range", "overflows", "underflow_fraction"]
+
+_UNSIGNED: dict[int, np.dtype[Any]] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+
+
+@dataclass(frozen=True)
+class Range:
+    """The magnitudes that an array holds.
+
+    Attributes
+    ----------
+    count
+        The number of elements.
+    largest
+        The largest finite magnitude; 0.0 when there is none.
+    smallest
+        The smallest magnitude that is neither zero nor infinite; inf when there is none.
+    nans, infs
+        How many elements are NaN, and how many are infinite.
+    """
+
+    count: int
+    largest: float
+    smallest: float
+    nans: int
+    infs: int
+
+
+def magnitude_range(array: NDArray[Any]) -> Range:
+    """Measure the magnitudes of a floating-point array in one pass over memory.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64.
+
+    Raises
+    ------
+    ParamsError
+        When the array holds no floating-point numbers.
+
+    Notes
+    -----
+    Without its sign bit the pattern of an IEEE number is an unsigned integer in the same order, so integer
+    minimum and maximum do all the work; NaNs come last, after infinity. Temporaries have a fixed size.
+    """
+    dtype, array = as_float_array(array)
+    infinity = _bits(math.inf, dtype)
+    largest = nans = infs = 0
+    # Patterns minus one: zero becomes the largest of all, and the minimum passes it over.
+    smallest = infinity - 1
+    for block in _magnitudes(array, dtype):
+        top = int(block.max())
+        if top >= infinity:
+            infs += int(np.count_nonzero(block == infinity))
+            nans += int(np.count_nonzero(block > infinity))
+            top = int(block[block < infinity].max(initial=0))
+        largest = max(largest, top)
+        block -= block.dtype.type(1)
+        smallest = min(smallest, int(block.min()))
+    return Range(array.size, _value(largest, dtype), _value(smallest + 1, dtype), nans, infs)
+
+
+def overflows(array: NDArray[Any], dtype: DType) -> bool:
+    """Tell whether a finite value of ``array`` becomes infinite when it is cast to ``dtype``.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64. Its NaNs and infinities do not count: they stay what they are.
+    dtype
+        A floating-point dtype.
+
+    Raises
+    ------
+    ParamsError
+        When either holds no floating-point numbers.
+
+    Notes
+    -----
+    The limit is half an ulp beyond the largest finite value; the tie itself rounds to infinity.
+    """
+    source, array = as_float_array(array)
+    limit = _overflow_limit(dtype)
+    if source.max_finite < limit or not array.size:
+        return False
+    # As signed integers the largest pattern belongs to the largest positive value (or a positive NaN), as
+    # unsigned ones to the negative value that is furthest from zero: two passes without temporaries.
+    unsigned = array.view(_UNSIGNED[source.itemsize])
+    sign = 1 << (8 * source.itemsize - 1)
+    top = max(int(array.view(f"i{source.itemsize}").max()), int(unsigned.max()) & ~sign)
+    if top < _bits(math.inf, source):
+        return _value(top, source) >= limit
+    return magnitude_range(array).largest >= limit
+
+
+def underflow_fraction(array: NDArray[Any], dtype: DType) -> float:
+    """Return the share of the non-zero values of ``array`` that become zero when cast to ``dtype``.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64.
+    dtype
+        A floating-point dtype.
+
+    Returns
+    -------
+    float
+        From 0.0 (also when every value is zero) to 1.0. NaN and infinity count as non-zero.
+
+    Raises
+    ------
+    ParamsError
+        When either holds no floating-point numbers.
+    """
+    source, array = as_float_array(array)
+    _require_float(dtype)
+    # Half the smallest subnormal is a tie, and rounds to the even one: zero. A source dtype that is too
+    # coarse for the limit rounds it to zero here, and has no value below it either.
+    limit = _bits(dtype.smallest_subnormal / 2, source)
+    nonzero = lost = 0
+    for block in _magnitudes(array, source):
+        nonzero += int(np.count_nonzero(block))
+        block -= block.dtype.type(1)
+        lost += int(np.count_nonzero(block < limit))
+    return lost / nonzero if nonzero else 0.0
+
+
+def _magnitudes(array: NDArray[Any], dtype: DType) -> Iterator[NDArray[Any]]:
+    """Yield the array block by block as patterns without the sign bit; the caller may change the blocks."""
+    unsigned = _UNSIGNED[dtype.itemsize]
+    mask = unsigned.type((1 << (8 * dtype.itemsize - 1)) - 1)
+    patterns = array.view(unsigned) if array.ndim else array.reshape(1).view(unsigned)
+    if patterns.flags.c_contiguous:
+        flat = patterns.reshape(-1)
+        for start in range(0, flat.size, BLOCK):
+            yield flat[start : start + BLOCK] & mask
+    else:
+        # A flat iterator copies block by block where reshape would copy everything.
+        for start in range(0, patterns.size, BLOCK):
+            yield patterns.flat[start : start + BLOCK] & mask
+
+
+def _overflow_limit(dtype: DType) -> float:
+    _require_float(dtype)
+    # max_finite is (2**(n + 1) - 1) ulps for n stored significand bits.
+    return dtype.max_finite + dtype.max_finite / (dtype.max_exact_integer - 1) / 2
+
+
+def _require_float(dtype: DType) -> None:
+    if not dtype.is_float:
+        raise ParamsError(f"{dtype} is not a floating-point dtype, so values have no range in it.")
+
+
+def _bits(value: float, dtype: DType) -> int:
+    with np.errstate(all="ignore"):
+        number = np.array([value]).astype(dtype.numpy)
+    return int(number.view(_UNSIGNED[dtype.itemsize])[0])
+
+
+def _value(bits: int, dtype: DType) -> float:
+    pattern = np.array([bits], _UNSIGNED[dtype.itemsize])
+    return float(pattern.view(dtype.numpy)[0])

@@ -1,0 +1,73 @@
+"""What a pass is, and how passes are run one after another."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+from mxamp.errors import MxampError, PassError
+from mxamp.graph.graph import Graph
+from mxamp.graph.verify import verify_graph
+
+__all__ = ["GraphPass", "Pipeline"]
+
+
+class GraphPass:
+    """Reads one graph and returns another; the graph it read is never changed.
+
+    A pass declares what it needs in :meth:`requires` and what it promises in :meth:`ensures`; both raise a
+    :class:`MxampError` when it is not so.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call the pass."""
+        return type(self).__name__
+
+    def requires(self, graph: Graph) -> None:
+        """Check what the pass needs of its input; a valid graph is checked anyway."""
+
+    def run(self, graph: Graph) -> Graph:
+        """Return the rewritten graph, or ``graph`` itself when there was nothing to do."""
+        raise NotImplementedError
+
+    def ensures(self, before: Graph, after: Graph) -> None:
+        """Check what the pass promises of its output; a valid graph is checked anyway."""
+
+
+class Pipeline:
+    """Runs passes in order and verifies the graph after each.
+
+    Parameters
+    ----------
+    passes
+        The passes, in order.
+    """
+
+    def __init__(self, passes: Sequence[GraphPass]) -> None:
+        self._passes = tuple(passes)
+
+    def run(self, graph: Graph) -> Graph:
+        """Return the graph after all passes.
+
+        Raises
+        ------
+        PassError
+            When a pass breaks the graph or its own promise; names it and the passes that ran before.
+        """
+        finished: List[str] = []
+        for step in self._passes:
+            step.requires(graph)
+            after = step.run(graph)
+            try:
+                if after is not graph:
+                    verify_graph(after)
+                step.ensures(graph, after)
+            except MxampError as error:
+                before = ", ".join(finished) or "none"
+                raise PassError(
+                    f"The pass {step.name} left the graph broken: {error} Passes that ran before it: {before}. "
+                    "This is a defect in mxamp; please report it with the model's symbol file."
+                ) from error
+            finished.append(step.name)
+            graph = after
+        return graph

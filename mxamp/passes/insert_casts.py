@@ -1,0 +1,353 @@
+"""Carry out a plan: insert the casts its decisions ask for, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from mxamp.decisions import Decision, Plan
+from mxamp.dtypes import DType
+from mxamp.errors import PassError
+from mxamp.graph.builder import GraphBuilder
+from mxamp.graph.cast_nodes import cast_node, multicast_node
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.infer import check_dtypes, infer_dtypes
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
+from mxamp.passes.base import GraphPass
+
+__all__ = ["InsertCasts", "InsertedCast", "StoredParameter"]
+
+
+@dataclass(frozen=True)
+class InsertedCast:
+    """One cast the pass put in.
+
+    Attributes
+    ----------
+    node
+        Position of the cast in the new graph.
+    source
+        The entry it reads, in the new graph.
+    origin
+        The entry of the original graph whose values it carries.
+    dtype
+        What it casts to.
+    """
+
+    node: int
+    source: Entry
+    origin: Entry
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class StoredParameter:
+    """One array of the converted model.
+
+    Attributes
+    ----------
+    source
+        The name of the parameter it comes from.
+    dtype
+        The dtype it is stored in.
+    """
+
+    source: str
+    dtype: DType
+
+
+class InsertCasts(GraphPass):
+    """Insert casts where a node's inputs do not have the dtypes its decision names.
+
+    Before::
+
+        x (float32) -> conv (reads bfloat16) -> bn -> exp (reads float32) -> head (float32)
+
+    After::
+
+        x -> amp_cast bfloat16 -> conv -> bn -> amp_cast float32 -> exp -> head
+
+    Refuses: a plan that was made for another graph.
+
+    Parameters
+    ----------
+    plan
+        The decisions.
+    cast_op
+        ``"amp_cast"``, or ``"Cast"`` for consumers that do not know the amp operators.
+
+    Notes
+    -----
+    Invariants: names of inputs, outputs and nodes are kept, and the order of MXNet's ``list_arguments``;
+    every entry is cast at most once to each dtype (the cast map holds (entry, dtype) -> entry), and casting a
+    cast back gives the original entry (the map holds the way back too). Casts that were in the graph enter
+    the map where they lose nothing: one from low to FP32 has a way back, one from FP32 to low has not, for
+    its rounding is the user's meaning. A parameter whose readers agree is stored in their dtype; where they
+    disagree it is stored in both.
+
+    A graph output that has to be cast back keeps its name by giving it to the cast: MXNet derives the name
+    of an output from the name of its node, and two nodes of one name make ``get_internals()[name]`` fail. The
+    node that computed it gets the dtype as a suffix (docs/adr/0005).
+
+    Linear in nodes and inputs. Numerical effect: exactly the roundings the plan asks for.
+    """
+
+    def __init__(self, plan: Plan, *, cast_op: str = AMP_CAST) -> None:
+        if cast_op not in CAST_OPERATORS:
+            raise PassError(f"cast_op must be one of {', '.join(CAST_OPERATORS)}, not {cast_op!r}.")
+        self._plan = plan
+        self._cast_op = cast_op
+        self.casts: Tuple[InsertedCast, ...] = ()
+        """The casts put in, in graph order. Filled by :meth:`run`."""
+        self.parameters: Mapping[str, StoredParameter] = {}
+        """Variable of the new graph -> what it stores; only those stored differently. Filled by :meth:`run`."""
+        self.positions: Sequence[int] = ()
+        """For every node of the original graph its position in the new one. Filled by :meth:`run`."""
+        self.new_variables: Mapping[str, DType] = {}
+        """The dtype of every variable of the new graph. Filled by :meth:`run`."""
+
+    def requires(self, graph: Graph) -> None:
+        """Check that the plan was made for this graph."""
+        if len(self._plan.decisions) != len(graph.nodes) or len(self._plan.heads) != len(graph.heads):
+            raise PassError("The plan was made for another graph: it has other nodes or outputs.")
+
+    def run(self, graph: Graph) -> Graph:
+        """Return the graph with the casts in it."""
+        rewriter = _Rewriter(graph, self._plan, self._cast_op)
+        after = rewriter.rewrite()
+        self.positions = rewriter.positions
+        self.new_variables = rewriter.variables
+        self.parameters = rewriter.stored
+        self.casts = tuple(rewriter.casts)
+        return after if rewriter.changed else graph
+
+    def ensures(self, before: Graph, after: Graph) -> None:
+        """Check that dtypes fit together, and that inputs and outputs kept their names and number."""
+        if after is before:
+            return
+        check_dtypes(after, infer_dtypes(after, self.new_variables))
+        kept = [name for name in after.variables if name not in self.parameters or name in before.variables]
+        if kept != list(before.variables):
+            raise PassError("The names of the graph's inputs or parameters changed.")
+        if len(after.heads) != len(before.heads):
+            raise PassError("The number of outputs changed.")
+
+
+class _Rewriter:
+    """One run of :class:`InsertCasts`."""
+
+    def __init__(self, graph: Graph, plan: Plan, cast_op: str) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.variables: Dict[str, DType] = dict(plan.variables_before)
+        self.cast_op = cast_op
+        self.builder = GraphBuilder(_all_names(graph))
+        self.positions: List[int] = []
+        self.dtypes: List[Tuple[Optional[DType], ...]] = []
+        self.cast_map: Dict[Tuple[Entry, DType], Entry] = {}
+        self.stored: Dict[str, StoredParameter] = {}
+        self.casts: List[InsertedCast] = []
+        self.changed = False
+        self.renamed = self._outputs_to_cast_back()
+
+    # ------------------------------------------------------------------ the walk
+
+    def rewrite(self) -> Graph:
+        for position, node in enumerate(self.graph.nodes):
+            if node.is_variable:
+                self._add_variable(position, node)
+            else:
+                decision = self.plan.decisions[position]
+                assert decision is not None  # noqa: S101 - every operator node has a decision
+                self._add_operator(position, node, decision)
+        heads = []
+        for head, wanted in zip(self.graph.heads, self.plan.heads):
+            entry = self._entry(head)
+            heads.append(entry if wanted is None else self._cast(entry, wanted, head, for_head=True))
+        return self.builder.build(heads, self.graph.attrs, self.graph.head_versions)
+
+    def _entry(self, old: Entry) -> Entry:
+        return Entry(self.positions[old.node], old.index)
+
+    def _dtype(self, entry: Entry) -> Optional[DType]:
+        return self.dtypes[entry.node][entry.index]
+
+    def _add(self, node: Node, dtypes: Tuple[Optional[DType], ...]) -> int:
+        self.dtypes.append(dtypes)
+        return self.builder.add(node)
+
+    # ------------------------------------------------------------------ variables
+
+    def _add_variable(self, position: int, node: Node) -> None:
+        name = node.name
+        before = self.variables.get(name, DType.FLOAT32)
+        if name in self.plan.variables_after:
+            after = self.plan.variables_after[name]
+            self.positions.append(self._store(node, name, before, after))
+            return
+        wanted = self._wanted_dtypes(position) if name in self.plan.cast_offline else set()
+        low = sorted((dtype for dtype in wanted if dtype is not before), key=lambda dtype: dtype.value)
+        if len(wanted) == 1 and low:
+            self.positions.append(self._store(node, name, before, low[0]))
+            self.stored[name] = StoredParameter(name, low[0])
+            return
+        if not low and before is DType.FLOAT32 and self._is_cast_at_run_time(position):
+            # MXNet infers the dtype of an input from its readers, but not through a cast.
+            node = node._replace(attrs={**node.attrs, "__dtype__": str(before.value)})
+        own = self._add(node, (before,))
+        self.positions.append(own)
+        for dtype in low:  # readers disagree: one more array, in their dtype
+            twin = self.builder.free_name(f"{name}_{dtype}")
+            self.cast_map[Entry(own), dtype] = Entry(self._store(node, twin, before, dtype))
+            self.stored[twin] = StoredParameter(name, dtype)
+
+    def _store(self, node: Node, name: str, before: DType, after: DType) -> int:
+        """Add a variable whose values have another dtype than the original's."""
+        self.changed = self.changed or after is not before or name != node.name
+        self.variables[name] = after
+        # Module infers the dtype of an argument from this attribute before it copies the values in.
+        attrs = {**node.attrs, "__dtype__": str(after.value)}
+        return self._add(node._replace(name=name, attrs=attrs), (after,))
+
+    def _is_cast_at_run_time(self, position: int) -> bool:
+        return any(dtype.is_low_precision for dtype in self._wanted_dtypes(position))
+
+    def _wanted_dtypes(self, position: int) -> Set[DType]:
+        wanted: Set[DType] = set()
+        for use in self.graph.uses[position].get(0, ()):
+            decision = self.plan.decisions[use.node]
+            need = decision.inputs[use.input] if decision is not None else None
+            if need is not None:
+                wanted.add(need)
+        for head, need in zip(self.graph.heads, self.plan.heads):
+            if head.node == position and need is not None:
+                wanted.add(need)
+        return wanted
+
+    # ------------------------------------------------------------------ operators
+
+    def _add_operator(self, position: int, node: Node, decision: Decision) -> None:
+        old_inputs = node.inputs
+        inputs = [self._entry(entry) for entry in old_inputs]
+        if self._needs_multicast(node, inputs, decision):
+            inputs = self._multicast(node, inputs, decision)
+        else:
+            for number, need in enumerate(decision.inputs):
+                if need is not None:
+                    inputs[number] = self._cast(inputs[number], need, old_inputs[number])
+        attrs = node.attrs
+        if decision.attrs:
+            attrs = {**attrs, **dict(decision.attrs)}
+            self.changed = True
+        subgraphs = node.subgraphs
+        if decision.bodies:
+            subgraphs = self._rewrite_bodies(node, decision)
+        name = self.renamed.get(position, node.name)
+        control_deps = tuple(self.positions[dependency] for dependency in node.control_deps)
+        new = self._add(
+            Node(
+                node.op, name, attrs, tuple(inputs), node.num_outputs, subgraphs, control_deps, node.input_versions
+            ),
+            decision.outputs,
+        )
+        self.positions.append(new)
+        if node.op == AMP_CAST:
+            self._remember_cast(node, new)
+
+    def _remember_cast(self, node: Node, new: int) -> None:
+        """Enter a cast of the original graph into the cast map."""
+        source = self.builder.node(new).inputs[0]
+        before, after = self._dtype(source), cast_target(node.attrs, str(node))
+        if before not in CASTABLE or before is after:
+            return
+        self.cast_map.setdefault((source, after), Entry(new))
+        if after is DType.FLOAT32:  # widening loses nothing, so there is a way back
+            assert before is not None  # noqa: S101 - castable
+            self.cast_map.setdefault((Entry(new), before), source)
+
+    def _rewrite_bodies(self, node: Node, decision: Decision) -> Tuple[Graph, ...]:
+        bodies = []
+        for body, plan in zip(node.subgraphs, decision.bodies):
+            inner = _Rewriter(body, plan, self.cast_op)
+            after = inner.rewrite()
+            self.changed = self.changed or inner.changed
+            bodies.append(after if inner.changed else body)
+        return tuple(bodies)
+
+    # ------------------------------------------------------------------ casts
+
+    def _cast(self, entry: Entry, dtype: DType, origin: Entry, *, for_head: bool = False) -> Entry:
+        """Return ``entry`` in ``dtype``: itself, a cast made before, or a new cast."""
+        before = self._dtype(entry)
+        if before is dtype:
+            return entry
+        known = self.cast_map.get((entry, dtype))
+        if known is not None:
+            return known
+        if before is None and for_head:
+            return entry  # an operator nobody knows hands on what it always did
+        # `Cast` would turn an unknown operator's integers into floats; amp_cast lets them pass.
+        op = AMP_CAST if before is None else self.cast_op
+        new = self._add(cast_node(op, self._cast_name(entry, origin, dtype), entry, dtype), (dtype,))
+        self.changed = True
+        made = Entry(new)
+        self.casts.append(InsertedCast(new, entry, origin, dtype))
+        self.cast_map[entry, dtype] = made
+        if before is not None:
+            self.cast_map[made, before] = entry
+        return made
+
+    def _cast_name(self, entry: Entry, origin: Entry, dtype: DType) -> str:
+        if origin.node in self.renamed and entry.index == 0 and dtype is DType.FLOAT32:
+            return self.graph.nodes[origin.node].name
+        name = self.builder.node(entry.node).name
+        if self.builder.node(entry.node).num_outputs > 1:
+            name = f"{name}_{entry.index}"
+        return self.builder.free_name(f"{name}_{AMP_CAST}_{dtype}")
+
+    def _needs_multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> bool:
+        """Whether the inputs must share a dtype and one of them is known only at run time."""
+        facts = FACTS.get(node.op)
+        if facts is None:
+            return False
+        sharing = [number for number in range(len(inputs)) if facts.role(number).shares_dtype]
+        return len(sharing) > 1 and any(self._dtype(inputs[number]) is None for number in sharing)
+
+    def _multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> List[Entry]:
+        """Let MXNet bring the inputs that share a dtype to the widest one when it knows them."""
+        facts = FACTS.get(node.op)
+        assert facts is not None  # noqa: S101 - asked only for operators with facts
+        inputs = [
+            entry if need is None or self._dtype(entry) is None else self._cast(entry, need, origin)
+            for entry, need, origin in zip(inputs, decision.inputs, node.inputs)
+        ]
+        sharing = [number for number in range(len(inputs)) if facts.role(number).shares_dtype]
+        name = self.builder.free_name(f"{node.name}_{AMP_MULTICAST}")
+        widest = self._add(
+            multicast_node(name, [inputs[number] for number in sharing]), (None,) * len(sharing)
+        )
+        self.changed = True
+        result = list(inputs)
+        for output, number in enumerate(sharing):
+            result[number] = Entry(widest, output)
+        return result
+
+    # ------------------------------------------------------------------ output names
+
+    def _outputs_to_cast_back(self) -> Dict[int, str]:
+        """Return the nodes whose first output is a graph output that must be cast, with their new names."""
+        renamed: Dict[int, str] = {}
+        for head, wanted in zip(self.graph.heads, self.plan.heads):
+            decision = self.plan.decisions[head.node]
+            if decision is None or wanted is not DType.FLOAT32 or head.index != 0 or head.node in renamed:
+                continue
+            produced = decision.outputs[0]
+            if produced is not None and produced is not wanted and produced in CASTABLE:
+                name = self.graph.nodes[head.node].name
+                renamed[head.node] = self.builder.free_name(f"{name}_{produced}")
+        return renamed
+
+
+def _all_names(graph: Graph) -> Set[str]:
+    return {node.name for node in graph.nodes}

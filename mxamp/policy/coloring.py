@@ -1,0 +1,95 @@
+"""Color every node of a graph: the rules first, then the spread of exactness."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Sequence
+
+from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
+from mxamp.graph.control_flow import graphs_within
+from mxamp.graph.graph import Graph
+from mxamp.policy.color import Color, Verdict
+from mxamp.policy.context import ColoringContext
+from mxamp.policy.exactness import exact_region
+from mxamp.policy.policy import Policy
+from mxamp.policy.rules import RULES
+
+__all__ = ["check_rules_fit", "color_graph"]
+
+_VARIABLE = Verdict(Color.GRAY, "variable", "a variable")
+_CAST = Verdict(Color.GRAY, "cast", "a cast of the original graph")
+
+
+def color_graph(context: ColoringContext) -> Sequence[Verdict]:
+    """Return a verdict for every node.
+
+    Parameters
+    ----------
+    context
+        The graph and what is known about it.
+
+    Raises
+    ------
+    PolicyError
+        When the user's color function answers something that is not a color.
+    """
+    verdicts = []
+    for position, node in enumerate(context.graph.nodes):
+        if node.is_variable:
+            verdicts.append(_VARIABLE)
+            continue
+        if context.facts[position] is None and node.op.startswith("amp_"):
+            verdicts.append(_CAST)
+            continue
+        verdict = None
+        for rule in RULES:
+            verdict = rule.judge(context, position)
+            if verdict is not None:
+                break
+        assert verdict is not None  # noqa: S101 - the last rule always answers
+        verdicts.append(verdict)
+    for position, reason in exact_region(context, verdicts).items():
+        verdicts[position] = Verdict(Color.RED, "exact region", reason)
+    return verdicts
+
+
+def check_rules_fit(policy: Policy, graph: Graph) -> None:
+    """Check that the names the user's rules mention exist in the graph.
+
+    Raises
+    ------
+    UnknownNameError
+        For an exact name that no operator node has; suggests the nearest.
+
+    Warns
+    -----
+    MxampWarning
+        For a rule that selects by pattern, operator or attribute and picks no node.
+    """
+    if not policy.rules:
+        return
+    nodes = [node for top in graphs_within(graph) for node in top.nodes if not node.is_variable]
+    names = {node.name for node in nodes}
+    variables = {name for top in graphs_within(graph) for name in top.variables}
+    for rule in policy.rules:
+        for name in rule.selector.names:
+            if name in names:
+                continue
+            if name in variables:
+                readers = [
+                    node.name
+                    for top in graphs_within(graph)
+                    if name in top.variables
+                    for use in top.uses[top.variables[name]].get(0, ())
+                    for node in [top.nodes[use.node]]
+                ]
+                raise UnknownNameError(
+                    f"A rule names {name!r}, which is a variable; rules are about operator nodes. "
+                    f"It is read by: {', '.join(readers[:3]) or 'nothing'}."
+                )
+            raise UnknownNameError(
+                f"A rule names the node {name!r}, but the model has no such node."
+                f"{nearest_names(name, names)} Node names are listed by `mxamp inspect`."
+            )
+        if not rule.selector.names and not any(rule.selector.picks(node) for node in nodes):
+            warnings.warn(f"The rule for {rule.selector} picks no node of this model.", MxampWarning, stacklevel=3)

@@ -1,0 +1,87 @@
+"""Everything a rule may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from mxamp.graph.graph import VARIABLE, Graph
+from mxamp.graph.infer import EntryDtypes
+from mxamp.ops import FACTS, OperatorFacts
+from mxamp.params.parameter import Parameter
+from mxamp.policy.policy import Policy
+from mxamp.policy.view import NodeView
+
+__all__ = ["ColoringContext"]
+
+Shape = Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ColoringContext:
+    """A graph with what is known about it.
+
+    Attributes
+    ----------
+    graph
+        The graph.
+    dtypes
+        The dtype of every entry before conversion.
+    policy
+        The policy.
+    params
+        Parameters by variable name, auxiliary states included.
+    shapes
+        For every node, the shape of each output where known; None when no shapes are.
+    """
+
+    graph: Graph
+    dtypes: EntryDtypes
+    policy: Policy
+    params: Mapping[str, Parameter] = field(default_factory=dict)
+    shapes: Optional[Sequence[Tuple[Optional[Shape], ...]]] = None
+
+    @cached_property
+    def facts(self) -> Sequence[Optional[OperatorFacts]]:
+        """The facts of every node's operator; None for variables and unknown operators."""
+        get = FACTS.get
+        return [None if node.op == VARIABLE else get(node.op) for node in self.graph.nodes]
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The canonical operator name of every node."""
+        return [
+            node.op if facts is None else facts.name for node, facts in zip(self.graph.nodes, self.facts)
+        ]
+
+    def parameter(self, position: int) -> Optional[Parameter]:
+        """Return the parameter a node is, if it is one."""
+        node = self.graph.nodes[position]
+        return self.params.get(node.name) if node.op == VARIABLE else None
+
+    def view(self, position: int) -> NodeView:
+        """Return what a color function sees of a node."""
+        graph = self.graph
+        node = graph.nodes[position]
+        shapes: list[Optional[Shape]] = []
+        param_shapes: dict[str, Shape] = {}
+        for entry in node.inputs:
+            parameter = self.parameter(entry.node)
+            if parameter is not None:
+                param_shapes[graph.nodes[entry.node].name] = parameter.shape
+                shapes.append(parameter.shape)
+            else:
+                shapes.append(self.shapes[entry.node][entry.index] if self.shapes is not None else None)
+        readers = sorted({use.node for places in graph.uses[position].values() for use in places})
+        attrs: Mapping[str, Any] = dict(node.attrs)
+        return NodeView(
+            op=node.op,
+            name=node.name,
+            attrs=attrs,
+            input_names=tuple(graph.describe(entry) for entry in node.inputs),
+            input_shapes=tuple(shapes),
+            param_shapes=param_shapes,
+            producers=tuple(graph.nodes[entry.node].op for entry in node.inputs),
+            consumers=tuple((graph.nodes[reader].name, graph.nodes[reader].op) for reader in readers),
+        )

@@ -1,0 +1,192 @@
+"""Where exactness spreads: the FP32 region around indices and coordinates.
+
+An operator that reads positions (box decoding, NMS, ``take``'s indices) is of no use in FP32 when what it
+reads was rounded just before, and one that produces positions (``topk``, ``argsort``, ``_arange``) is of no
+use when they are rounded just after: at 600 pixels FP16 steps by 0.5 and BF16 by 4. So FP32 spreads,
+
+backward
+    from inputs that hold indices or coordinates, through arithmetic (which becomes RED) and through
+    operators that only move values (which become RED unless all they move comes, unchanged, from GREEN
+    operators: such values were rounded already);
+forward
+    from outputs that hold indices or coordinates, through moves and through the arithmetic under which a
+    position stays a position (add, scale, floor, minimum ...).
+
+It stops at GREEN operators, and at features: entries that a GREEN operator reads as data, whose rounding
+is accepted already. A user's own color is never overridden; spreading passes on through it.
+TensorFlow's AMP spreads its deny list forward in the same spirit
+(tensorflow/core/grappler/optimizers/auto_mixed_precision.cc); the backward half is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Sequence
+
+from mxamp.graph.graph import Entry
+from mxamp.ops import InputRole, OperatorFacts, ValueKind
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.policy.color import Color, Verdict
+from mxamp.policy.context import ColoringContext
+
+__all__ = ["exact_region"]
+
+_EXACT_ROLES = frozenset({InputRole.INDEX, InputRole.COORDINATE})
+_SPREADING_FORWARD = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
+_INTEGER_ORDERING = frozenset({"topk", "argsort", "sort", "argmax", "argmin", "argmax_channel"})
+"""Read their data to rank it: what decides the rank must not tie for want of digits."""
+
+
+def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> Dict[int, str]:
+    """Return the nodes that must be FP32 because exactness reaches them, with the reason.
+
+    Parameters
+    ----------
+    context
+        The graph and what is known about it.
+    verdicts
+        The verdict of every node by the rules; ignored for variables.
+
+    Returns
+    -------
+    dict
+        Node position -> reason. Only nodes that are not RED already.
+
+    Notes
+    -----
+    Linear in nodes and uses: two sweeps over the topological order.
+    """
+    region: Dict[int, str] = {}
+    _spread_backward(context, verdicts, region)
+    _spread_forward(context, verdicts, region)
+    return region
+
+
+def _features(context: ColoringContext, verdicts: Sequence[Verdict]) -> set[Entry]:
+    """Entries that a GREEN operator reads as data: feature maps, not positions."""
+    return {
+        entry
+        for position, node in enumerate(context.graph.nodes)
+        for facts in [context.facts[position]]
+        if facts is not None and verdicts[position].color is Color.GREEN
+        for number, entry in enumerate(node.inputs)
+        if facts.role(number) is InputRole.DATA
+    }
+
+
+def _kind(context: ColoringContext, position: int) -> ValueKind:
+    facts = context.facts[position]
+    if facts is not None:
+        return facts.kind
+    op = context.graph.nodes[position].op
+    return ValueKind.MOVE if op in (AMP_CAST, AMP_MULTICAST) else ValueKind.COMPUTE
+
+
+def _reads_exactly(facts: OperatorFacts, number: int, dtype_attribute: str) -> bool:
+    """Whether input ``number`` of an operator must not be rounded on its way in."""
+    if facts.role(number) in _EXACT_ROLES or facts.name in _INTEGER_ORDERING:
+        return True
+    return facts.name == "Cast" and dtype_attribute.startswith(("int", "uint"))
+
+
+def _spread_backward(
+    context: ColoringContext, verdicts: Sequence[Verdict], region: Dict[int, str]
+) -> None:
+    graph = context.graph
+    features = _features(context, verdicts)
+    # Which node wants the values of this node's outputs exact; the first that asks is named in the reason.
+    wanted_by: Dict[int, int] = {}
+    for position in range(len(graph.nodes) - 1, -1, -1):
+        node, facts = graph.nodes[position], context.facts[position]
+        if node.is_variable:
+            continue
+        origin = wanted_by.get(position)
+        spreads = origin is not None and verdicts[position].color is not Color.GREEN
+        for number, entry in enumerate(node.inputs):
+            if graph.nodes[entry.node].is_variable:
+                continue
+            source = position if facts is not None and _reads_exactly(
+                facts, number, node.attrs.get("dtype", "")
+            ) else None
+            if source is None and spreads and _carries_values(facts, number):
+                source = origin
+            if source is not None and (entry not in features or _always_exact(facts, number)):
+                wanted_by.setdefault(entry.node, source)
+    for position in sorted(wanted_by):
+        color = verdicts[position].color
+        if color is not Color.GRAY or verdicts[position].rule in _USER_RULES:
+            continue
+        if _kind(context, position) is ValueKind.MOVE and _only_moves_rounded_values(
+            context, verdicts, region, position
+        ):
+            continue
+        consumer = graph.nodes[wanted_by[position]]
+        region[position] = f"{consumer.name!r} ({consumer.op}) reads its values as indices or coordinates"
+
+
+_USER_RULES = frozenset({"user rule", "color function"})
+
+
+def _carries_values(facts: object, number: int) -> bool:
+    """Whether the values of input ``number`` reach the output."""
+    if not isinstance(facts, OperatorFacts):
+        return True
+    role = facts.role(number)
+    return role in (InputRole.DATA, InputRole.COORDINATE)
+
+
+def _always_exact(facts: object, number: int) -> bool:
+    return isinstance(facts, OperatorFacts) and facts.role(number) is InputRole.INDEX
+
+
+def _only_moves_rounded_values(
+    context: ColoringContext, verdicts: Sequence[Verdict], region: Dict[int, str], position: int
+) -> bool:
+    """Whether a moving operator moves nothing but what GREEN operators produced.
+
+    Producers come before their consumers and were judged already, so one look at each input suffices: a
+    GRAY producer outside the region is itself a mover of rounded values, or arithmetic nobody wants exact.
+    """
+    graph, facts = context.graph, context.facts[position]
+    for number, (producer, _) in enumerate(graph.nodes[position].inputs):
+        if not _carries_values(facts, number):
+            continue
+        if graph.nodes[producer].is_variable or producer in region:
+            return False
+        if verdicts[producer].color is Color.RED:
+            return False
+    return True
+
+
+def _spread_forward(
+    context: ColoringContext, verdicts: Sequence[Verdict], region: Dict[int, str]
+) -> None:
+    graph = context.graph
+    features = _features(context, verdicts)
+    holds_positions: Dict[Entry, int] = {}
+    for position, node in enumerate(graph.nodes):
+        facts = context.facts[position]
+        if node.is_variable:
+            continue
+        origin = next(
+            (
+                holds_positions[entry]
+                for number, entry in enumerate(node.inputs)
+                if entry in holds_positions and _carries_values(facts, number)
+            ),
+            None,
+        )
+        if facts is not None:
+            for output in facts.seeds:
+                holds_positions[Entry(position, output)] = position
+        if origin is None or _kind(context, position) not in _SPREADING_FORWARD:
+            continue
+        color = verdicts[position].color
+        if color is Color.GREEN:
+            continue
+        if color is Color.GRAY and verdicts[position].rule not in _USER_RULES and position not in region:
+            producer = graph.nodes[origin]
+            region[position] = f"it computes with the positions that {producer.name!r} ({producer.op}) produces"
+        for output in range(node.num_outputs):
+            entry = Entry(position, output)
+            if entry not in features:
+                holds_positions.setdefault(entry, origin)

@@ -1,0 +1,407 @@
+"""The policy: what the numerics allow, as a value.
+
+A :class:`Policy` prints as text, and loads from and saves to TOML; the built-in ones in
+``policy/tables/`` are files of the same format. ``docs/policies.md`` describes the format.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple, Union
+
+import tomli_w
+
+from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.errors import ModelFileNotFoundError, PolicyError, TargetError, nearest_names
+from mxamp.ops import FACTS
+from mxamp.policy.color import Color
+from mxamp.policy.selector import Selector
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["AttributeCondition", "ColorFunction", "OperatorPolicy", "Policy", "UserRule"]
+
+ColorFunction = Callable[[Any], Optional[Union[Color, str]]]
+"""``color(node) -> Color | None`` over a :class:`mxamp.policy.view.NodeView`."""
+
+
+@dataclass(frozen=True)
+class OperatorPolicy:
+    """What the policy says of one operator.
+
+    Attributes
+    ----------
+    color
+        Its color.
+    reason
+        Why.
+    accumulation
+        The dtype of its sums when it computes in low precision; None means the compute dtype.
+    output
+        The dtype it hands on when it computes in low precision; None means the compute dtype.
+    """
+
+    color: Color
+    reason: str
+    accumulation: Optional[DType] = None
+    output: Optional[DType] = None
+
+
+@dataclass(frozen=True)
+class AttributeCondition:
+    """An operator's color where an attribute has one of some values.
+
+    Attributes
+    ----------
+    op
+        Canonical operator name.
+    attribute
+        Attribute name.
+    values
+        The values, as ``symbol.json`` spells them.
+    color, reason
+        The color and why.
+    """
+
+    op: str
+    attribute: str
+    values: Tuple[str, ...]
+    color: Color
+    reason: str
+
+
+@dataclass(frozen=True)
+class UserRule:
+    """A color for the nodes a selector picks; comes before everything else.
+
+    Attributes
+    ----------
+    selector
+        Which nodes.
+    color
+        Their color.
+    reason
+        Why, shown in the report.
+    """
+
+    selector: Selector
+    color: Color
+    reason: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What may run in low precision, and why.
+
+    Attributes
+    ----------
+    target_dtype
+        ``DType.FLOAT16`` or ``DType.BFLOAT16``.
+    operators
+        Canonical operator name -> what holds for it. An operator in no table is RED.
+    conditions
+        Attribute values that change an operator's color.
+    rules
+        The user's rules, in order; the first that matches decides.
+    color_function
+        The user's function over node views; asked after ``rules``. Not saved to TOML.
+    widest_operators
+        Operators that run in low precision only where all their data inputs already are.
+    """
+
+    target_dtype: DType
+    operators: Mapping[str, OperatorPolicy]
+    conditions: Tuple[AttributeCondition, ...] = ()
+    rules: Tuple[UserRule, ...] = ()
+    color_function: Optional[ColorFunction] = field(default=None, compare=False)
+    widest_operators: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.target_dtype not in LOW_PRECISION:
+            raise PolicyError(
+                f"A model cannot be converted to {self.target_dtype}. Use target_dtype='float16' for GPUs "
+                "or 'bfloat16' for CPUs."
+            )
+
+    @classmethod
+    def default(cls, target_dtype: object) -> Policy:
+        """Return the built-in policy for a dtype.
+
+        Parameters
+        ----------
+        target_dtype
+            ``"float16"``, ``"bfloat16"``, or whatever :meth:`DType.parse` reads.
+
+        Raises
+        ------
+        PolicyError
+            When no model can be converted to that dtype.
+        """
+        try:
+            dtype = DType.parse(target_dtype)
+        except TargetError:
+            dtype = None
+        if dtype not in LOW_PRECISION:
+            raise PolicyError(
+                f"target_dtype={target_dtype!r} is not a low precision of MXNet."
+                f"{nearest_names(str(target_dtype), ['float16', 'bfloat16'])} "
+                "Use 'float16' (GPUs) or 'bfloat16' (CPUs)."
+            )
+        cached = _DEFAULTS.get(dtype)
+        if cached is None:
+            text = (Path(__file__).parent / "tables" / f"{dtype}.toml").read_text("utf-8")
+            cached = _DEFAULTS[dtype] = cls.from_toml(text, source=f"the built-in {dtype} policy")
+        return cached
+
+    # ------------------------------------------------------------------ making variants
+
+    def with_rules(self, rules: Iterable[UserRule]) -> Policy:
+        """Return this policy with more user rules after those it has."""
+        return replace(self, rules=self.rules + tuple(rules))
+
+    def excluding(
+        self,
+        *,
+        names: Sequence[str] = (),
+        globs: Sequence[str] = (),
+        patterns: Sequence[str] = (),
+        operators: Sequence[str] = (),
+        reason: str = "excluded by the user",
+    ) -> Policy:
+        """Return this policy with some nodes kept in FP32.
+
+        Parameters
+        ----------
+        names
+            Exact node names; one that the model does not have is an error when the model is converted.
+        globs
+            Shell patterns over node names.
+        patterns
+            Regular expressions, searched in node names.
+        operators
+            Operator names.
+        reason
+            Shown in the report.
+        """
+        selector = Selector.make(names=names, globs=globs, patterns=patterns, operators=operators)
+        return self.with_rules([UserRule(selector, Color.RED, reason)])
+
+    def with_color_function(self, function: Optional[ColorFunction]) -> Policy:
+        """Return this policy with a color function over node views."""
+        return replace(self, color_function=function)
+
+    def with_operators(self, color: Color, operators: Iterable[str], reason: str) -> Policy:
+        """Return this policy with some operators in another color, whatever their attributes."""
+        names = [FACTS.canonical(op) for op in operators]
+        changed = dict(self.operators)
+        for name in names:
+            before = changed.get(name)
+            changed[name] = OperatorPolicy(color, reason, before.accumulation if before else None)
+        kept = tuple(condition for condition in self.conditions if condition.op not in names)
+        return replace(self, operators=changed, conditions=kept)
+
+    # ------------------------------------------------------------------ text and TOML
+
+    def to_toml(self) -> str:
+        """Return the policy as TOML; :meth:`from_toml` reads it back.
+
+        Raises
+        ------
+        PolicyError
+            When it holds a color function, which no file can.
+        """
+        if self.color_function is not None:
+            raise PolicyError(
+                "A policy with a color function cannot be saved: a function is not data. "
+                "Save policy.with_color_function(None), and keep the function in your code."
+            )
+        document: dict[str, Any] = {"target_dtype": str(self.target_dtype)}
+        for color in Color:
+            table = {
+                name: _operator_toml(entry)
+                for name, entry in sorted(self.operators.items())
+                if entry.color is color
+            }
+            if table:
+                document[color.value] = table
+        if self.widest_operators:
+            document["widest_operators"] = sorted(self.widest_operators)
+        if self.conditions:
+            document["condition"] = [
+                {
+                    "op": condition.op,
+                    "attribute": condition.attribute,
+                    "values": list(condition.values),
+                    "color": condition.color.value,
+                    "reason": condition.reason,
+                }
+                for condition in self.conditions
+            ]
+        if self.rules:
+            document["rule"] = [
+                {**rule.selector.to_mapping(), "color": rule.color.value, "reason": rule.reason}
+                for rule in self.rules
+            ]
+        return tomli_w.dumps(document)
+
+    def save(self, path: Union[str, Path]) -> None:
+        """Write the policy to a TOML file."""
+        Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Union[str, Path]) -> Policy:
+        """Read a policy from a TOML file.
+
+        Raises
+        ------
+        ModelFileNotFoundError
+            When there is no such file.
+        PolicyError
+            When it is not a policy; the message says where.
+        """
+        try:
+            text = Path(path).read_text("utf-8")
+        except FileNotFoundError:
+            raise ModelFileNotFoundError(f"There is no policy file {str(path)!r}.") from None
+        return cls.from_toml(text, source=str(path))
+
+    @classmethod
+    def from_toml(cls, text: str, *, source: str = "the policy") -> Policy:
+        """Read a policy from TOML text.
+
+        A file with ``extends = "default"`` holds only what differs from the built-in policy of its
+        ``target_dtype``.
+
+        Raises
+        ------
+        PolicyError
+            When the text is not TOML, has an unknown key, or gives one operator two colors.
+        """
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PolicyError(f"{source} is not valid TOML: {error}.") from None
+        return _policy_from_document(document, source)
+
+    def __str__(self) -> str:
+        lines = [f"policy for {self.target_dtype}"]
+        for color in (Color.GREEN, Color.GRAY, Color.RED):
+            names = sorted(name for name, entry in self.operators.items() if entry.color is color)
+            lines.append(f"  {color}: {len(names)} operators: {', '.join(names)}")
+        if self.widest_operators:
+            lines.append(f"  widest: {', '.join(sorted(self.widest_operators))}")
+        lines.extend(
+            f"  {condition.op} with {condition.attribute} in {', '.join(condition.values)}: "
+            f"{condition.color} ({condition.reason})"
+            for condition in self.conditions
+        )
+        lines.extend(f"  {rule.selector}: {rule.color} ({rule.reason})" for rule in self.rules)
+        if self.color_function is not None:
+            name = getattr(self.color_function, "__name__", repr(self.color_function))
+            lines.append(f"  color function: {name}")
+        return "\n".join(lines)
+
+
+_DEFAULTS: dict[DType, Policy] = {}
+
+_KEYS = frozenset(
+    {"target_dtype", "extends", "description", "green", "gray", "red", "condition", "rule", "widest_operators"}
+)
+
+
+def _operator_toml(entry: OperatorPolicy) -> Union[str, dict[str, str]]:
+    if entry.accumulation is None and entry.output is None:
+        return entry.reason
+    detailed = {"reason": entry.reason}
+    if entry.accumulation is not None:
+        detailed["accumulation"] = str(entry.accumulation)
+    if entry.output is not None:
+        detailed["output"] = str(entry.output)
+    return detailed
+
+
+def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
+    unknown = sorted(set(document) - _KEYS)
+    if unknown:
+        raise PolicyError(f"{source} has the unknown key {unknown[0]!r}.{nearest_names(unknown[0], _KEYS)}")
+    if "target_dtype" not in document:
+        raise PolicyError(f"{source} does not say its target_dtype ('float16' or 'bfloat16').")
+    try:
+        dtype = DType.parse(document["target_dtype"])
+    except TargetError as error:
+        raise PolicyError(f"{source}: target_dtype: {error}") from None
+    operators: dict[str, OperatorPolicy] = {}
+    conditions: Tuple[AttributeCondition, ...] = ()
+    if "extends" in document:
+        if document["extends"] != "default":
+            raise PolicyError(f"{source}: extends={document['extends']!r}; only 'default' can be extended.")
+        base = Policy.default(dtype)
+        operators.update(base.operators)
+        conditions = base.conditions
+    stated: dict[str, str] = {}
+    for color in Color:
+        table = document.get(color.value, {})
+        if not isinstance(table, dict):
+            raise PolicyError(f"{source}: [{color}] must be a table of operator = reason.")
+        for op, entry in table.items():
+            name = FACTS.canonical(op)
+            if name in stated:
+                raise PolicyError(
+                    f"{source} puts the operator {op!r} in both [{stated[name]}] and [{color}]; "
+                    "an operator has one color. Remove it from one of them."
+                )
+            stated[name] = color.value
+            operators[name] = _operator_from_document(entry, color, f"{source}: [{color}] {op}")
+    conditions = tuple(c for c in conditions if c.op not in stated) + tuple(
+        _condition_from_document(entry, f"{source}: condition {number}")
+        for number, entry in enumerate(document.get("condition", []))
+    )
+    rules = tuple(
+        _rule_from_document(entry, f"{source}: rule {number}")
+        for number, entry in enumerate(document.get("rule", []))
+    )
+    widest = frozenset(FACTS.canonical(op) for op in document.get("widest_operators", []))
+    return Policy(dtype, operators, conditions, rules, None, widest)
+
+
+def _operator_from_document(entry: Any, color: Color, where: str) -> OperatorPolicy:
+    if isinstance(entry, str):
+        return OperatorPolicy(color, entry)
+    if not isinstance(entry, dict) or not set(entry) <= {"reason", "accumulation", "output"}:
+        raise PolicyError(f"{where} must be a reason, or a table with reason, accumulation and output.")
+    dtypes = {}
+    for key in ("accumulation", "output"):
+        try:
+            dtypes[key] = DType.parse(entry[key]) if key in entry else None
+        except TargetError as error:
+            raise PolicyError(f"{where}: {key}: {error}") from None
+    return OperatorPolicy(color, str(entry.get("reason", "")), dtypes["accumulation"], dtypes["output"])
+
+
+def _condition_from_document(entry: Any, where: str) -> AttributeCondition:
+    if not isinstance(entry, dict) or not {"op", "attribute", "values", "color"} <= set(entry):
+        raise PolicyError(f"{where} needs op, attribute, values and color.")
+    return AttributeCondition(
+        FACTS.canonical(str(entry["op"])),
+        str(entry["attribute"]),
+        tuple(str(value) for value in entry["values"]),
+        Color.parse(entry["color"]),
+        str(entry.get("reason", "the policy says so")),
+    )
+
+
+def _rule_from_document(entry: Any, where: str) -> UserRule:
+    if not isinstance(entry, dict) or "color" not in entry:
+        raise PolicyError(f"{where} needs a color.")
+    selecting = {key: value for key, value in entry.items() if key not in ("color", "reason")}
+    try:
+        selector = Selector.make(**selecting)
+    except TypeError:
+        allowed = "names, globs, patterns, operators, attributes"
+        raise PolicyError(f"{where}: a rule selects by {allowed}, not by {', '.join(selecting)}.") from None
+    return UserRule(selector, Color.parse(entry["color"]), str(entry.get("reason", "the policy says so")))

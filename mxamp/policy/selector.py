@@ -1,0 +1,113 @@
+"""Selectors: which nodes a user rule is about."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence, Tuple
+
+from mxamp.errors import PolicyError
+from mxamp.graph.graph import Node
+from mxamp.ops import FACTS
+
+__all__ = ["Selector"]
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Picks nodes by name, shell pattern, regular expression or operator, and by attribute.
+
+    A node is picked when any of ``names``, ``globs``, ``patterns`` and ``operators`` fits it (or none of
+    them is given) and all ``attributes`` do.
+
+    Attributes
+    ----------
+    names
+        Exact node names.
+    globs
+        Shell patterns over the node name (``stage1_*``).
+    patterns
+        Regular expressions, searched in the node name.
+    operators
+        Operator names, aliases included.
+    attributes
+        Attribute name and shell pattern of its value.
+    """
+
+    names: Tuple[str, ...] = ()
+    globs: Tuple[str, ...] = ()
+    patterns: Tuple[str, ...] = ()
+    operators: Tuple[str, ...] = ()
+    attributes: Tuple[Tuple[str, str], ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        *,
+        names: Sequence[str] = (),
+        globs: Sequence[str] = (),
+        patterns: Sequence[str] = (),
+        operators: Sequence[str] = (),
+        attributes: Mapping[str, Any] = {},  # noqa: B006 - only read
+    ) -> Selector:
+        """Build a selector from lists.
+
+        Raises
+        ------
+        PolicyError
+            When it selects by nothing, a list is a plain string, or a regular expression is not one.
+        """
+        groups = {"names": names, "globs": globs, "patterns": patterns, "operators": operators}
+        for label, group in groups.items():
+            if isinstance(group, str):
+                raise PolicyError(f"{label} must be a list of strings, not the string {group!r}: write [{group!r}].")
+            for item in group:
+                if not isinstance(item, str):
+                    raise PolicyError(f"{label} must hold strings, not {item!r}.")
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise PolicyError(f"{pattern!r} is not a regular expression: {error}.") from None
+        if not any(groups.values()) and not attributes:
+            raise PolicyError("A rule must select something: give names, globs, patterns, operators or attributes.")
+        return cls(
+            tuple(names),
+            tuple(globs),
+            tuple(patterns),
+            tuple(FACTS.canonical(op) for op in operators),
+            tuple(sorted((str(key), str(value)) for key, value in attributes.items())),
+        )
+
+    def picks(self, node: Node) -> bool:
+        """Return whether the node is one of those selected."""
+        if self.names or self.globs or self.patterns or self.operators:
+            fits = (
+                node.name in self.names
+                or FACTS.canonical(node.op) in self.operators
+                or any(fnmatch.fnmatchcase(node.name, glob) for glob in self.globs)
+                or any(re.search(pattern, node.name) for pattern in self.patterns)
+            )
+            if not fits:
+                return False
+        return all(fnmatch.fnmatchcase(node.attrs.get(key, ""), value) for key, value in self.attributes)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the selector as a mapping for TOML, without what is empty."""
+        mapping: dict[str, Any] = {
+            key: list(getattr(self, key))
+            for key in ("names", "globs", "patterns", "operators")
+            if getattr(self, key)
+        }
+        if self.attributes:
+            mapping["attributes"] = dict(self.attributes)
+        return mapping
+
+    def __str__(self) -> str:
+        parts = [f"{key} {', '.join(values)}" for key, values in self.to_mapping().items() if key != "attributes"]
+        text = " or ".join(parts)
+        if self.attributes:
+            conditions = ", ".join(f"{key}={value}" for key, value in self.attributes)
+            text = f"{text} with {conditions}" if text else f"nodes with {conditions}"
+        return text

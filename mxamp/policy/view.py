@@ -1,0 +1,44 @@
+"""What a user's color function sees of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+__all__ = ["NodeView"]
+
+Shape = Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One operator node, read-only.
+
+    Attributes
+    ----------
+    op
+        MXNet operator name.
+    name
+        Node name.
+    attrs
+        Attributes, all strings.
+    input_names
+        Name of what each input reads; ``split0[1]`` where it is not a first output.
+    input_shapes
+        Shape of each input; None where it is not known.
+    param_shapes
+        Parameter name -> shape, for the inputs that are parameters.
+    producers
+        The operator of each input's producer; ``"null"`` for variables.
+    consumers
+        The (name, operator) of each node that reads an output of this one.
+    """
+
+    op: str
+    name: str
+    attrs: Mapping[str, str]
+    input_names: Tuple[str, ...]
+    input_shapes: Tuple[Optional[Shape], ...]
+    param_shapes: Mapping[str, Shape]
+    producers: Tuple[str, ...]
+    consumers: Tuple[Tuple[str, str], ...]

@@ -1,0 +1,224 @@
+"""The report: what happened to each node, as a value."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from mxamp.errors import UnknownNameError, nearest_names
+
+__all__ = ["CastReport", "NodeReport", "ParameterReport", "Report"]
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What happened to one operator node. Dtypes are names; None where there is none to tell.
+
+    Attributes
+    ----------
+    name
+        The node's name in the user's model.
+    op
+        Its operator.
+    color, rule, reason
+        What the numerics allow, which rule said so, and why the node computes in ``compute``.
+    compute
+        The dtype it computes in.
+    accumulation
+        The dtype its sums are carried in.
+    outputs
+        The dtype of each output.
+    inputs
+        The dtype each input is read in.
+    name_after
+        Its name in the converted model; differs only for a graph output that is cast back.
+    multiply_adds
+        Multiply-adds of one forward pass, where shapes are known.
+    """
+
+    name: str
+    op: str
+    color: str
+    rule: str
+    reason: str
+    compute: Optional[str]
+    accumulation: Optional[str]
+    outputs: Tuple[Optional[str], ...]
+    inputs: Tuple[Optional[str], ...]
+    name_after: str
+    multiply_adds: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class CastReport:
+    """One inserted cast.
+
+    Attributes
+    ----------
+    name
+        The cast's name in the converted model.
+    entry
+        The entry of the user's model that it casts.
+    direction
+        ``"down"`` (to low precision) or ``"up"``.
+    from_dtype, to_dtype
+        The dtypes; ``from_dtype`` is None behind an operator that mxamp knows nothing about.
+    consumers
+        Names of the nodes that read it; ``"(output)"`` for a graph output.
+    bytes
+        Bytes read and written by one forward pass, where shapes are known.
+    """
+
+    name: str
+    entry: str
+    direction: str
+    from_dtype: Optional[str]
+    to_dtype: str
+    consumers: Tuple[str, ...]
+    bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ParameterReport:
+    """One parameter of the user's model.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    shape
+        Its shape.
+    dtype_before
+        The dtype it was stored in.
+    stored
+        Name -> dtype of each array that holds it now; two where its readers disagree.
+    bytes_before, bytes_after
+        Bytes on disk, without file overhead.
+    """
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype_before: str
+    stored: Mapping[str, str]
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a conversion did, and why.
+
+    Attributes
+    ----------
+    target_dtype
+        The low dtype.
+    target
+        The target's name.
+    nodes
+        Every operator node, in graph order; those inside control-flow bodies as ``loop/name``.
+    casts
+        Every inserted cast, in graph order.
+    parameters
+        Every parameter.
+    inputs, outputs
+        Name -> dtype of the model's inputs and outputs.
+    warnings
+        What the user should know: operators without facts, rules that picked nothing.
+    """
+
+    target_dtype: str
+    target: str
+    nodes: Tuple[NodeReport, ...]
+    casts: Tuple[CastReport, ...]
+    parameters: Tuple[ParameterReport, ...]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, Optional[str]]
+    warnings: Tuple[str, ...] = ()
+
+    # ------------------------------------------------------------------ questions
+
+    def node(self, name: str) -> NodeReport:
+        """Return the report of one node by the user's own name for it.
+
+        Raises
+        ------
+        UnknownNameError
+            When the model has no such node.
+        """
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise UnknownNameError(
+            f"The model has no node {name!r}.{nearest_names(name, [node.name for node in self.nodes])}"
+        )
+
+    @property
+    def low_nodes(self) -> int:
+        """How many operator nodes compute in the low dtype."""
+        return sum(node.compute == self.target_dtype for node in self.nodes)
+
+    @property
+    def parameter_bytes_before(self) -> int:
+        """Bytes of all parameters before conversion."""
+        return sum(parameter.bytes_before for parameter in self.parameters)
+
+    @property
+    def parameter_bytes_after(self) -> int:
+        """Bytes of all parameters after conversion."""
+        return sum(parameter.bytes_after for parameter in self.parameters)
+
+    @property
+    def low_multiply_add_share(self) -> Optional[float]:
+        """The share of multiply-adds done in the low dtype, 0 to 1; None where shapes are not known."""
+        counted = [node for node in self.nodes if node.multiply_adds is not None]
+        total = sum(node.multiply_adds or 0 for node in counted)
+        if not total:
+            return None
+        return sum(node.multiply_adds or 0 for node in counted if node.compute == self.target_dtype) / total
+
+    def operators_by_dtype(self) -> Mapping[str, Mapping[str, int]]:
+        """Return compute dtype -> operator -> number of nodes, most frequent first."""
+        counts: Dict[str, Counter[str]] = {}
+        for node in self.nodes:
+            counts.setdefault(node.compute or "other", Counter())[node.op] += 1
+        return {dtype: dict(counter.most_common()) for dtype, counter in sorted(counts.items())}
+
+    # ------------------------------------------------------------------ JSON
+
+    def to_mapping(self) -> Dict[str, Any]:
+        """Return the report as plain data for JSON."""
+        return {"format": FORMAT_VERSION, **asdict(self)}
+
+    def to_json(self, *, indent: Optional[int] = 1) -> str:
+        """Return the report as JSON; :meth:`from_json` reads it back."""
+        return json.dumps(self.to_mapping(), indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """Read a report from JSON."""
+        document = json.loads(text)
+        return cls(
+            target_dtype=document["target_dtype"],
+            target=document["target"],
+            nodes=tuple(
+                NodeReport(**{**node, "outputs": tuple(node["outputs"]), "inputs": tuple(node["inputs"])})
+                for node in document["nodes"]
+            ),
+            casts=tuple(CastReport(**{**cast, "consumers": tuple(cast["consumers"])}) for cast in document["casts"]),
+            parameters=tuple(
+                ParameterReport(**{**parameter, "shape": tuple(parameter["shape"])})
+                for parameter in document["parameters"]
+            ),
+            inputs=document["inputs"],
+            outputs=document["outputs"],
+            warnings=tuple(document["warnings"]),
+        )
+
+    def __str__(self) -> str:
+        from mxamp.report.text import summary  # the text form reads the model, so it cannot be imported above
+
+        return summary(self)

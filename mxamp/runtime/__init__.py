@@ -1,0 +1,1 @@
+"""The one door to MXNet: nothing outside this folder imports it."""

@@ -1,0 +1,136 @@
+"""Parameters that live in MXNet's NDArrays."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.dtypes import DType
+from mxamp.errors import ParamsError
+from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.runtime.mxnet import import_mxnet
+
+__all__ = ["MXNET_BFLOAT16", "NDArrayParameter", "ndarray_from_numpy", "ndarray_from_parameter", "parameter_from_ndarray"]
+
+MXNET_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
+"""How MXNet 1.9.1 shows bfloat16 to NumPy."""
+
+
+class NDArrayParameter:
+    """A parameter held by an NDArray, read in place.
+
+    Parameters
+    ----------
+    array
+        The NDArray; never written to.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self._dtype = DType.from_numpy(array.dtype)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Its shape."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype it is stored in."""
+        return self._dtype
+
+    def overflow(self, dtype: DType) -> Optional[float]:
+        """See :class:`mxamp.params.parameter.Parameter`."""
+        return ArrayParameter(_values_in_place(self.array, self._dtype)).overflow(dtype)
+
+    def underflow_fraction(self, dtype: DType) -> float:
+        """See :class:`mxamp.params.parameter.Parameter`."""
+        return ArrayParameter(_values_in_place(self.array, self._dtype)).underflow_fraction(dtype)
+
+    def cast(self, dtype: DType) -> ArrayParameter:
+        """See :class:`mxamp.params.parameter.Parameter`.
+
+        Done on the host with the same code as for files, so both routes give the same bits. (MXNet's own
+        ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
+        """
+        return ArrayParameter(_values_in_place(self.array, self._dtype)).cast(dtype)
+
+    def numpy(self) -> NDArray[Any]:
+        """See :class:`mxamp.params.parameter.Parameter`."""
+        values = self.array.asnumpy()
+        return values.view(DType.BFLOAT16.numpy) if self._dtype is DType.BFLOAT16 else values
+
+    def __repr__(self) -> str:
+        return f"NDArrayParameter({self._dtype}, shape={self.shape}, ctx={self.array.context})"
+
+
+def _values_in_place(array: Any, dtype: DType) -> NDArray[Any]:
+    """Return the NDArray's values without a copy where it lies in host memory.
+
+    The view must not outlive ``array``. Reading goes through ``MXNDArrayGetData``, which also brings a
+    oneDNN-blocked array into plain order, as ``asnumpy`` does.
+    """
+    if array.context.device_type not in ("cpu", "cpu_pinned", "cpu_shared") or array.stype != "default":
+        values: NDArray[Any] = array.asnumpy()
+        return values.view(DType.BFLOAT16.numpy) if dtype is DType.BFLOAT16 else values
+    mx = import_mxnet()
+    array.wait_to_read()
+    pointer = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    size = array.size * dtype.itemsize
+    if not pointer.value or not size:
+        return np.zeros(array.shape, dtype.numpy)
+    buffer = (ctypes.c_byte * size).from_address(pointer.value)
+    return np.frombuffer(buffer, dtype=dtype.numpy).reshape(array.shape)
+
+
+def parameter_from_ndarray(name: str, value: Any) -> NDArrayParameter:
+    """Wrap an NDArray.
+
+    Raises
+    ------
+    ParamsError
+        When the value is not an NDArray, or is sparse.
+    """
+    mx = import_mxnet()
+    if not isinstance(value, mx.nd.NDArray):
+        raise ParamsError(
+            f"The parameter {name!r} must be an mx.nd.NDArray or a NumPy array, not {type(value).__name__}."
+        )
+    if value.stype != "default":
+        raise ParamsError(
+            f"The parameter {name!r} is stored as {value.stype}; low precision needs dense storage. "
+            "Give param.tostype('default')."
+        )
+    return NDArrayParameter(value)
+
+
+def ndarray_from_numpy(values: NDArray[Any], ctx: Any = None) -> Any:
+    """Return a NumPy array (ml_dtypes' bfloat16 included) as a new NDArray.
+
+    Parameters
+    ----------
+    values
+        Any dtype MXNet has.
+    ctx
+        Device; the current context by default.
+    """
+    mx = import_mxnet()
+    dtype = DType.from_numpy(values.dtype)
+    ctx = ctx if ctx is not None else mx.cpu()
+    if dtype is not DType.BFLOAT16:
+        return mx.nd.array(values, ctx=ctx, dtype=values.dtype)
+    array = mx.nd.empty(values.shape, ctx=ctx, dtype=MXNET_BFLOAT16)
+    bits = np.ascontiguousarray(values).view(np.uint16)
+    array._sync_copyfrom(bits.view(MXNET_BFLOAT16).reshape(values.shape))
+    return array
+
+
+def ndarray_from_parameter(parameter: Parameter) -> Any:
+    """Return a parameter as an NDArray: the one it wraps, or a new one."""
+    if isinstance(parameter, NDArrayParameter):
+        return parameter.array
+    return ndarray_from_numpy(parameter.numpy())

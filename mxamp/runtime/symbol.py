@@ -1,0 +1,48 @@
+"""Symbols in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxamp.errors import GraphError, SymbolFormatError
+from mxamp.graph.graph import Graph
+from mxamp.graph.serde import parse_symbol, write_symbol
+from mxamp.runtime.mxnet import import_mxnet
+
+__all__ = ["graph_from_symbol", "symbol_from_graph"]
+
+
+def graph_from_symbol(sym: Any) -> Graph:
+    """Return the graph of a Symbol, its casts included; the Symbol is not changed.
+
+    Raises
+    ------
+    GraphError
+        When it is not a Symbol.
+    """
+    mx = import_mxnet()
+    if not isinstance(sym, mx.sym.Symbol):
+        raise GraphError(
+            f"A model's symbol must be an mx.sym.Symbol or an mxamp Graph, not {type(sym).__name__}. "
+            "For a Gluon block use convert_block; for files, mxamp.load."
+        )
+    return parse_symbol(sym.tojson(remove_amp_cast=False), source="the symbol")
+
+
+def symbol_from_graph(graph: Graph) -> Any:
+    """Return a graph as ``mx.sym.Symbol``.
+
+    Raises
+    ------
+    SymbolFormatError
+        When MXNet does not accept it: an operator this build lacks, or an attribute it does not know.
+    """
+    mx = import_mxnet()
+    try:
+        return mx.sym.load_json(write_symbol(graph))
+    except mx.base.MXNetError as error:
+        first_line = str(error).strip().splitlines()[-1]
+        raise SymbolFormatError(
+            f"MXNet {mx.__version__} does not accept the graph: {first_line} "
+            "Does it hold an operator of a library that has not been loaded?"
+        ) from error

@@ -1,0 +1,74 @@
+"""Fusion groups: chains of nodes that the backend runs as one kernel.
+
+Inside a group the tail is free: its values never leave the registers at low precision, so an operator that
+is slow or biased on its own may belong to a low group.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+from mxamp.graph.graph import Entry, Graph
+from mxamp.targets.target import FusionPattern, Target
+
+__all__ = ["fusion_groups"]
+
+
+def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequence[Tuple[int, ...]]:
+    """Return the longest chains that the target's patterns match; no node is in two.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    names
+        The canonical operator name of every node.
+    target
+        Whose patterns.
+
+    Notes
+    -----
+    A link is followed only where the next node is the one reader of the entry and the entry is not a
+    graph output: otherwise the backend must keep the value, and does not fuse.
+    """
+    if not target.fusion:
+        return ()
+    heads = set(graph.heads)
+    taken = set()
+    groups = []
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable or position in taken:
+            continue
+        best: List[int] = []
+        for pattern in target.fusion:
+            if names[position] in pattern.steps[0]:
+                chain = _match(graph, names, heads, pattern, position)
+                if len(chain) > len(best) and not taken.intersection(chain):
+                    best = chain
+        if len(best) > 1:
+            taken.update(best)
+            groups.append(tuple(best))
+    return groups
+
+
+def _match(
+    graph: Graph, names: Sequence[str], heads: "set[Entry]", pattern: FusionPattern, start: int
+) -> List[int]:
+    chain = [start]
+    following = _only_reader(graph, heads, start)
+    for step, optional in zip(pattern.steps[1:], pattern.optional[1:]):
+        if following is not None and names[following] in step:
+            chain.append(following)
+            following = _only_reader(graph, heads, following)
+        elif not optional:
+            return []
+    return chain
+
+
+def _only_reader(graph: Graph, heads: "set[Entry]", position: int) -> Optional[int]:
+    """Return the one node that reads output 0 as its first input, if nothing else reads the node at all."""
+    uses = graph.uses[position]
+    if len(uses) != 1 or 0 not in uses or len(uses[0]) != 1 or Entry(position, 0) in heads:
+        return None
+    use = uses[0][0]
+    return use.node if use.input == 0 else None

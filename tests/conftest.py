@@ -1,0 +1,69 @@
+"""Settings that all tests share.
+
+Where a test needs something that may be missing, it says so itself, in one way each:
+
+- MXNet or GluonCV: ``mx = pytest.importorskip("mxnet")``, at the top of a module that has no other tests, or
+  as the first line of a test or fixture. It comes before the imports that need MXNet (``mxamp.runtime``).
+  Skips where MXNet is not installed; an MXNet that is installed and does not load is an error. GluonCV's
+  tests are also marked ``zoo``, dask's ``dask``.
+- a GPU: ``@pytest.mark.gpu``. Skips where MXNet sees no GPU.
+- time or the network: ``@pytest.mark.slow``, ``@pytest.mark.network``. ``make test`` leaves them out.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# Each pytest-xdist worker would start a thread a core, and together they would slow each other down. OpenMP
+# and OpenBLAS read these when they are loaded, so this comes before NumPy and MXNet.
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if _WORKERS > 1:
+    for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(_variable, str(max(1, cores() // _WORKERS)))
+
+import hypothesis
+import pytest
+
+# No deadline: MXNet's first call of an operator takes a hundred times as long as the next.
+_EXAMPLES_MAY_BE_SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=_EXAMPLES_MAY_BE_SLOW
+)
+# To look for new counterexamples: HYPOTHESIS_PROFILE=explore make test
+hypothesis.settings.register_profile(
+    "explore", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=_EXAMPLES_MAY_BE_SLOW
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@functools.lru_cache(maxsize=None)
+def missing_gpu() -> str:
+    """Say why a test that needs a GPU cannot run, or return nothing where it can."""
+    if importlib.util.find_spec("mxnet") is None:
+        return "needs a GPU, and MXNet is not installed"
+    import mxnet as mx
+
+    try:
+        count = mx.context.num_gpus()
+    except mx.MXNetError as error:
+        return f"needs a GPU, and MXNet cannot ask for one: {str(error).splitlines()[0]}"
+    return "" if count else "needs a GPU, and MXNet sees none"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the tests whose marker asks for what is not here."""
+    if item.get_closest_marker("gpu") and missing_gpu():
+        pytest.skip(missing_gpu())
+    for marker, package in (("zoo", "gluoncv"), ("dask", "dask")):
+        if item.get_closest_marker(marker) and importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}, which is not installed")

@@ -1,0 +1,160 @@
+"""The package as a whole: what it offers, what it imports, and what an installation of it holds."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mxamp
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "mxamp"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+# What the README and the documentation call; more may be public.
+PROMISED = {"__version__", "convert_block", "convert_model", "convert_symbol", "load"}
+
+ONLY_IN_RUNTIME = {"mxnet", "gluoncv"}
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a fresh interpreter in the root of the clone."""
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False, capture_output=True, text=True)
+
+
+def imported_packages(tree: ast.AST) -> set[str]:
+    """Return the top-level packages that a module imports, by statement or by ``import_module("...")``."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            if name in {"import_module", "__import__"}:
+                found.add(str(node.args[0].value))
+    return {name.split(".")[0] for name in found}
+
+
+def test_version_is_the_one_that_setup_reads_as_text() -> None:
+    text = (PACKAGE / "version.py").read_text(encoding="utf-8")
+    match = re.search(r'^__version__ = "([^"]+)"$', text, flags=re.MULTILINE)
+    assert match is not None
+    assert mxamp.__version__ == match.group(1)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", mxamp.__version__)
+
+
+def test_every_public_name_exists() -> None:
+    missing = [name for name in mxamp.__all__ if not hasattr(mxamp, name)]
+    assert not missing
+
+
+def test_promised_names_are_public() -> None:
+    assert set(mxamp.__all__) >= PROMISED
+
+
+def test_public_names_are_sorted_and_unique() -> None:
+    assert list(mxamp.__all__) == sorted(set(mxamp.__all__))
+
+
+@pytest.mark.parametrize("module", ["mxamp", "mxamp.cli.main"])
+def test_import_does_not_load_mxnet(module: str) -> None:
+    statement = f"import sys, {module}; print(sorted({ONLY_IN_RUNTIME!r} & set(sys.modules)))"
+    completed = run_python("-c", statement)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "[]"
+
+
+def test_import_writes_nothing_and_configures_no_logging() -> None:
+    completed = run_python("-c", "import logging, mxamp; print(logging.getLogger().handlers)")
+    assert completed.stdout.strip() == "[]", completed.stderr
+    assert not completed.stderr
+
+
+def test_only_runtime_imports_mxnet() -> None:
+    offenders = {}
+    for path in SOURCES:
+        if PACKAGE / "runtime" in path.parents:
+            continue
+        found = imported_packages(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)))
+        if found & ONLY_IN_RUNTIME:
+            offenders[str(path.relative_to(ROOT))] = sorted(found & ONLY_IN_RUNTIME)
+    assert not offenders
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import mxnet",
+        "import mxnet.gluon as gluon",
+        "from mxnet.gluon import nn",
+        "def f():\n    import mxnet as mx",
+        "import importlib\nimportlib.import_module('mxnet')",
+        "__import__('mxnet')",
+    ],
+)
+def test_the_import_scan_sees_every_way_to_import(source: str) -> None:
+    assert "mxnet" in imported_packages(ast.parse(source))
+
+
+def test_the_import_scan_ignores_names_that_only_look_like_mxnet() -> None:
+    source = "from mxamp.runtime import mxnet_symbols\nfrom . import mxnet\ntext = 'import mxnet'"
+    assert "mxnet" not in imported_packages(ast.parse(source))
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    # setup.py's find_packages leaves a folder without __init__.py out of the installation without a word.
+    folders = {path.parent for path in SOURCES}
+    missing = sorted(
+        str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()
+    )
+    assert not missing
+
+
+def test_every_data_file_is_installed() -> None:
+    setup = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    (package_data,) = (
+        ast.literal_eval(node.value)
+        for node in ast.walk(setup)
+        if isinstance(node, ast.keyword) and node.arg == "package_data"
+    )
+    installed = {
+        path
+        for package, patterns in package_data.items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    present = {
+        path
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and "__pycache__" not in path.parts
+    }
+    left_out = sorted(str(path.relative_to(ROOT)) for path in present - installed)
+    assert not left_out, "add these to package_data in setup.py"
+
+
+def test_command_prints_its_help() -> None:
+    completed = run_python("-c", "import sys; from mxamp.cli.main import main; sys.exit(main())", "--help")
+    assert completed.returncode == 0, completed.stderr
+    for subcommand in ("convert", "inspect", "compare"):
+        assert subcommand in completed.stdout
+
+
+def test_console_script_is_declared() -> None:
+    try:
+        distribution = importlib.metadata.distribution("mxamp")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("mxamp runs from its source here and is not installed")
+    scripts = {
+        entry.name: entry.value for entry in distribution.entry_points if entry.group == "console_scripts"
+    }
+    assert scripts == {"mxamp": "mxamp.cli.main:main"}
+    assert distribution.version == mxamp.__version__
