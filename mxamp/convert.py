@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -35,12 +35,12 @@ def convert_graph(
     aux_params: Mapping[str, Parameter],
     *,
     policy: Policy,
-    target: Optional[Target] = None,
+    target: Target | None = None,
     io_dtype: IoDtype = None,
     cast_op: str = AMP_CAST,
     cast_offline: bool = True,
-    shapes: Optional[Shapes] = None,
-    inputs: Optional[Sequence[str]] = None,
+    shapes: Shapes | None = None,
+    inputs: Sequence[str] | None = None,
 ) -> Model:
     """Convert a graph with its parameters: the whole pipeline, without MXNet.
 
@@ -78,7 +78,7 @@ def convert_graph(
             f"The policy is for {policy.target_dtype} and the target {target.name} for {target.dtype}; "
             "they must be for the same dtype."
         )
-    params: Dict[str, Parameter] = {**arg_params, **aux_params}
+    params: dict[str, Parameter] = {**arg_params, **aux_params}
     if inputs is None:
         check_params(graph, params)
         inputs = [name for name in graph.variables if name not in params]
@@ -123,13 +123,13 @@ def convert_graph(
     )
 
 
-def _store(params: Mapping[str, Parameter], rewrite: InsertCasts) -> Dict[str, Parameter]:
+def _store(params: Mapping[str, Parameter], rewrite: InsertCasts) -> dict[str, Parameter]:
     """Cast the parameters that are stored in another dtype, and add second copies after their originals."""
-    stored: Dict[str, Parameter] = {}
-    twins: Dict[str, list[str]] = {}
-    for name, form in rewrite.parameters.items():
-        if name != form.source:
-            twins.setdefault(form.source, []).append(name)
+    stored: dict[str, Parameter] = {}
+    twins: dict[str, list[str]] = {}
+    for name, kept in rewrite.parameters.items():
+        if name != kept.source:
+            twins.setdefault(kept.source, []).append(name)
     for name, parameter in params.items():
         form = rewrite.parameters.get(name)
         stored[name] = parameter if form is None else parameter.cast(form.dtype)
@@ -147,10 +147,10 @@ def _is_unknown(node: Node) -> bool:
     )
 
 
-def _notes(graph: Graph, policy: Policy, cast_op: str) -> Tuple[str, ...]:
+def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
     """Return what the user should be warned about."""
     notes = []
-    unknown: Dict[str, str] = {}
+    unknown: dict[str, str] = {}
     for top in graphs_within(graph):
         for node in top.nodes:
             if _is_unknown(node):
@@ -174,18 +174,18 @@ def convert_model(
     auxs: Mapping[str, Any],
     target_dtype: Any = "float16",
     *,
-    policy: Union[Policy, str, Path, None] = None,
-    target: Union[Target, str, None] = None,
+    policy: Policy | str | Path | None = None,
+    target: Target | str | None = None,
     exclude: Sequence[str] = (),
-    color: Optional[ColorFunction] = None,
+    color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
-    input_shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     cast_op: str = AMP_CAST,
-    target_dtype_ops: Optional[Sequence[str]] = None,
-    fp32_ops: Optional[Sequence[str]] = None,
-    widest_dtype_ops: Optional[Sequence[str]] = None,
-    conditional_fp32_ops: Optional[ConditionalOperators] = None,
-    excluded_sym_names: Optional[Sequence[str]] = None,
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    widest_dtype_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = True,
 ) -> Model:
     """Convert an FP32 model to mixed precision for inference.
@@ -281,16 +281,16 @@ def convert_symbol(
     sym: Any,
     target_dtype: Any = "float16",
     *,
-    policy: Union[Policy, str, Path, None] = None,
-    data_names: Optional[Sequence[str]] = None,
+    policy: Policy | str | Path | None = None,
+    data_names: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    color: Optional[ColorFunction] = None,
+    color: ColorFunction | None = None,
     cast_op: str = AMP_CAST,
-    target_dtype_ops: Optional[Sequence[str]] = None,
-    fp32_ops: Optional[Sequence[str]] = None,
-    widest_dtype_ops: Optional[Sequence[str]] = None,
-    conditional_fp32_ops: Optional[ConditionalOperators] = None,
-    excluded_sym_names: Optional[Sequence[str]] = None,
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    widest_dtype_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = False,
 ) -> Any:
     """Convert a Symbol alone, so that it runs in mixed precision with the FP32 parameters it had.
@@ -351,17 +351,17 @@ def convert_symbol(
 
 
 def resolve_policy(
-    policy: Union[Policy, str, Path, None],
+    policy: Policy | str | Path | None,
     target_dtype: Any,
     graph: Graph,
     *,
     exclude: Sequence[str] = (),
-    color: Optional[ColorFunction] = None,
-    target_dtype_ops: Optional[Sequence[str]] = None,
-    fp32_ops: Optional[Sequence[str]] = None,
-    widest_dtype_ops: Optional[Sequence[str]] = None,
-    conditional_fp32_ops: Optional[ConditionalOperators] = None,
-    excluded_sym_names: Optional[Sequence[str]] = None,
+    color: ColorFunction | None = None,
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    widest_dtype_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
 ) -> Policy:
     """Return the policy that the arguments of :func:`convert_model` amount to.
 
@@ -381,7 +381,9 @@ def resolve_policy(
             "Give the target_dtype that the policy is for."
         )
     if isinstance(exclude, str):
-        raise PolicyError(f"exclude must be a list of names, not the string {exclude!r}: write [{exclude!r}].")
+        raise PolicyError(
+            f"exclude must be a list of names, not the string {exclude!r}: write [{exclude!r}]."
+        )
     patterns = [name for name in exclude if any(sign in name for sign in "*?[")]
     names = [name for name in exclude if name not in patterns]
     policy = apply_mxnet_lists(
@@ -408,11 +410,11 @@ def _as_graph(sym: Any) -> Graph:
     return graph_from_symbol(sym)
 
 
-def _as_parameters(given: Mapping[str, Any], label: str) -> Dict[str, Parameter]:
+def _as_parameters(given: Mapping[str, Any], label: str) -> dict[str, Parameter]:
     """Wrap arrays as parameters; nothing is copied and nothing of the caller's is changed."""
     if not isinstance(given, Mapping):
         raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
-    wrapped: Dict[str, Parameter] = {}
+    wrapped: dict[str, Parameter] = {}
     for name, value in given.items():
         if isinstance(value, np.ndarray):
             wrapped[name] = ArrayParameter(value)

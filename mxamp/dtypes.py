@@ -78,7 +78,7 @@ class DType(enum.Enum):
     @property
     def max_exact_integer(self) -> int:
         """Every integer up to this magnitude is exact: 2**(stored mantissa bits + 1)."""
-        return 2 ** (int(ml_dtypes.finfo(_NUMPY[self]).nmant) + 1)
+        return int(2 ** (int(ml_dtypes.finfo(_NUMPY[self]).nmant) + 1))
 
     @classmethod
     def parse(cls, value: object) -> DType:
@@ -119,9 +119,7 @@ class DType(enum.Enum):
             found = _BY_NUMPY.get(dtype)
             if found is not None:
                 return found
-        raise TargetError(
-            f"{value!r} is not a dtype of MXNet. Use one of: {', '.join(_LABELS.values())}."
-        )
+        raise TargetError(f"{value!r} is not a dtype of MXNet. Use one of: {', '.join(_LABELS.values())}.")
 
     @classmethod
     def from_code(cls, code: int) -> DType:
@@ -136,9 +134,7 @@ class DType(enum.Enum):
             return cls(code)
         except ValueError:
             known = ", ".join(f"{member.value} ({member.label})" for member in cls)
-            raise TargetError(
-                f"{code} is not a dtype code of MXNet. The codes are: {known}."
-            ) from None
+            raise TargetError(f"{code} is not a dtype code of MXNet. The codes are: {known}.") from None
 
     def __str__(self) -> str:
         return _LABELS[self]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Union
+from typing import Any, Iterator, Mapping, Union
 
 from mxamp.errors import ExportError, ModelFileNotFoundError
 from mxamp.files import atomic_write
@@ -39,8 +39,8 @@ class Model:
     graph: Graph
     arg_params: Mapping[str, Parameter]
     aux_params: Mapping[str, Parameter]
-    report: Optional[Report] = None
-    _mxnet: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    report: Report | None = None
+    _mxnet: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ------------------------------------------------------------------ MXNet's view
 
@@ -54,21 +54,21 @@ class Model:
         return self._mxnet["sym"]
 
     @property
-    def args(self) -> Dict[str, Any]:
+    def args(self) -> dict[str, Any]:
         """The parameters as a dict of ``mx.nd.NDArray``."""
         return self._arrays("args", self.arg_params)
 
     @property
-    def auxs(self) -> Dict[str, Any]:
+    def auxs(self) -> dict[str, Any]:
         """The auxiliary states as a dict of ``mx.nd.NDArray``."""
         return self._arrays("auxs", self.aux_params)
 
-    def _arrays(self, key: str, params: Mapping[str, Parameter]) -> Dict[str, Any]:
+    def _arrays(self, key: str, params: Mapping[str, Parameter]) -> dict[str, Any]:
         if key not in self._mxnet:
             from mxamp.runtime.parameter import ndarray_from_parameter
 
             self._mxnet[key] = {name: ndarray_from_parameter(value) for name, value in params.items()}
-        found: Dict[str, Any] = self._mxnet[key]
+        found: dict[str, Any] = self._mxnet[key]
         return found
 
     def __iter__(self) -> Iterator[Any]:
@@ -118,7 +118,7 @@ class Model:
             )
 
 
-def model_paths(prefix: PathLike, epoch: int = 0) -> "tuple[Path, Path]":
+def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
     """Return the paths of a model's two files.
 
     Raises

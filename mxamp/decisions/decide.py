@@ -6,7 +6,7 @@ Nothing is rewritten here, and the rewriter decides nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Mapping, Sequence, Tuple
 
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.dtypes import DType
@@ -60,7 +60,7 @@ class DecisionInputs:
     params: Mapping[str, Parameter]
     policy: Policy
     target: Target
-    shapes: Optional[Sequence[Tuple[Optional[Shape], ...]]] = None
+    shapes: Sequence[tuple[Shape | None, ...]] | None = None
     low_inputs: Mapping[str, DType] = field(default_factory=dict)
     low_heads: frozenset[int] = frozenset()
     castable: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class _Decider:
             for name, parameter in given.params.items()
             if name in given.castable and parameter.dtype is DType.FLOAT32
         )
-        self.bodies: Dict[int, Tuple[Plan, ...]] = {
+        self.bodies: dict[int, tuple[Plan, ...]] = {
             position: _decide_bodies(given, node, self.dtypes)
             for position, node in enumerate(given.graph.nodes)
             if is_control_flow(node)
@@ -111,7 +111,7 @@ class _Decider:
 
     # ------------------------------------------------------------------ which nodes have a choice
 
-    def _data_dtype(self, node: Node, facts: OperatorFacts) -> Optional[DType]:
+    def _data_dtype(self, node: Node, facts: OperatorFacts) -> DType | None:
         """Return the dtype the node computes in before conversion."""
         for number, (producer, index) in enumerate(node.inputs):
             if facts.role(number).shares_dtype:
@@ -120,18 +120,16 @@ class _Decider:
                     return dtype
         return None
 
-    def _classify(self) -> Tuple[Set[int], Set[int], Dict[int, str], Sequence[Tuple[int, ...]]]:
+    def _classify(self) -> tuple[set[int], set[int], dict[int, str], Sequence[tuple[int, ...]]]:
         """Return the low nodes, the free nodes, refusals by the target, and the fusion groups."""
         target = self.given.target
-        could_be_low: Set[int] = set()
-        refusals: Dict[int, str] = {}
+        could_be_low: set[int] = set()
+        refusals: dict[int, str] = {}
         for position, node in enumerate(self.graph.nodes):
             facts = self.context.facts[position]
             if facts is None or self.verdicts[position].color is Color.RED:
                 continue
-            if self._data_dtype(node, facts) is not DType.FLOAT32:
-                continue
-            if facts.name == "Cast":
+            if facts.name == "Cast" or self._data_dtype(node, facts) is not DType.FLOAT32:
                 continue
             could_be_low.add(position)
             refusal = target.refusal(facts.name, node.attrs)
@@ -145,16 +143,16 @@ class _Decider:
             groups.append(chain)
             for position in chain:
                 refusals.pop(position, None)
-        low = set()
-        free = set()
+        low: set[int] = set()
+        free: set[int] = set()
         for position in could_be_low - set(refusals):
             (low if self.verdicts[position].color is Color.GREEN else free).add(position)
         return low, free, refusals, groups
 
     # ------------------------------------------------------------------ the placement problem
 
-    def _supply(self, open_nodes: Set[int]) -> List[Tuple[Supply, ...]]:
-        supply: List[Tuple[Supply, ...]] = []
+    def _supply(self, open_nodes: set[int]) -> list[tuple[Supply, ...]]:
+        supply: list[tuple[Supply, ...]] = []
         for position, node in enumerate(self.graph.nodes):
             if node.is_variable:
                 supply.append((self._variable_supply(node),))
@@ -180,13 +178,13 @@ class _Decider:
             return Supply.EITHER
         return Supply.LOW if dtype is self.low or node.name in self.given.low_inputs else Supply.FP32
 
-    def _output_if_low(self, position: int) -> Tuple[Optional[DType], ...]:
+    def _output_if_low(self, position: int) -> tuple[DType | None, ...]:
         node, facts = self.graph.nodes[position], self.context.facts[position]
-        assert facts is not None  # noqa: S101 - only nodes with facts can be low
+        assert facts is not None  # only nodes with facts can be low
         attrs = {**node.attrs, **dict(self._attrs_if_low(position))}
         return facts.output_dtypes(attrs, self.low, node.num_outputs)
 
-    def _attrs_if_low(self, position: int) -> Tuple[Tuple[str, str], ...]:
+    def _attrs_if_low(self, position: int) -> tuple[tuple[str, str], ...]:
         """Return the attributes by which an operator hands on FP32 though it computes low."""
         verdict, node = self.verdicts[position], self.graph.nodes[position]
         facts = self.context.facts[position]
@@ -198,14 +196,17 @@ class _Decider:
             return ()
         return ((key, verdict.output.label),)
 
-    def _demand(self, open_nodes: Set[int]) -> List[Tuple[Demand, ...]]:
+    def _demand(self, open_nodes: set[int]) -> list[tuple[Demand, ...]]:
         return [
-            tuple(self._input_demand(position, number, entry, open_nodes) for number, entry in enumerate(node.inputs))
+            tuple(
+                self._input_demand(position, number, entry, open_nodes)
+                for number, entry in enumerate(node.inputs)
+            )
             for position, node in enumerate(self.graph.nodes)
         ]
 
-    def _input_demand(self, position: int, number: int, entry: Entry, open_nodes: Set[int]) -> Demand:
-        dtype = self.dtypes[entry.node][entry.index]
+    def _input_demand(self, position: int, number: int, entry: Entry, open_nodes: set[int]) -> Demand:
+        dtype = self.dtypes[entry.node][entry.output]
         if dtype is not None and dtype not in CASTABLE:
             return Demand.ANY
         node, facts = self.graph.nodes[position], self.context.facts[position]
@@ -234,7 +235,7 @@ class _Decider:
         demand = self._demand(open_nodes)
         head_demand = [
             Demand.LOW
-            if number in self.given.low_heads or self.dtypes[head.node][head.index] is self.low
+            if number in self.given.low_heads or self.dtypes[head.node][head.output] is self.low
             else Demand.FP32
             for number, head in enumerate(self.graph.heads)
         ]
@@ -250,22 +251,24 @@ class _Decider:
                 widest={p for p in free if self.verdicts[p].widest},
             )
         )
-        decisions: List[Optional[Decision]] = []
+        decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
             if node.is_variable:
                 decisions.append(None)
             else:
-                decisions.append(self._decision(position, node, position in chosen, free, refusals, demand[position]))
+                decisions.append(
+                    self._decision(position, node, position in chosen, free, refusals, demand[position])
+                )
         return Plan(
             decisions=decisions,
             variables_before=dict(self.given.variables),
             variables_after=dict(self.given.low_inputs),
             heads=tuple(
                 None
-                if self.dtypes[head.node][head.index] not in CASTABLE
+                if self.dtypes[head.node][head.output] not in CASTABLE
                 else self.low
                 if wanted is Demand.LOW
-                else self.dtypes[head.node][head.index]
+                else self.dtypes[head.node][head.output]
                 for head, wanted in zip(self.graph.heads, head_demand)
             ),
             cast_offline=self.castable_params,
@@ -276,28 +279,29 @@ class _Decider:
         position: int,
         node: Node,
         is_low: bool,
-        free: Set[int],
+        free: set[int],
         refusals: Mapping[int, str],
-        demand: Tuple[Demand, ...],
+        demand: tuple[Demand, ...],
     ) -> Decision:
         verdict, facts = self.verdicts[position], self.context.facts[position]
-        needs = {Demand.CHOSEN: self.low if is_low else DType.FLOAT32, Demand.FP32: DType.FLOAT32, Demand.LOW: self.low}
+        needs = {
+            Demand.CHOSEN: self.low if is_low else DType.FLOAT32,
+            Demand.FP32: DType.FLOAT32,
+            Demand.LOW: self.low,
+        }
         inputs = tuple(self._need(entry, wanted, needs) for entry, wanted in zip(node.inputs, demand))
         before = self._data_dtype(node, facts) if facts is not None else None
         if is_low:
-            compute: Optional[DType] = self.low
+            compute: DType | None = self.low
             outputs = self._output_if_low(position)
             attrs = self._attrs_if_low(position)
-            accumulation = verdict.accumulation or self.low
         else:
-            compute = before
+            compute = DType.FLOAT32 if verdict.rule == "unknown operator" else before
             outputs = self.dtypes[position]
             attrs = ()
-            accumulation = compute if compute is None or compute is not self.low else (
-                verdict.accumulation or compute
-            )
-            if facts is None and node.op not in (AMP_CAST, AMP_MULTICAST):
-                compute = accumulation = DType.FLOAT32
+        accumulation = compute
+        if compute is self.low and verdict.accumulation is not None:
+            accumulation = verdict.accumulation
         return Decision(
             color=verdict.color,
             rule=verdict.rule,
@@ -310,10 +314,8 @@ class _Decider:
             bodies=self.bodies.get(position, ()),
         )
 
-    def _need(
-        self, entry: Entry, wanted: Demand, needs: Mapping[Demand, DType]
-    ) -> Optional[DType]:
-        dtype = self.dtypes[entry.node][entry.index]
+    def _need(self, entry: Entry, wanted: Demand, needs: Mapping[Demand, DType]) -> DType | None:
+        dtype = self.dtypes[entry.node][entry.output]
         if wanted is Demand.ANY or (dtype is not None and dtype not in CASTABLE):
             return None
         if wanted is Demand.FP32 and dtype is not None and dtype is not DType.FLOAT32:
@@ -325,9 +327,9 @@ class _Decider:
         position: int,
         verdict: Verdict,
         is_low: bool,
-        free: Set[int],
+        free: set[int],
         refusals: Mapping[int, str],
-        before: Optional[DType],
+        before: DType | None,
     ) -> str:
         facts = self.context.facts[position]
         if position in self.bodies:
@@ -335,7 +337,11 @@ class _Decider:
         if verdict.rule == "cast" or (facts is not None and facts.name == "Cast"):
             return "a cast of the original graph is kept as it is"
         if facts is not None and before is not None and before is not DType.FLOAT32:
-            return f"computes in {before} already" if before.is_float else f"works on {before}, which no cast touches"
+            return (
+                f"computes in {before} already"
+                if before.is_float
+                else f"works on {before}, which no cast touches"
+            )
         if facts is not None and before is None:
             return "reads no floating-point data; there is nothing to cast"
         if position in refusals:
@@ -346,7 +352,7 @@ class _Decider:
         return verdict.reason
 
 
-def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> Tuple[Plan, ...]:
+def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> tuple[Plan, ...]:
     """Decide inside the bodies of a control-flow node, whose states and results keep their dtypes."""
     invariant = invariant_inputs(node)
     plans = []
@@ -365,7 +371,8 @@ def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> Tu
                         name: given.params[source]
                         for name, outer in mapping.items()
                         for source in [given.graph.nodes[node.inputs[outer].node].name]
-                        if outer in invariant and source in given.params
+                        if outer in invariant
+                        and source in given.params
                         and given.graph.nodes[node.inputs[outer].node].is_variable
                     },
                     policy=given.policy,
@@ -381,12 +388,12 @@ def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> Tu
     return _with_agreed_invariants(node, plans, given.policy.target_dtype)
 
 
-def _with_agreed_invariants(node: Node, plans: Sequence[Plan], low: DType) -> Tuple[Plan, ...]:
+def _with_agreed_invariants(node: Node, plans: Sequence[Plan], low: DType) -> tuple[Plan, ...]:
     """Make an invariant low at the boundary if every reader in every body wants it low.
 
     Where readers disagree it crosses the boundary in FP32 and is cast inside.
     """
-    votes: Dict[int, Set[Optional[DType]]] = {}
+    votes: dict[int, set[DType | None]] = {}
     for number, plan in enumerate(plans):
         body = node.subgraphs[number]
         for name, outer in body_inputs(node, number).items():
@@ -402,13 +409,15 @@ def _with_agreed_invariants(node: Node, plans: Sequence[Plan], low: DType) -> Tu
     return tuple(
         replace(
             plan,
-            variables_after={name: low for name, outer in body_inputs(node, number).items() if outer in agreed},
+            variables_after={
+                name: low for name, outer in body_inputs(node, number).items() if outer in agreed
+            },
         )
         for number, plan in enumerate(plans)
     )
 
 
-def _wanted_by_bodies(node: Node, number: int, plans: Sequence[Plan]) -> Optional[DType]:
+def _wanted_by_bodies(node: Node, number: int, plans: Sequence[Plan]) -> DType | None:
     """Return the dtype in which the bodies take input ``number`` of their node."""
     for body_number, plan in enumerate(plans):
         for name, outer in body_inputs(node, body_number).items():

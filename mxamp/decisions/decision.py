@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.policy.color import Color
@@ -40,12 +40,12 @@ class Decision:
     color: Color
     rule: str
     reason: str
-    compute: Optional[DType]
-    accumulation: Optional[DType]
-    inputs: Tuple[Optional[DType], ...]
-    outputs: Tuple[Optional[DType], ...]
-    attrs: Tuple[Tuple[str, str], ...] = ()
-    bodies: Tuple[Plan, ...] = ()
+    compute: DType | None
+    accumulation: DType | None
+    inputs: tuple[DType | None, ...]
+    outputs: tuple[DType | None, ...]
+    attrs: tuple[tuple[str, str], ...] = ()
+    bodies: tuple[Plan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Plan:
         The variables whose casts happen to stored values instead of at run time.
     """
 
-    decisions: Sequence[Optional[Decision]]
+    decisions: Sequence[Decision | None]
     variables_before: Mapping[str, DType]
     variables_after: Mapping[str, DType]
-    heads: Tuple[Optional[DType], ...]
+    heads: tuple[DType | None, ...]
     cast_offline: frozenset[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Mapping, Optional, Sequence, Union
 
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, TargetError, UnknownNameError, nearest_names
@@ -14,7 +14,7 @@ IoDtype = Optional[Union[str, DType, Mapping[str, Union[str, DType]]]]
 
 def resolve_io_dtype(
     requested: IoDtype, low: DType, inputs: Sequence[str], outputs: Sequence[str]
-) -> Tuple[Dict[str, DType], Dict[str, DType]]:
+) -> tuple[dict[str, DType], dict[str, DType]]:
     """Return which inputs and which outputs are low.
 
     Parameters
@@ -46,9 +46,11 @@ def resolve_io_dtype(
             return {}, {}
         return dict.fromkeys(inputs, low), dict.fromkeys(outputs, low)
     if not isinstance(requested, Mapping):
-        raise PolicyError(f"io_dtype must be 'float32', 'low', or a mapping from names to those, not {requested!r}.")
-    low_inputs: Dict[str, DType] = {}
-    low_outputs: Dict[str, DType] = {}
+        raise PolicyError(
+            f"io_dtype must be 'float32', 'low', or a mapping from names to those, not {requested!r}."
+        )
+    low_inputs: dict[str, DType] = {}
+    low_outputs: dict[str, DType] = {}
     for name, dtype in requested.items():
         is_low = _is_low(dtype, low, f"io_dtype[{name!r}]")
         output = name if name in outputs else f"{name}_output"
@@ -67,7 +69,7 @@ def resolve_io_dtype(
     return low_inputs, low_outputs
 
 
-def _is_low(requested: Union[str, DType], low: DType, where: str) -> bool:
+def _is_low(requested: str | DType, low: DType, where: str) -> bool:
     if requested == "low":
         return True
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Sequence, Tuple
+from typing import Any, Iterable, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node
 
@@ -48,7 +48,7 @@ class GraphBuilder:
         self,
         heads: Sequence[Entry],
         attrs: Mapping[str, Any],
-        head_versions: Tuple[int, ...] = (),
+        head_versions: tuple[int, ...] = (),
     ) -> Graph:
         """Return the finished graph."""
         return Graph(tuple(self._nodes), tuple(heads), dict(attrs), head_versions)

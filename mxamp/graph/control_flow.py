@@ -36,7 +36,9 @@ def _locations(node: Node, attribute: str) -> list[int]:
     except json.JSONDecodeError:
         found = None
     if not isinstance(found, list) or not all(type(item) is int and item >= 0 for item in found):
-        raise OperatorError(f"{node} has the attribute {attribute}={text!r}, which is not a list of positions.")
+        raise OperatorError(
+            f"{node} has the attribute {attribute}={text!r}, which is not a list of positions."
+        )
     return found
 
 

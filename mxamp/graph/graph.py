@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Mapping, NamedTuple, Tuple
+from typing import Any, Mapping, NamedTuple
 
 __all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use"]
 
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     """NNVM's unit of data flow: one output of one node. Casts are decided per entry."""
 
     node: int
-    index: int = 0
+    output: int = 0
 
 
 class Use(NamedTuple):
@@ -59,11 +59,11 @@ class Node(NamedTuple):
     op: str
     name: str
     attrs: Mapping[str, str] = {}
-    inputs: Tuple[Entry, ...] = ()
+    inputs: tuple[Entry, ...] = ()
     num_outputs: int = 1
-    subgraphs: Tuple[Graph, ...] = ()
-    control_deps: Tuple[int, ...] = ()
-    input_versions: Tuple[int, ...] = ()
+    subgraphs: tuple[Graph, ...] = ()
+    control_deps: tuple[int, ...] = ()
+    input_versions: tuple[int, ...] = ()
 
     @property
     def is_variable(self) -> bool:
@@ -90,13 +90,13 @@ class Graph:
         NNVM's version number of each head; empty when all are 0.
     """
 
-    nodes: Tuple[Node, ...]
-    heads: Tuple[Entry, ...]
+    nodes: tuple[Node, ...]
+    heads: tuple[Entry, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    head_versions: Tuple[int, ...] = ()
+    head_versions: tuple[int, ...] = ()
 
     @cached_property
-    def uses(self) -> Tuple[Mapping[int, Tuple[Use, ...]], ...]:
+    def uses(self) -> tuple[Mapping[int, tuple[Use, ...]], ...]:
         """For every node: output index -> the places that read it. Outputs nobody reads are absent."""
         gathered: list[dict[int, list[Use]]] = [{} for _ in self.nodes]
         for consumer, node in enumerate(self.nodes):
@@ -114,11 +114,11 @@ class Graph:
         """The number of nodes that are not variables."""
         return sum(node.op != VARIABLE for node in self.nodes)
 
-    def uses_of(self, entry: Entry) -> Tuple[Use, ...]:
+    def uses_of(self, entry: Entry) -> tuple[Use, ...]:
         """Return the places that read ``entry`` (heads are not uses)."""
-        return self.uses[entry.node].get(entry.index, ())
+        return self.uses[entry.node].get(entry.output, ())
 
-    def input_order(self) -> Tuple[int, ...]:
+    def input_order(self) -> tuple[int, ...]:
         """Return the positions of the variables in the order of MXNet's ``Symbol.list_inputs``.
 
         NNVM lists them in depth-first post-order from the heads (``DFSVisit`` in nnvm/graph.h), which is
@@ -152,4 +152,4 @@ class Graph:
     def describe(self, entry: Entry) -> str:
         """Name an entry for a message: ``conv0``, or ``split0[1]`` where it is not the first output."""
         node = self.nodes[entry.node]
-        return node.name if entry.index == 0 else f"{node.name}[{entry.index}]"
+        return node.name if entry.output == 0 else f"{node.name}[{entry.output}]"

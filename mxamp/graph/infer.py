@@ -61,7 +61,7 @@ def variable_dtypes(
     return known
 
 
-def _forced_dtype(graph: Graph, position: int, known: Mapping[str, DType]) -> Optional[DType]:
+def _forced_dtype(graph: Graph, position: int, known: Mapping[str, DType]) -> DType | None:
     """Return the low dtype that a consumer's parameters force on a variable, if any."""
     for consumer, input_number in graph.uses[position].get(0, ()):
         node = graph.nodes[consumer]
@@ -101,7 +101,7 @@ def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
     One pass, linear in nodes and inputs. Disagreement between inputs is not an error here; see
     :func:`check_dtypes`.
     """
-    dtypes: list[Tuple[Optional[DType], ...]] = []
+    dtypes: list[tuple[DType | None, ...]] = []
     get_facts = FACTS.get
     for node in graph.nodes:
         op = node.op
@@ -123,7 +123,7 @@ def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
     return dtypes
 
 
-def _special_dtypes(node: Node, inputs: Sequence[Optional[DType]]) -> Tuple[Optional[DType], ...]:
+def _special_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:
     if node.op == AMP_CAST:
         source = inputs[0]
         passes = source is not None and source not in CASTABLE
@@ -135,7 +135,7 @@ def _special_dtypes(node: Node, inputs: Sequence[Optional[DType]]) -> Tuple[Opti
     return (None,) * node.num_outputs
 
 
-def _body_output_dtypes(node: Node, inputs: Sequence[Optional[DType]]) -> Tuple[Optional[DType], ...]:
+def _body_output_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:
     """A control-flow node's outputs have the dtypes of its last body's heads.
 
     ``_foreach`` has one body; ``_while_loop`` a condition and a body; ``_cond`` a condition and two
@@ -145,13 +145,10 @@ def _body_output_dtypes(node: Node, inputs: Sequence[Optional[DType]]) -> Tuple[
     body = node.subgraphs[number]
     names = body_inputs(node, number)
     variables = {
-        name: dtype
-        for name, position in names.items()
-        for dtype in [inputs[position]]
-        if dtype is not None
+        name: dtype for name, position in names.items() for dtype in [inputs[position]] if dtype is not None
     }
     inner = infer_dtypes(body, variables)
-    found = [inner[head.node][head.index] for head in body.heads[: node.num_outputs]]
+    found = [inner[head.node][head.output] for head in body.heads[: node.num_outputs]]
     return tuple(found + [None] * (node.num_outputs - len(found)))
 
 
@@ -167,9 +164,9 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
         facts = FACTS.get(node.op) if node.op != VARIABLE else None
         if facts is None:
             continue
-        first: Optional[Tuple[int, DType]] = None
+        first: tuple[int, DType] | None = None
         for number, entry in enumerate(node.inputs):
-            dtype = dtypes[entry.node][entry.index]
+            dtype = dtypes[entry.node][entry.output]
             role = facts.role(number)
             if dtype is None or not role.shares_dtype:
                 if role.value == "fp32" and dtype is not None and dtype.is_low_precision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+from typing import Sequence, Tuple
 
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
@@ -12,9 +12,7 @@ __all__ = ["multiply_adds"]
 Shape = Tuple[int, ...]
 
 
-def multiply_adds(
-    graph: Graph, position: int, shapes: Sequence[Tuple[Optional[Shape], ...]]
-) -> Optional[int]:
+def multiply_adds(graph: Graph, position: int, shapes: Sequence[tuple[Shape | None, ...]]) -> int | None:
     """Return the multiply-adds of one forward pass through a node.
 
     Parameters
@@ -41,13 +39,13 @@ def multiply_adds(
     facts = FACTS.get(node.op)
     if facts is None or not facts.multiplies:
         return None
-    inputs = [shapes[entry.node][entry.index] for entry in node.inputs]
+    inputs = [shapes[entry.node][entry.output] for entry in node.inputs]
     output = shapes[position][0]
     if output is None or any(shape is None for shape in inputs[:2]) or len(inputs) < 2:
         return None
     first, second = inputs[0], inputs[1]
-    assert first is not None  # noqa: S101 - checked above
-    assert second is not None  # noqa: S101 - checked above
+    assert first is not None  # checked above
+    assert second is not None  # checked above
     if facts.name == "Convolution":
         return _product(output) * _product(second[1:])
     if facts.name == "Deconvolution":

@@ -7,8 +7,6 @@ gives ``split0_output0``, ``split0_output1`` unless it names them itself (``FLis
 
 from __future__ import annotations
 
-from typing import Tuple
-
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 
@@ -26,14 +24,14 @@ def output_name(graph: Graph, entry: Entry) -> str:
         return f"{node.name}_output"
     facts = FACTS.get(node.op)
     if facts is not None and facts.first_output_named_output:
-        if entry.index == 0:
+        if entry.output == 0:
             return f"{node.name}_output"
         named = _SECOND_OUTPUTS.get(facts.name, ())
-        if entry.index <= len(named):
-            return f"{node.name}_{named[entry.index - 1]}"
-    return f"{node.name}_output{entry.index}"
+        if entry.output <= len(named):
+            return f"{node.name}_{named[entry.output - 1]}"
+    return f"{node.name}_output{entry.output}"
 
 
-def output_names(graph: Graph) -> Tuple[str, ...]:
+def output_names(graph: Graph) -> tuple[str, ...]:
     """Return the names of the graph's outputs, in order."""
     return tuple(output_name(graph, head) for head in graph.heads)

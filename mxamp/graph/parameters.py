@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Mapping, Tuple
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
@@ -31,7 +31,7 @@ _WEIGHTED = {
 """Operator -> the inputs that are parameters when a variable stands there."""
 
 
-def auxiliary_names(graph: Graph) -> "frozenset[str]":
+def auxiliary_names(graph: Graph) -> frozenset[str]:
     """Return the names of the variables that are auxiliary states."""
     found = set()
     for node in graph.nodes:
@@ -54,7 +54,7 @@ def parameter_names(graph: Graph) -> Mapping[str, str]:
     dict
         Variable name -> ``"input 1 of node 'conv0' (Convolution)"``.
     """
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for node in graph.nodes:
         if node.is_variable:
             if "__init__" in node.attrs:
@@ -68,7 +68,7 @@ def parameter_names(graph: Graph) -> Mapping[str, str]:
     return found
 
 
-def expected_shapes(graph: Graph) -> Mapping[str, Tuple[PartialShape, str]]:
+def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, str]]:
     """Return what attributes say of the shapes of variables.
 
     Returns
@@ -76,7 +76,7 @@ def expected_shapes(graph: Graph) -> Mapping[str, Tuple[PartialShape, str]]:
     dict
         Variable name -> (partial shape, who says so).
     """
-    found: Dict[str, Tuple[PartialShape, str]] = {}
+    found: dict[str, tuple[PartialShape, str]] = {}
     for node in graph.nodes:
         if node.is_variable:
             shape = _tuple(node.attrs.get("__shape__", ""))
@@ -115,7 +115,7 @@ def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
     return {}
 
 
-def _tuple(text: str) -> Optional[PartialShape]:
+def _tuple(text: str) -> PartialShape | None:
     try:
         value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
     except json.JSONDecodeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
@@ -13,7 +13,7 @@ __all__ = ["print_graph"]
 def print_graph(
     graph: Graph,
     *,
-    dtypes: Optional[Sequence[Sequence[Optional[DType]]]] = None,
+    dtypes: Sequence[Sequence[DType | None]] | None = None,
     attrs: bool = False,
     indent: str = "",
 ) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Tuple, Union
+from typing import Any, Mapping, Sequence
 
 from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError, nearest_names
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
@@ -22,7 +22,7 @@ _ATTRIBUTE_KEYS = ("param", "attr", "attrs")
 _MAX_NESTING = 32
 
 
-def read_symbol(path: Union[str, Path]) -> Graph:
+def read_symbol(path: str | Path) -> Graph:
     """Read a ``symbol.json`` file.
 
     Parameters
@@ -112,8 +112,10 @@ def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
             f"{source} nests control-flow bodies more than {_MAX_NESTING} deep, at {path}."
         )
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
-        found = f"an object with the keys {sorted(document)[:6]}" if isinstance(document, dict) else (
-            f"a JSON {type(document).__name__}"
+        found = (
+            f"an object with the keys {sorted(document)[:6]}"
+            if isinstance(document, dict)
+            else (f"a JSON {type(document).__name__}")
         )
         raise SymbolFormatError(
             f"{source} is JSON but not a symbol: {path} is {found}, and a symbol is an object with the list "
@@ -173,16 +175,18 @@ def _parse_node(raw: Any, position: int, count: int, source: str, path: str, dep
     raw_inputs = raw.get("inputs", [])
     if not isinstance(raw_inputs, list):
         raise SymbolFormatError(f"{source}: {where}.inputs (node {name!r}) must be a list.")
-    inputs: Tuple[Entry, ...] = ()
-    versions: Tuple[int, ...] = ()
+    inputs: tuple[Entry, ...] = ()
+    versions: tuple[int, ...] = ()
     if raw_inputs:
         if op == VARIABLE:
-            raise SymbolFormatError(f"{source}: {where} is the variable {name!r}, and a variable reads nothing.")
+            raise SymbolFormatError(
+                f"{source}: {where} is the variable {name!r}, and a variable reads nothing."
+            )
         inputs, versions = _parse_entries(raw_inputs, count, source, f"{where}.inputs", name)
-    control_deps: Tuple[int, ...] = ()
+    control_deps: tuple[int, ...] = ()
     if raw.get("control_deps"):
         control_deps = _parse_control_deps(raw["control_deps"], count, source, where)
-    subgraphs: Tuple[Graph, ...] = ()
+    subgraphs: tuple[Graph, ...] = ()
     if raw.get("subgraphs"):
         subgraphs = tuple(
             _parse_graph(body, source, f"{where}.subgraphs[{number}]", depth + 1)
@@ -193,7 +197,7 @@ def _parse_node(raw: Any, position: int, count: int, source: str, path: str, dep
 
 def _parse_entries(
     raw: Sequence[Any], count: int, source: str, where: str, name: str = ""
-) -> Tuple[Tuple[Entry, ...], Tuple[int, ...]]:
+) -> tuple[tuple[Entry, ...], tuple[int, ...]]:
     entries = []
     versions = []
     for number, item in enumerate(raw):
@@ -211,7 +215,7 @@ def _parse_entries(
     return tuple(entries), (tuple(versions) if any(versions) else ())
 
 
-def _parse_control_deps(raw: Any, count: int, source: str, where: str) -> Tuple[int, ...]:
+def _parse_control_deps(raw: Any, count: int, source: str, where: str) -> tuple[int, ...]:
     if not isinstance(raw, list) or not all(type(dep) is int and 0 <= dep < count for dep in raw):
         raise SymbolFormatError(
             f"{source}: {where}.control_deps must be a list of node numbers from 0 to {count - 1}."
@@ -220,7 +224,7 @@ def _parse_control_deps(raw: Any, count: int, source: str, where: str) -> Tuple[
 
 
 def _with_output_counts(
-    nodes: list[Node], heads: Tuple[Entry, ...], row_ptr: Any, source: str, path: str
+    nodes: list[Node], heads: tuple[Entry, ...], row_ptr: Any, source: str, path: str
 ) -> list[Node]:
     """Set ``num_outputs`` from ``node_row_ptr``, or from the outputs that are read where it is absent."""
     read = [1] * len(nodes)
@@ -248,8 +252,8 @@ def _with_output_counts(
 
 
 def _in_topological_order(
-    nodes: list[Node], heads: Tuple[Entry, ...], source: str
-) -> Tuple[list[Node], Tuple[Entry, ...]]:
+    nodes: list[Node], heads: tuple[Entry, ...], source: str
+) -> tuple[list[Node], tuple[Entry, ...]]:
     """Reorder nodes so that each comes after those it reads; keeps the file's order where it can."""
     waiting = [len({p for p, _ in node.inputs} | set(node.control_deps)) for node in nodes]
     readers: list[list[int]] = [[] for _ in nodes]
@@ -346,7 +350,7 @@ def _write_graph(graph: Graph) -> str:
     )
 
 
-def _entries_text(entries: Tuple[Entry, ...], versions: Tuple[int, ...]) -> str:
+def _entries_text(entries: tuple[Entry, ...], versions: tuple[int, ...]) -> str:
     if versions:
         return str([[node, index, version] for (node, index), version in zip(entries, versions)])
     return "[" + ", ".join([f"[{node}, {index}, 0]" for node, index in entries]) + "]"

@@ -35,7 +35,9 @@ def verify_graph(graph: Graph) -> None:
                 )
         for dependency in node.control_deps:
             if not 0 <= dependency < position:
-                raise GraphError(f"{node} depends on node number {dependency}, which does not come before it.")
+                raise GraphError(
+                    f"{node} depends on node number {dependency}, which does not come before it."
+                )
         if node.input_versions and len(node.input_versions) != len(node.inputs):
             raise GraphError(f"{node} has {len(node.inputs)} inputs and {len(node.input_versions)} versions.")
         if node.op == VARIABLE:
@@ -52,4 +54,6 @@ def verify_graph(graph: Graph) -> None:
         raise GraphError("The graph returns nothing: it has no heads.")
     for number, (producer, index) in enumerate(graph.heads):
         if not (0 <= producer < count and 0 <= index < output_counts[producer]):
-            raise GraphError(f"Head {number} names output {index} of node number {producer}, which is not there.")
+            raise GraphError(
+                f"Head {number} names output {index} of node number {producer}, which is not there."
+            )

@@ -55,8 +55,8 @@ def cast_array(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
     infinite. NaN stays NaN and keeps its sign; its payload may change.
 
     float32 to bfloat16 is ml_dtypes' cast. float32 to float16 is done here, because NumPy's cast reports
-    every inexact subnormal to the floating-point unit: 1.9 ns an element on ordinary weights, but 70 ns where
-    all results are subnormal; this one takes 1.4 ns on either.
+    every inexact subnormal to the floating-point unit. Measured with NumPy 1.23.5 on an AMD EPYC core: 1.9 ns an
+    element on ordinary weights and 70 ns where all results are subnormal; here 1.8 ns on either.
     """
     source, array = as_float_array(array)
     if not dtype.is_float:
@@ -135,8 +135,9 @@ def _round_to_float16(
     bits, out = values.view(np.uint32), result.view(np.uint16)
     magnitude, anchor = scratch
     np.bitwise_and(bits, _MAGNITUDE, out=magnitude)
-    has_nan = int(magnitude.max()) > _INFINITY
-    np.minimum(magnitude, _FLOAT16_PAST_OVERFLOW, out=magnitude)
+    largest = int(magnitude.max())
+    if largest > _FLOAT16_PAST_OVERFLOW:
+        np.minimum(magnitude, _FLOAT16_PAST_OVERFLOW, out=magnitude)
     np.bitwise_and(magnitude, _EXPONENT, out=anchor)
     np.maximum(anchor, _FLOAT16_SMALLEST_NORMAL, out=anchor)
     # The significand of float16 is 13 bits shorter.
@@ -153,6 +154,6 @@ def _round_to_float16(
     anchor &= 0x8000
     magnitude |= anchor
     np.copyto(out, magnitude, casting="unsafe")
-    if has_nan:
+    if largest > _INFINITY:
         nan = np.isnan(values)
         out[nan] = anchor[nan] | _FLOAT16_QUIET_NAN

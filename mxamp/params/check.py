@@ -12,9 +12,7 @@ from mxamp.params.parameter import Parameter
 __all__ = ["check_params"]
 
 
-def check_params(
-    graph: Graph, params: Mapping[str, Parameter], *, inputs: Sequence[str] = ()
-) -> None:
+def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Sequence[str] = ()) -> None:
     """Check that no parameter is missing or has a shape its operator cannot use.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol, Tuple
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -17,14 +17,14 @@ class Parameter(Protocol):
     """A named tensor of the model; values may stay where they are until something asks for them."""
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Its shape."""
 
     @property
     def dtype(self) -> DType:
         """The dtype it is stored in."""
 
-    def overflow(self, dtype: DType) -> Optional[float]:
+    def overflow(self, dtype: DType) -> float | None:
         """Return the largest finite magnitude if casting to ``dtype`` makes it infinite, else None."""
 
     def underflow_fraction(self, dtype: DType) -> float:
@@ -51,7 +51,7 @@ class ArrayParameter:
         self._dtype = DType.from_numpy(array.dtype)
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Its shape."""
         return tuple(self._array.shape)
 
@@ -60,7 +60,7 @@ class ArrayParameter:
         """The dtype it is stored in."""
         return self._dtype
 
-    def overflow(self, dtype: DType) -> Optional[float]:
+    def overflow(self, dtype: DType) -> float | None:
         """See :class:`Parameter`."""
         if not self._dtype.is_float or not overflows(self._array, dtype):
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import Sequence
 
 from mxamp.errors import MxampError, PassError
 from mxamp.graph.graph import Graph
@@ -54,7 +54,7 @@ class Pipeline:
         PassError
             When a pass breaks the graph or its own promise; names it and the passes that ran before.
         """
-        finished: List[str] = []
+        finished: list[str] = []
         for step in self._passes:
             step.requires(graph)
             after = step.run(graph)

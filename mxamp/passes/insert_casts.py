@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Mapping, Sequence
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
@@ -98,7 +98,7 @@ class InsertCasts(GraphPass):
             raise PassError(f"cast_op must be one of {', '.join(CAST_OPERATORS)}, not {cast_op!r}.")
         self._plan = plan
         self._cast_op = cast_op
-        self.casts: Tuple[InsertedCast, ...] = ()
+        self.casts: tuple[InsertedCast, ...] = ()
         """The casts put in, in graph order. Filled by :meth:`run`."""
         self.parameters: Mapping[str, StoredParameter] = {}
         """Variable of the new graph -> what it stores; only those stored differently. Filled by :meth:`run`."""
@@ -140,14 +140,14 @@ class _Rewriter:
     def __init__(self, graph: Graph, plan: Plan, cast_op: str) -> None:
         self.graph = graph
         self.plan = plan
-        self.variables: Dict[str, DType] = dict(plan.variables_before)
+        self.variables: dict[str, DType] = dict(plan.variables_before)
         self.cast_op = cast_op
         self.builder = GraphBuilder(_all_names(graph))
-        self.positions: List[int] = []
-        self.dtypes: List[Tuple[Optional[DType], ...]] = []
-        self.cast_map: Dict[Tuple[Entry, DType], Entry] = {}
-        self.stored: Dict[str, StoredParameter] = {}
-        self.casts: List[InsertedCast] = []
+        self.positions: list[int] = []
+        self.dtypes: list[tuple[DType | None, ...]] = []
+        self.cast_map: dict[tuple[Entry, DType], Entry] = {}
+        self.stored: dict[str, StoredParameter] = {}
+        self.casts: list[InsertedCast] = []
         self.changed = False
         self.renamed = self._outputs_to_cast_back()
 
@@ -159,7 +159,7 @@ class _Rewriter:
                 self._add_variable(position, node)
             else:
                 decision = self.plan.decisions[position]
-                assert decision is not None  # noqa: S101 - every operator node has a decision
+                assert decision is not None  # every operator node has a decision
                 self._add_operator(position, node, decision)
         heads = []
         for head, wanted in zip(self.graph.heads, self.plan.heads):
@@ -168,12 +168,12 @@ class _Rewriter:
         return self.builder.build(heads, self.graph.attrs, self.graph.head_versions)
 
     def _entry(self, old: Entry) -> Entry:
-        return Entry(self.positions[old.node], old.index)
+        return Entry(self.positions[old.node], old.output)
 
-    def _dtype(self, entry: Entry) -> Optional[DType]:
-        return self.dtypes[entry.node][entry.index]
+    def _dtype(self, entry: Entry) -> DType | None:
+        return self.dtypes[entry.node][entry.output]
 
-    def _add(self, node: Node, dtypes: Tuple[Optional[DType], ...]) -> int:
+    def _add(self, node: Node, dtypes: tuple[DType | None, ...]) -> int:
         self.dtypes.append(dtypes)
         return self.builder.add(node)
 
@@ -213,8 +213,8 @@ class _Rewriter:
     def _is_cast_at_run_time(self, position: int) -> bool:
         return any(dtype.is_low_precision for dtype in self._wanted_dtypes(position))
 
-    def _wanted_dtypes(self, position: int) -> Set[DType]:
-        wanted: Set[DType] = set()
+    def _wanted_dtypes(self, position: int) -> set[DType]:
+        wanted: set[DType] = set()
         for use in self.graph.uses[position].get(0, ()):
             decision = self.plan.decisions[use.node]
             need = decision.inputs[use.input] if decision is not None else None
@@ -247,7 +247,14 @@ class _Rewriter:
         control_deps = tuple(self.positions[dependency] for dependency in node.control_deps)
         new = self._add(
             Node(
-                node.op, name, attrs, tuple(inputs), node.num_outputs, subgraphs, control_deps, node.input_versions
+                node.op,
+                name,
+                attrs,
+                tuple(inputs),
+                node.num_outputs,
+                subgraphs,
+                control_deps,
+                node.input_versions,
             ),
             decision.outputs,
         )
@@ -263,10 +270,10 @@ class _Rewriter:
             return
         self.cast_map.setdefault((source, after), Entry(new))
         if after is DType.FLOAT32:  # widening loses nothing, so there is a way back
-            assert before is not None  # noqa: S101 - castable
+            assert before is not None  # castable
             self.cast_map.setdefault((Entry(new), before), source)
 
-    def _rewrite_bodies(self, node: Node, decision: Decision) -> Tuple[Graph, ...]:
+    def _rewrite_bodies(self, node: Node, decision: Decision) -> tuple[Graph, ...]:
         bodies = []
         for body, plan in zip(node.subgraphs, decision.bodies):
             inner = _Rewriter(body, plan, self.cast_op)
@@ -299,11 +306,11 @@ class _Rewriter:
         return made
 
     def _cast_name(self, entry: Entry, origin: Entry, dtype: DType) -> str:
-        if origin.node in self.renamed and entry.index == 0 and dtype is DType.FLOAT32:
+        if origin.node in self.renamed and entry.output == 0 and dtype is DType.FLOAT32:
             return self.graph.nodes[origin.node].name
         name = self.builder.node(entry.node).name
         if self.builder.node(entry.node).num_outputs > 1:
-            name = f"{name}_{entry.index}"
+            name = f"{name}_{entry.output}"
         return self.builder.free_name(f"{name}_{AMP_CAST}_{dtype}")
 
     def _needs_multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> bool:
@@ -314,10 +321,10 @@ class _Rewriter:
         sharing = [number for number in range(len(inputs)) if facts.role(number).shares_dtype]
         return len(sharing) > 1 and any(self._dtype(inputs[number]) is None for number in sharing)
 
-    def _multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> List[Entry]:
+    def _multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> list[Entry]:
         """Let MXNet bring the inputs that share a dtype to the widest one when it knows them."""
         facts = FACTS.get(node.op)
-        assert facts is not None  # noqa: S101 - asked only for operators with facts
+        assert facts is not None  # asked only for operators with facts
         inputs = [
             entry if need is None or self._dtype(entry) is None else self._cast(entry, need, origin)
             for entry, need, origin in zip(inputs, decision.inputs, node.inputs)
@@ -335,12 +342,12 @@ class _Rewriter:
 
     # ------------------------------------------------------------------ output names
 
-    def _outputs_to_cast_back(self) -> Dict[int, str]:
+    def _outputs_to_cast_back(self) -> dict[int, str]:
         """Return the nodes whose first output is a graph output that must be cast, with their new names."""
-        renamed: Dict[int, str] = {}
+        renamed: dict[int, str] = {}
         for head, wanted in zip(self.graph.heads, self.plan.heads):
             decision = self.plan.decisions[head.node]
-            if decision is None or wanted is not DType.FLOAT32 or head.index != 0 or head.node in renamed:
+            if decision is None or wanted is not DType.FLOAT32 or head.output != 0 or head.node in renamed:
                 continue
             produced = decision.outputs[0]
             if produced is not None and produced is not wanted and produced in CASTABLE:
@@ -349,5 +356,5 @@ class _Rewriter:
         return renamed
 
 
-def _all_names(graph: Graph) -> Set[str]:
+def _all_names(graph: Graph) -> set[str]:
     return {node.name for node in graph.nodes}

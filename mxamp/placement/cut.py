@@ -7,7 +7,7 @@ the aid of network flow algorithms", IEEE Trans. Softw. Eng. 3(1), 1977. The flo
 
 from __future__ import annotations
 
-from typing import Iterable, List, Set
+from typing import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,10 @@ class CutProblem:
     """
 
     def __init__(self) -> None:
-        self._tails: List[int] = []
-        self._heads: List[int] = []
-        self._capacities: List[int] = []
-        self._unbounded: List[int] = []
+        self._tails: list[int] = []
+        self._heads: list[int] = []
+        self._capacities: list[int] = []
+        self._unbounded: list[int] = []
         self._count = 2
         self._total = 0
 
@@ -45,7 +45,7 @@ class CutProblem:
 
     def add_edge(self, tail: int, head: int, capacity: int) -> None:
         """Add an edge that costs ``capacity`` when cut; parallel edges add up."""
-        if tail == head or tail == SINK or head == SOURCE:
+        if tail in (head, SINK) or head == SOURCE:
             return  # can never be cut
         self._tails.append(tail)
         self._heads.append(head)
@@ -54,14 +54,14 @@ class CutProblem:
 
     def forbid(self, tail: int, head: int) -> None:
         """Add an edge that no minimum cut contains (infinite capacity)."""
-        if tail == head or tail == SINK or head == SOURCE:
+        if tail in (head, SINK) or head == SOURCE:
             return
         self._unbounded.append(len(self._tails))
         self._tails.append(tail)
         self._heads.append(head)
         self._capacities.append(0)
 
-    def solve(self, prefer_source: Iterable[int] = ()) -> Set[int]:
+    def solve(self, prefer_source: Iterable[int] = ()) -> set[int]:
         """Return the vertices on the source side of a minimum cut.
 
         Parameters
@@ -105,7 +105,8 @@ class CutProblem:
         wanted = [vertex for vertex in prefer_source if not reaches_sink[vertex]]
         if wanted:
             extra = csr_matrix(
-                (np.ones(len(wanted), np.int32), (np.full(len(wanted), SOURCE), np.asarray(wanted))), shape=shape
+                (np.ones(len(wanted), np.int32), (np.full(len(wanted), SOURCE), np.asarray(wanted))),
+                shape=shape,
             )
             residual = residual + extra
         return set(np.flatnonzero(_reached(residual, SOURCE)).tolist())

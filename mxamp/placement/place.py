@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
@@ -85,16 +85,16 @@ class PlacementProblem:
     """
 
     graph: Graph
-    free: Set[int]
-    low: Set[int]
-    supply: Sequence[Tuple[Supply, ...]]
-    demand: Sequence[Tuple[Demand, ...]]
+    free: set[int]
+    low: set[int]
+    supply: Sequence[tuple[Supply, ...]]
+    demand: Sequence[tuple[Demand, ...]]
     head_demand: Sequence[Demand]
-    groups: Sequence[Tuple[int, ...]] = ()
-    widest: Set[int] = field(default_factory=set)
+    groups: Sequence[tuple[int, ...]] = ()
+    widest: set[int] = field(default_factory=set)
 
 
-def place(problem: PlacementProblem) -> Set[int]:
+def place(problem: PlacementProblem) -> set[int]:
     """Return the nodes that compute in low precision, with the fewest casts.
 
     Among placements with equally few casts, a free node downstream of a low GREEN node is low if it can be
@@ -111,7 +111,7 @@ def place(problem: PlacementProblem) -> Set[int]:
         Positions of low nodes, ``problem.low`` included.
     """
     cut = CutProblem()
-    vertex: Dict[int, int] = {}
+    vertex: dict[int, int] = {}
     for group in problem.groups:
         shared = _fixed_side(problem, group)
         if shared is None:
@@ -128,7 +128,7 @@ def place(problem: PlacementProblem) -> Set[int]:
         return vertex.get(position, SINK)
 
     graph = problem.graph
-    heads: Dict[Entry, List[Demand]] = {}
+    heads: dict[Entry, list[Demand]] = {}
     for head, demand in zip(graph.heads, problem.head_demand):
         heads.setdefault(head, []).append(demand)
     for position in range(len(graph.nodes)):
@@ -140,13 +140,15 @@ def place(problem: PlacementProblem) -> Set[int]:
                 _consumer_vertex(problem.demand[use.node][use.input], side(use.node))
                 for use in graph.uses[position].get(index, ())
             }
-            consumers.update(_consumer_vertex(demand, SINK) for demand in heads.get(Entry(position, index), ()))
+            consumers.update(
+                _consumer_vertex(demand, SINK) for demand in heads.get(Entry(position, index), ())
+            )
             consumers.discard(_NOBODY)
             _add_cast_costs(cut, producer, consumers)
     for position in problem.widest & problem.free:
         for number, entry in enumerate(graph.nodes[position].inputs):
             if problem.demand[position][number] is Demand.CHOSEN:
-                offer = problem.supply[entry.node][entry.index]
+                offer = problem.supply[entry.node][entry.output]
                 if offer is Supply.CHOSEN:
                     cut.forbid(side(position), side(entry.node))
                 elif offer is Supply.FP32:
@@ -167,7 +169,7 @@ def _consumer_vertex(demand: Demand, own: int) -> int:
     return {Demand.FP32: SINK, Demand.LOW: SOURCE, Demand.ANY: _NOBODY}[demand]
 
 
-def _add_cast_costs(cut: CutProblem, producer: int, consumers: Set[int]) -> None:
+def _add_cast_costs(cut: CutProblem, producer: int, consumers: set[int]) -> None:
     """Charge one for a cast up and one for a cast down of an entry, however many consumers share it."""
     if not consumers or consumers == {producer}:
         return
@@ -193,14 +195,14 @@ def _add_cast_costs(cut: CutProblem, producer: int, consumers: Set[int]) -> None
                 cut.forbid(consumer, shared)
 
 
-def _fixed_side(problem: PlacementProblem, group: Tuple[int, ...]) -> Optional[int]:
+def _fixed_side(problem: PlacementProblem, group: tuple[int, ...]) -> int | None:
     """Return where a group is fixed: low with any GREEN member, FP32 with any FP32 member, else None."""
     if any(position not in problem.free and position not in problem.low for position in group):
         return SINK
     return SOURCE if any(position in problem.low for position in group) else None
 
 
-def _downstream_of_low(problem: PlacementProblem) -> Set[int]:
+def _downstream_of_low(problem: PlacementProblem) -> set[int]:
     found = set(problem.low)
     for position, node in enumerate(problem.graph.nodes):
         if position in problem.free and any(
@@ -211,7 +213,7 @@ def _downstream_of_low(problem: PlacementProblem) -> Set[int]:
     return found
 
 
-def count_casts(problem: PlacementProblem, low: Set[int]) -> int:
+def count_casts(problem: PlacementProblem, low: set[int]) -> int:
     """Return how many casts a placement needs: the cost that :func:`place` minimises.
 
     Parameters
@@ -222,7 +224,7 @@ def count_casts(problem: PlacementProblem, low: Set[int]) -> int:
         The low nodes.
     """
     graph = problem.graph
-    heads: Dict[Entry, List[Demand]] = {}
+    heads: dict[Entry, list[Demand]] = {}
     for head, demand in zip(graph.heads, problem.head_demand):
         heads.setdefault(head, []).append(demand)
     casts = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, nearest_names
@@ -70,6 +70,6 @@ class Verdict(NamedTuple):
     color: Color
     rule: str
     reason: str
-    accumulation: Optional[DType] = None
-    output: Optional[DType] = None
+    accumulation: DType | None = None
+    output: DType | None = None
     widest: bool = False

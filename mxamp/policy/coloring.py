@@ -46,7 +46,7 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
             verdict = rule.judge(context, position)
             if verdict is not None:
                 break
-        assert verdict is not None  # noqa: S101 - the last rule always answers
+        assert verdict is not None  # the last rule always answers
         verdicts.append(verdict)
     for position, reason in exact_region(context, verdicts).items():
         verdicts[position] = Verdict(Color.RED, "exact region", reason)
@@ -92,4 +92,6 @@ def check_rules_fit(policy: Policy, graph: Graph) -> None:
                 f"{nearest_names(name, names)} Node names are listed by `mxamp inspect`."
             )
         if not rule.selector.names and not any(rule.selector.picks(node) for node in nodes):
-            warnings.warn(f"The rule for {rule.selector} picks no node of this model.", MxampWarning, stacklevel=3)
+            warnings.warn(
+                f"The rule for {rule.selector} picks no node of this model.", MxampWarning, stacklevel=3
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence, Tuple
 
 from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.graph.infer import EntryDtypes
@@ -40,10 +40,10 @@ class ColoringContext:
     dtypes: EntryDtypes
     policy: Policy
     params: Mapping[str, Parameter] = field(default_factory=dict)
-    shapes: Optional[Sequence[Tuple[Optional[Shape], ...]]] = None
+    shapes: Sequence[tuple[Shape | None, ...]] | None = None
 
     @cached_property
-    def facts(self) -> Sequence[Optional[OperatorFacts]]:
+    def facts(self) -> Sequence[OperatorFacts | None]:
         """The facts of every node's operator; None for variables and unknown operators."""
         get = FACTS.get
         return [None if node.op == VARIABLE else get(node.op) for node in self.graph.nodes]
@@ -51,11 +51,9 @@ class ColoringContext:
     @cached_property
     def names(self) -> Sequence[str]:
         """The canonical operator name of every node."""
-        return [
-            node.op if facts is None else facts.name for node, facts in zip(self.graph.nodes, self.facts)
-        ]
+        return [node.op if facts is None else facts.name for node, facts in zip(self.graph.nodes, self.facts)]
 
-    def parameter(self, position: int) -> Optional[Parameter]:
+    def parameter(self, position: int) -> Parameter | None:
         """Return the parameter a node is, if it is one."""
         node = self.graph.nodes[position]
         return self.params.get(node.name) if node.op == VARIABLE else None
@@ -64,7 +62,7 @@ class ColoringContext:
         """Return what a color function sees of a node."""
         graph = self.graph
         node = graph.nodes[position]
-        shapes: list[Optional[Shape]] = []
+        shapes: list[Shape | None] = []
         param_shapes: dict[str, Shape] = {}
         for entry in node.inputs:
             parameter = self.parameter(entry.node)
@@ -72,7 +70,7 @@ class ColoringContext:
                 param_shapes[graph.nodes[entry.node].name] = parameter.shape
                 shapes.append(parameter.shape)
             else:
-                shapes.append(self.shapes[entry.node][entry.index] if self.shapes is not None else None)
+                shapes.append(self.shapes[entry.node][entry.output] if self.shapes is not None else None)
         readers = sorted({use.node for places in graph.uses[position].values() for use in places})
         attrs: Mapping[str, Any] = dict(node.attrs)
         return NodeView(

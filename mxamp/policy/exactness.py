@@ -20,7 +20,7 @@ TensorFlow's AMP spreads its deny list forward in the same spirit
 
 from __future__ import annotations
 
-from typing import Dict, Sequence
+from typing import Sequence
 
 from mxamp.graph.graph import Entry
 from mxamp.ops import InputRole, OperatorFacts, ValueKind
@@ -36,7 +36,7 @@ _INTEGER_ORDERING = frozenset({"topk", "argsort", "sort", "argmax", "argmin", "a
 """Read their data to rank it: what decides the rank must not tie for want of digits."""
 
 
-def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> Dict[int, str]:
+def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> dict[int, str]:
     """Return the nodes that must be FP32 because exactness reaches them, with the reason.
 
     Parameters
@@ -55,7 +55,7 @@ def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> Dict[
     -----
     Linear in nodes and uses: two sweeps over the topological order.
     """
-    region: Dict[int, str] = {}
+    region: dict[int, str] = {}
     _spread_backward(context, verdicts, region)
     _spread_forward(context, verdicts, region)
     return region
@@ -88,13 +88,11 @@ def _reads_exactly(facts: OperatorFacts, number: int, dtype_attribute: str) -> b
     return facts.name == "Cast" and dtype_attribute.startswith(("int", "uint"))
 
 
-def _spread_backward(
-    context: ColoringContext, verdicts: Sequence[Verdict], region: Dict[int, str]
-) -> None:
+def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], region: dict[int, str]) -> None:
     graph = context.graph
     features = _features(context, verdicts)
     # Which node wants the values of this node's outputs exact; the first that asks is named in the reason.
-    wanted_by: Dict[int, int] = {}
+    wanted_by: dict[int, int] = {}
     for position in range(len(graph.nodes) - 1, -1, -1):
         node, facts = graph.nodes[position], context.facts[position]
         if node.is_variable:
@@ -104,9 +102,11 @@ def _spread_backward(
         for number, entry in enumerate(node.inputs):
             if graph.nodes[entry.node].is_variable:
                 continue
-            source = position if facts is not None and _reads_exactly(
-                facts, number, node.attrs.get("dtype", "")
-            ) else None
+            source = (
+                position
+                if facts is not None and _reads_exactly(facts, number, node.attrs.get("dtype", ""))
+                else None
+            )
             if source is None and spreads and _carries_values(facts, number):
                 source = origin
             if source is not None and (entry not in features or _always_exact(facts, number)):
@@ -139,7 +139,7 @@ def _always_exact(facts: object, number: int) -> bool:
 
 
 def _only_moves_rounded_values(
-    context: ColoringContext, verdicts: Sequence[Verdict], region: Dict[int, str], position: int
+    context: ColoringContext, verdicts: Sequence[Verdict], region: dict[int, str], position: int
 ) -> bool:
     """Whether a moving operator moves nothing but what GREEN operators produced.
 
@@ -157,12 +157,10 @@ def _only_moves_rounded_values(
     return True
 
 
-def _spread_forward(
-    context: ColoringContext, verdicts: Sequence[Verdict], region: Dict[int, str]
-) -> None:
+def _spread_forward(context: ColoringContext, verdicts: Sequence[Verdict], region: dict[int, str]) -> None:
     graph = context.graph
     features = _features(context, verdicts)
-    holds_positions: Dict[Entry, int] = {}
+    holds_positions: dict[Entry, int] = {}
     for position, node in enumerate(graph.nodes):
         facts = context.facts[position]
         if node.is_variable:
@@ -185,7 +183,9 @@ def _spread_forward(
             continue
         if color is Color.GRAY and verdicts[position].rule not in _USER_RULES and position not in region:
             producer = graph.nodes[origin]
-            region[position] = f"it computes with the positions that {producer.name!r} ({producer.op}) produces"
+            region[position] = (
+                f"it computes with the positions that {producer.name!r} ({producer.op}) produces"
+            )
         for output in range(node.num_outputs):
             entry = Entry(position, output)
             if entry not in features:

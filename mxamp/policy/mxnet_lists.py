@@ -10,7 +10,7 @@ and scalars out of range, what the target cannot run) stays FP32 even when it is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence, Tuple
 
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.ops import FACTS
@@ -25,11 +25,11 @@ ConditionalOperators = Sequence[Tuple[str, str, Sequence[str]]]
 def apply_mxnet_lists(
     policy: Policy,
     *,
-    target_dtype_ops: Optional[Sequence[str]] = None,
-    fp32_ops: Optional[Sequence[str]] = None,
-    widest_dtype_ops: Optional[Sequence[str]] = None,
-    conditional_fp32_ops: Optional[ConditionalOperators] = None,
-    excluded_sym_names: Optional[Sequence[str]] = None,
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    widest_dtype_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
     known_operators: Sequence[str] = (),
 ) -> Policy:
     """Return ``policy`` changed by MXNet's lists; a list that is None leaves its part alone.
@@ -94,7 +94,7 @@ def apply_mxnet_lists(
     return policy.excluding(names=excluded, reason="listed in excluded_sym_names") if excluded else policy
 
 
-def _names(given: Optional[Sequence[str]], label: str) -> Optional[list[str]]:
+def _names(given: Sequence[str] | None, label: str) -> list[str] | None:
     if given is None:
         return None
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
@@ -102,7 +102,7 @@ def _names(given: Optional[Sequence[str]], label: str) -> Optional[list[str]]:
     return list(given) if label == "excluded_sym_names" else [FACTS.canonical(name) for name in given]
 
 
-def _conditional_names(given: Optional[ConditionalOperators]) -> Optional[list[str]]:
+def _conditional_names(given: ConditionalOperators | None) -> list[str] | None:
     if given is None:
         return None
     for item in given:
@@ -121,7 +121,7 @@ def _conditional_names(given: Optional[ConditionalOperators]) -> Optional[list[s
     return [FACTS.canonical(op) for op, _, _ in given]
 
 
-def _check_disjoint(lists: Mapping[str, Optional[list[str]]]) -> None:
+def _check_disjoint(lists: Mapping[str, list[str] | None]) -> None:
     owner: dict[str, str] = {}
     for label, names in lists.items():
         for name in dict.fromkeys(names or ()):
@@ -133,7 +133,7 @@ def _check_disjoint(lists: Mapping[str, Optional[list[str]]]) -> None:
             owner[name] = label
 
 
-def _check_known(lists: Mapping[str, Optional[list[str]]], known_operators: Sequence[str]) -> None:
+def _check_known(lists: Mapping[str, list[str] | None], known_operators: Sequence[str]) -> None:
     for label, names in lists.items():
         for name in names or ():
             if FACTS.get(name) is None and name not in known_operators:
@@ -144,7 +144,7 @@ def _check_known(lists: Mapping[str, Optional[list[str]]], known_operators: Sequ
 
 
 def _replace_color(
-    operators: dict[str, OperatorPolicy], color: Color, names: Optional[list[str]], label: str
+    operators: dict[str, OperatorPolicy], color: Color, names: list[str] | None, label: str
 ) -> None:
     for name, entry in list(operators.items()):
         if entry.color is color:

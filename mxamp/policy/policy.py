@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 import tomli_w
 
@@ -48,8 +48,8 @@ class OperatorPolicy:
 
     color: Color
     reason: str
-    accumulation: Optional[DType] = None
-    output: Optional[DType] = None
+    accumulation: DType | None = None
+    output: DType | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class AttributeCondition:
 
     op: str
     attribute: str
-    values: Tuple[str, ...]
+    values: tuple[str, ...]
     color: Color
     reason: str
 
@@ -116,9 +116,9 @@ class Policy:
 
     target_dtype: DType
     operators: Mapping[str, OperatorPolicy]
-    conditions: Tuple[AttributeCondition, ...] = ()
-    rules: Tuple[UserRule, ...] = ()
-    color_function: Optional[ColorFunction] = field(default=None, compare=False)
+    conditions: tuple[AttributeCondition, ...] = ()
+    rules: tuple[UserRule, ...] = ()
+    color_function: ColorFunction | None = field(default=None, compare=False)
     widest_operators: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -191,7 +191,7 @@ class Policy:
         selector = Selector.make(names=names, globs=globs, patterns=patterns, operators=operators)
         return self.with_rules([UserRule(selector, Color.RED, reason)])
 
-    def with_color_function(self, function: Optional[ColorFunction]) -> Policy:
+    def with_color_function(self, function: ColorFunction | None) -> Policy:
         """Return this policy with a color function over node views."""
         return replace(self, color_function=function)
 
@@ -249,12 +249,12 @@ class Policy:
             ]
         return tomli_w.dumps(document)
 
-    def save(self, path: Union[str, Path]) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the policy to a TOML file."""
         Path(path).write_text(self.to_toml(), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Union[str, Path]) -> Policy:
+    def load(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file.
 
         Raises
@@ -310,11 +310,21 @@ class Policy:
 _DEFAULTS: dict[DType, Policy] = {}
 
 _KEYS = frozenset(
-    {"target_dtype", "extends", "description", "green", "gray", "red", "condition", "rule", "widest_operators"}
+    {
+        "target_dtype",
+        "extends",
+        "description",
+        "green",
+        "gray",
+        "red",
+        "condition",
+        "rule",
+        "widest_operators",
+    }
 )
 
 
-def _operator_toml(entry: OperatorPolicy) -> Union[str, dict[str, str]]:
+def _operator_toml(entry: OperatorPolicy) -> str | dict[str, str]:
     if entry.accumulation is None and entry.output is None:
         return entry.reason
     detailed = {"reason": entry.reason}
@@ -336,7 +346,7 @@ def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
     except TargetError as error:
         raise PolicyError(f"{source}: target_dtype: {error}") from None
     operators: dict[str, OperatorPolicy] = {}
-    conditions: Tuple[AttributeCondition, ...] = ()
+    conditions: tuple[AttributeCondition, ...] = ()
     if "extends" in document:
         if document["extends"] != "default":
             raise PolicyError(f"{source}: extends={document['extends']!r}; only 'default' can be extended.")

@@ -7,7 +7,7 @@ region is the business of :mod:`mxamp.policy.exactness`.
 
 from __future__ import annotations
 
-from typing import Optional, Protocol, Tuple
+from typing import Protocol
 
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
@@ -24,7 +24,7 @@ class Rule(Protocol):
 
     name: str
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return a verdict, or None when the rule has nothing to say about the node."""
 
 
@@ -33,7 +33,7 @@ class UserRules:
 
     name = "user rule"
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return the color of the first user rule that picks the node."""
         if not context.policy.rules:
             return None
@@ -49,7 +49,7 @@ class UserColorFunction:
 
     name = "color function"
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the function says."""
         function = context.policy.color_function
         if function is None:
@@ -71,7 +71,7 @@ class UnknownOperator:
 
     name = "unknown operator"
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for an operator that mxamp knows nothing about."""
         if context.facts[position] is not None:
             return None
@@ -80,7 +80,11 @@ class UnknownOperator:
         if op in (AMP_CAST, AMP_MULTICAST):
             return None
         if is_control_flow(node):
-            return Verdict(Color.RED, "control flow", "its states and results stay float32; its bodies are decided inside")
+            return Verdict(
+                Color.RED,
+                "control flow",
+                "its states and results stay float32; its bodies are decided inside",
+            )
         return Verdict(
             Color.RED, self.name, f"mxamp knows nothing about the operator {op}, so it computes in float32"
         )
@@ -91,13 +95,13 @@ class NamedOutputs:
 
     name = "output name"
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for a graph output whose name no cast could carry on."""
         node, facts = context.graph.nodes[position], context.facts[position]
         if node.num_outputs == 1 or facts is None:
             return None
         heads = [head for head in context.graph.heads if head.node == position]
-        if not heads or (facts.first_output_named_output and all(head.index == 0 for head in heads)):
+        if not heads or (facts.first_output_named_output and all(head.output == 0 for head in heads)):
             return None
         return Verdict(
             Color.RED,
@@ -111,7 +115,7 @@ class ConditionalAttributes:
 
     name = "attribute"
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return the color of the first condition that holds."""
         node, op = context.graph.nodes[position], context.names[position]
         for condition in context.policy.conditions:
@@ -126,7 +130,7 @@ class ParameterRange:
     name = "parameter range"
     most_zeros = 0.5
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a parameter would overflow, or mostly underflow, once cast."""
         facts = context.facts[position]
         if facts is None or not context.params:
@@ -161,9 +165,9 @@ class ScalarRange:
     """Scalar attributes that the dtype turns into infinity or zero: a mask of -1e18, an eps of 1e-12."""
 
     name = "scalar range"
-    attributes: Tuple[str, ...] = ("scalar", "a_min", "a_max", "eps", "constant_value", "value")
+    attributes: tuple[str, ...] = ("scalar", "a_min", "a_max", "eps", "constant_value", "value")
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a scalar attribute overflows or underflows."""
         node, facts = context.graph.nodes[position], context.facts[position]
         if facts is None or InputRole.PARAM_FP32 in facts.roles:
@@ -192,7 +196,7 @@ class OperatorTable:
 
     name = "operator table"
 
-    def judge(self, context: ColoringContext, position: int) -> Optional[Verdict]:
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the tables say."""
         op = context.names[position]
         entry = context.policy.operators.get(op)
@@ -210,7 +214,7 @@ class OperatorTable:
         )
 
 
-RULES: Tuple[Rule, ...] = (
+RULES: tuple[Rule, ...] = (
     UserRules(),
     UserColorFunction(),
     UnknownOperator(),

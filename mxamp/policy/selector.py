@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 from mxamp.errors import PolicyError
 from mxamp.graph.graph import Node
@@ -35,11 +35,11 @@ class Selector:
         Attribute name and shell pattern of its value.
     """
 
-    names: Tuple[str, ...] = ()
-    globs: Tuple[str, ...] = ()
-    patterns: Tuple[str, ...] = ()
-    operators: Tuple[str, ...] = ()
-    attributes: Tuple[Tuple[str, str], ...] = ()
+    names: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def make(
@@ -49,7 +49,7 @@ class Selector:
         globs: Sequence[str] = (),
         patterns: Sequence[str] = (),
         operators: Sequence[str] = (),
-        attributes: Mapping[str, Any] = {},  # noqa: B006 - only read
+        attributes: Mapping[str, Any] = {},
     ) -> Selector:
         """Build a selector from lists.
 
@@ -61,7 +61,9 @@ class Selector:
         groups = {"names": names, "globs": globs, "patterns": patterns, "operators": operators}
         for label, group in groups.items():
             if isinstance(group, str):
-                raise PolicyError(f"{label} must be a list of strings, not the string {group!r}: write [{group!r}].")
+                raise PolicyError(
+                    f"{label} must be a list of strings, not the string {group!r}: write [{group!r}]."
+                )
             for item in group:
                 if not isinstance(item, str):
                     raise PolicyError(f"{label} must hold strings, not {item!r}.")
@@ -71,7 +73,9 @@ class Selector:
             except re.error as error:
                 raise PolicyError(f"{pattern!r} is not a regular expression: {error}.") from None
         if not any(groups.values()) and not attributes:
-            raise PolicyError("A rule must select something: give names, globs, patterns, operators or attributes.")
+            raise PolicyError(
+                "A rule must select something: give names, globs, patterns, operators or attributes."
+            )
         return cls(
             tuple(names),
             tuple(globs),
@@ -105,7 +109,9 @@ class Selector:
         return mapping
 
     def __str__(self) -> str:
-        parts = [f"{key} {', '.join(values)}" for key, values in self.to_mapping().items() if key != "attributes"]
+        parts = [
+            f"{key} {', '.join(values)}" for key, values in self.to_mapping().items() if key != "attributes"
+        ]
         text = " or ".join(parts)
         if self.attributes:
             conditions = ", ".join(f"{key}={value}" for key, value in self.attributes)

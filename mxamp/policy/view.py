@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Mapping, Tuple
 
 __all__ = ["NodeView"]
 
@@ -37,8 +37,8 @@ class NodeView:
     op: str
     name: str
     attrs: Mapping[str, str]
-    input_names: Tuple[str, ...]
-    input_shapes: Tuple[Optional[Shape], ...]
+    input_names: tuple[str, ...]
+    input_shapes: tuple[Shape | None, ...]
     param_shapes: Mapping[str, Shape]
-    producers: Tuple[str, ...]
-    consumers: Tuple[Tuple[str, str], ...]
+    producers: tuple[str, ...]
+    consumers: tuple[tuple[str, str], ...]

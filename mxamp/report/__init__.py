@@ -1,0 +1,1 @@
+"""The report: what happened to each node and why."""

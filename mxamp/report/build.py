@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from mxamp.decisions import Plan
 from mxamp.dtypes import DType
@@ -29,7 +29,7 @@ def build_report(
     target_dtype: DType,
     target: str,
     inputs: Sequence[str],
-    shapes: Optional[Shapes] = None,
+    shapes: Shapes | None = None,
     warnings: Sequence[str] = (),
 ) -> Report:
     """Return the report.
@@ -53,7 +53,7 @@ def build_report(
     warnings
         What the user should know.
     """
-    nodes: List[NodeReport] = []
+    nodes: list[NodeReport] = []
     _add_nodes(nodes, before, plan, "", rewrite.positions, after, shapes)
     heads = [_name(dtype) for dtype in _head_dtypes(before, plan)]
     return Report(
@@ -68,18 +68,18 @@ def build_report(
     )
 
 
-def _name(dtype: Optional[DType]) -> Optional[str]:
+def _name(dtype: DType | None) -> str | None:
     return None if dtype is None else dtype.label
 
 
 def _add_nodes(
-    nodes: List[NodeReport],
+    nodes: list[NodeReport],
     graph: Graph,
     plan: Plan,
     prefix: str,
     positions: Sequence[int],
-    after: Optional[Graph],
-    shapes: Optional[Shapes],
+    after: Graph | None,
+    shapes: Shapes | None,
 ) -> None:
     for position, (node, decision) in enumerate(zip(graph.nodes, plan.decisions)):
         if decision is None:
@@ -95,7 +95,8 @@ def _add_nodes(
                 accumulation=_name(decision.accumulation),
                 outputs=tuple([_name(dtype) for dtype in decision.outputs]),
                 inputs=tuple([_name(dtype) for dtype in decision.inputs]),
-                name_after=prefix + (after.nodes[positions[position]].name if after is not None else node.name),
+                name_after=prefix
+                + (after.nodes[positions[position]].name if after is not None else node.name),
                 multiply_adds=multiply_adds(graph, position, shapes) if shapes is not None else None,
             )
         )
@@ -103,13 +104,13 @@ def _add_nodes(
             _add_nodes(nodes, body, inner, f"{prefix}{node.name}/", (), None, None)
 
 
-def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[Optional[DType]]:
+def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[DType | None]:
     found = []
     for head, wanted in zip(graph.heads, plan.heads):
         decision = plan.decisions[head.node]
         if wanted is None:
             wanted = (
-                decision.outputs[head.index]
+                decision.outputs[head.output]
                 if decision is not None
                 else plan.variables_before.get(graph.nodes[head.node].name)
             )
@@ -118,8 +119,8 @@ def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[Optional[DType]]:
 
 
 def _casts(
-    before: Graph, after: Graph, rewrite: InsertCasts, plan: Plan, shapes: Optional[Shapes]
-) -> Tuple[CastReport, ...]:
+    before: Graph, after: Graph, rewrite: InsertCasts, plan: Plan, shapes: Shapes | None
+) -> tuple[CastReport, ...]:
     reports = []
     heads = set(after.heads)
     old_name = {new: before.nodes[old].name for old, new in enumerate(rewrite.positions)}
@@ -127,11 +128,13 @@ def _casts(
         origin = before.nodes[cast.origin.node]
         decision = plan.decisions[cast.origin.node]
         source = (
-            decision.outputs[cast.origin.index]
+            decision.outputs[cast.origin.output]
             if decision is not None
             else rewrite.new_variables.get(origin.name, DType.FLOAT32)
         )
-        consumers = [old_name.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())]
+        consumers = [
+            old_name.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
+        ]
         if Entry(cast.node) in heads:
             consumers.append("(output)")
         reports.append(
@@ -148,10 +151,8 @@ def _casts(
     return tuple(reports)
 
 
-def _cast_bytes(
-    origin: Entry, source: Optional[DType], target: DType, shapes: Optional[Shapes]
-) -> Optional[int]:
-    shape = shapes[origin.node][origin.index] if shapes is not None else None
+def _cast_bytes(origin: Entry, source: DType | None, target: DType, shapes: Shapes | None) -> int | None:
+    shape = shapes[origin.node][origin.output] if shapes is not None else None
     if shape is None or source is None:
         return None
     elements = 1
@@ -162,8 +163,8 @@ def _cast_bytes(
 
 def _parameters(
     before: Graph, rewrite: InsertCasts, params: Mapping[str, Parameter]
-) -> Tuple[ParameterReport, ...]:
-    twins: Dict[str, Dict[str, DType]] = {}
+) -> tuple[ParameterReport, ...]:
+    twins: dict[str, dict[str, DType]] = {}
     for name, stored in rewrite.parameters.items():
         twins.setdefault(stored.source, {})[name] = stored.dtype
     reports = []

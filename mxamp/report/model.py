@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 from mxamp.errors import UnknownNameError, nearest_names
 
@@ -45,12 +45,12 @@ class NodeReport:
     color: str
     rule: str
     reason: str
-    compute: Optional[str]
-    accumulation: Optional[str]
-    outputs: Tuple[Optional[str], ...]
-    inputs: Tuple[Optional[str], ...]
+    compute: str | None
+    accumulation: str | None
+    outputs: tuple[str | None, ...]
+    inputs: tuple[str | None, ...]
     name_after: str
-    multiply_adds: Optional[int] = None
+    multiply_adds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ class CastReport:
     name: str
     entry: str
     direction: str
-    from_dtype: Optional[str]
+    from_dtype: str | None
     to_dtype: str
-    consumers: Tuple[str, ...]
-    bytes: Optional[int] = None
+    consumers: tuple[str, ...]
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ParameterReport:
     """
 
     name: str
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     dtype_before: str
     stored: Mapping[str, str]
     bytes_before: int
@@ -132,12 +132,12 @@ class Report:
 
     target_dtype: str
     target: str
-    nodes: Tuple[NodeReport, ...]
-    casts: Tuple[CastReport, ...]
-    parameters: Tuple[ParameterReport, ...]
+    nodes: tuple[NodeReport, ...]
+    casts: tuple[CastReport, ...]
+    parameters: tuple[ParameterReport, ...]
     inputs: Mapping[str, str]
-    outputs: Mapping[str, Optional[str]]
-    warnings: Tuple[str, ...] = ()
+    outputs: Mapping[str, str | None]
+    warnings: tuple[str, ...] = ()
 
     # ------------------------------------------------------------------ questions
 
@@ -172,7 +172,7 @@ class Report:
         return sum(parameter.bytes_after for parameter in self.parameters)
 
     @property
-    def low_multiply_add_share(self) -> Optional[float]:
+    def low_multiply_add_share(self) -> float | None:
         """The share of multiply-adds done in the low dtype, 0 to 1; None where shapes are not known."""
         counted = [node for node in self.nodes if node.multiply_adds is not None]
         total = sum(node.multiply_adds or 0 for node in counted)
@@ -182,18 +182,18 @@ class Report:
 
     def operators_by_dtype(self) -> Mapping[str, Mapping[str, int]]:
         """Return compute dtype -> operator -> number of nodes, most frequent first."""
-        counts: Dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for node in self.nodes:
             counts.setdefault(node.compute or "other", Counter())[node.op] += 1
         return {dtype: dict(counter.most_common()) for dtype, counter in sorted(counts.items())}
 
     # ------------------------------------------------------------------ JSON
 
-    def to_mapping(self) -> Dict[str, Any]:
+    def to_mapping(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
         return {"format": FORMAT_VERSION, **asdict(self)}
 
-    def to_json(self, *, indent: Optional[int] = 1) -> str:
+    def to_json(self, *, indent: int | None = 1) -> str:
         """Return the report as JSON; :meth:`from_json` reads it back."""
         return json.dumps(self.to_mapping(), indent=indent)
 
@@ -208,7 +208,9 @@ class Report:
                 NodeReport(**{**node, "outputs": tuple(node["outputs"]), "inputs": tuple(node["inputs"])})
                 for node in document["nodes"]
             ),
-            casts=tuple(CastReport(**{**cast, "consumers": tuple(cast["consumers"])}) for cast in document["casts"]),
+            casts=tuple(
+                CastReport(**{**cast, "consumers": tuple(cast["consumers"])}) for cast in document["casts"]
+            ),
             parameters=tuple(
                 ParameterReport(**{**parameter, "shape": tuple(parameter["shape"])})
                 for parameter in document["parameters"]

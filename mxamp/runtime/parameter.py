@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,13 @@ from mxamp.errors import ParamsError
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["MXNET_BFLOAT16", "NDArrayParameter", "ndarray_from_numpy", "ndarray_from_parameter", "parameter_from_ndarray"]
+__all__ = [
+    "MXNET_BFLOAT16",
+    "NDArrayParameter",
+    "ndarray_from_numpy",
+    "ndarray_from_parameter",
+    "parameter_from_ndarray",
+]
 
 MXNET_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 """How MXNet 1.9.1 shows bfloat16 to NumPy."""
@@ -33,7 +39,7 @@ class NDArrayParameter:
         self._dtype = DType.from_numpy(array.dtype)
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Its shape."""
         return tuple(self.array.shape)
 
@@ -42,7 +48,7 @@ class NDArrayParameter:
         """The dtype it is stored in."""
         return self._dtype
 
-    def overflow(self, dtype: DType) -> Optional[float]:
+    def overflow(self, dtype: DType) -> float | None:
         """See :class:`mxamp.params.parameter.Parameter`."""
         return ArrayParameter(_values_in_place(self.array, self._dtype)).overflow(dtype)
 
@@ -60,8 +66,10 @@ class NDArrayParameter:
 
     def numpy(self) -> NDArray[Any]:
         """See :class:`mxamp.params.parameter.Parameter`."""
-        values = self.array.asnumpy()
-        return values.view(DType.BFLOAT16.numpy) if self._dtype is DType.BFLOAT16 else values
+        values: NDArray[Any] = self.array.asnumpy()
+        if self._dtype is DType.BFLOAT16:
+            values = values.view(DType.BFLOAT16.numpy)
+        return values
 
     def __repr__(self) -> str:
         return f"NDArrayParameter({self._dtype}, shape={self.shape}, ctx={self.array.context})"

@@ -6,7 +6,7 @@ is slow or biased on its own may belong to a low group.
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.targets.target import FusionPattern, Target
@@ -14,7 +14,7 @@ from mxamp.targets.target import FusionPattern, Target
 __all__ = ["fusion_groups"]
 
 
-def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequence[Tuple[int, ...]]:
+def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequence[tuple[int, ...]]:
     """Return the longest chains that the target's patterns match; no node is in two.
 
     Parameters
@@ -34,12 +34,12 @@ def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequenc
     if not target.fusion:
         return ()
     heads = set(graph.heads)
-    taken = set()
+    taken: set[int] = set()
     groups = []
     for position, node in enumerate(graph.nodes):
         if node.is_variable or position in taken:
             continue
-        best: List[int] = []
+        best: list[int] = []
         for pattern in target.fusion:
             if names[position] in pattern.steps[0]:
                 chain = _match(graph, names, heads, pattern, position)
@@ -52,8 +52,8 @@ def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequenc
 
 
 def _match(
-    graph: Graph, names: Sequence[str], heads: "set[Entry]", pattern: FusionPattern, start: int
-) -> List[int]:
+    graph: Graph, names: Sequence[str], heads: set[Entry], pattern: FusionPattern, start: int
+) -> list[int]:
     chain = [start]
     following = _only_reader(graph, heads, start)
     for step, optional in zip(pattern.steps[1:], pattern.optional[1:]):
@@ -65,7 +65,7 @@ def _match(
     return chain
 
 
-def _only_reader(graph: Graph, heads: "set[Entry]", position: int) -> Optional[int]:
+def _only_reader(graph: Graph, heads: set[Entry], position: int) -> int | None:
     """Return the one node that reads output 0 as its first input, if nothing else reads the node at all."""
     uses = graph.uses[position]
     if len(uses) != 1 or 0 not in uses or len(uses[0]) != 1 or Entry(position, 0) in heads:

@@ -10,7 +10,7 @@ import enum
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
@@ -52,7 +52,7 @@ class OperatorSupport:
 
     support: Support
     note: str = ""
-    only: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class FusionPattern:
         For each link, whether the chain may skip it.
     """
 
-    steps: Tuple[Tuple[str, ...], ...]
-    optional: Tuple[bool, ...]
+    steps: tuple[tuple[str, ...], ...]
+    optional: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Target:
     description: str
     operators: Mapping[str, OperatorSupport]
     default: Support
-    fusion: Tuple[FusionPattern, ...] = ()
+    fusion: tuple[FusionPattern, ...] = ()
 
     @classmethod
     def for_dtype(cls, dtype: DType) -> Target:
@@ -180,7 +180,7 @@ class Target:
         """Return the listed operators of some kinds of support, sorted."""
         return sorted(op for op, entry in self.operators.items() if entry.support in kinds)
 
-    def refusal(self, op: str, attrs: Mapping[str, str]) -> Optional[str]:
+    def refusal(self, op: str, attrs: Mapping[str, str]) -> str | None:
         """Return why an operator cannot run low on its own, or None when it can."""
         found = self.support(op, attrs)
         if found.support is Support.WORKS:
