@@ -1,0 +1,204 @@
+"""Graphs for tests, built node by node, and conversions of them that depend on no measured target."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxamp.convert import convert_graph
+from mxamp.decisions import DecisionInputs, Plan, decide
+from mxamp.dtypes import DType
+from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
+from mxamp.graph.infer import check_dtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.output_names import output_names
+from mxamp.model import Model
+from mxamp.params.parameter import ArrayParameter
+from mxamp.policy import Policy, Verdict
+from mxamp.policy.coloring import color_graph
+from mxamp.policy.context import ColoringContext
+from mxamp.targets import Support, Target
+
+F32, F16, BF16 = DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16
+LOW = (F16, BF16)
+
+
+class Net:
+    """Writes a graph; every method returns the entry that later nodes read."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.params: dict[str, np.ndarray[Any, Any]] = {}
+
+    def var(self, name: str, **attrs: str) -> Entry:
+        """Add a graph input."""
+        return self._add(Node(VARIABLE, name, attrs))
+
+    def param(self, name: str, *shape: int, value: float | None = None) -> Entry:
+        """Add a parameter of small values, the same in every run."""
+        values = np.random.default_rng(len(self.nodes)).uniform(-0.5, 0.5, shape)
+        self.params[name] = (values if value is None else np.full(shape, value)).astype(np.float32)
+        return self.var(name)
+
+    def op(self, op: str, *inputs: Entry, name: str = "", outputs: int = 1, **attrs: Any) -> Entry:
+        """Add an operator; it is called ``exp3`` where no name is given."""
+        texts = {key: str(value) for key, value in attrs.items()}
+        return self._add(
+            Node(op, name or f"{op.strip('_').lower()}{len(self.nodes)}", texts, inputs, outputs)
+        )
+
+    def fc(self, data: Entry, name: str = "", hidden: int = 4) -> Entry:
+        """Add a FullyConnected layer of 4 inputs with a weight of its own: GREEN."""
+        name = name or f"fc{len(self.nodes)}"
+        weight = self.param(f"{name}_weight", hidden, 4)
+        return self.op("FullyConnected", data, weight, name=name, num_hidden=hidden, no_bias=True)
+
+    def conv(self, data: Entry, name: str = "", filters: int = 4) -> Entry:
+        """Add a 1x1 Convolution of 4 channels with a weight of its own: GREEN."""
+        name = name or f"conv{len(self.nodes)}"
+        weight = self.param(f"{name}_weight", filters, 4, 1, 1)
+        return self.op(
+            "Convolution", data, weight, name=name, num_filter=filters, kernel="(1, 1)", no_bias=True
+        )
+
+    def bn(self, data: Entry, name: str) -> Entry:
+        """Add a BatchNorm with its four FP32 parameters."""
+        values = {"gamma": 1.0, "beta": 0.0, "moving_mean": 0.0, "moving_var": 1.0}
+        parameters = [self.param(f"{name}_{part}", 4, value=value) for part, value in values.items()]
+        return self.op("BatchNorm", data, *parameters, name=name, outputs=3, fix_gamma=False)
+
+    def graph(self, *heads: Entry) -> Graph:
+        """Return the graph with these outputs, verified."""
+        graph = Graph(tuple(self.nodes), heads, {"mxnet_version": ["int", 10901]})
+        verify_graph(graph)
+        return graph
+
+    def _add(self, node: Node) -> Entry:
+        self.nodes.append(node)
+        return Entry(len(self.nodes) - 1)
+
+
+def capable(dtype: DType) -> Target:
+    """Return a target that runs every operator in ``dtype`` and fuses nothing."""
+    return Target(f"capable-{dtype}", dtype, "cpu", "runs everything", {}, Support.WORKS)
+
+
+def parameters(arrays: Mapping[str, Any]) -> dict[str, ArrayParameter]:
+    return {name: ArrayParameter(values) for name, values in arrays.items()}
+
+
+AUXILIARY = ("moving_mean", "moving_var")
+
+
+def convert(
+    graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, **options: Any
+) -> Model:
+    """Convert on a target that can do everything, so that only the numerics decide."""
+    params = params or {}
+    options.setdefault("policy", Policy.default(dtype))
+    options.setdefault("target", capable(dtype))
+    args = {name: value for name, value in params.items() if not name.endswith(AUXILIARY)}
+    auxs = {name: value for name, value in params.items() if name.endswith(AUXILIARY)}
+    return convert_graph(graph, parameters(args), parameters(auxs), **options)
+
+
+def reconvert(model: Model, dtype: DType = BF16, **options: Any) -> Model:
+    """Convert what a conversion returned."""
+    options.setdefault("policy", Policy.default(dtype))
+    options.setdefault("target", capable(dtype))
+    return convert_graph(model.graph, model.arg_params, model.aux_params, **options)
+
+
+def plan_for(
+    graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, **options: Any
+) -> Plan:
+    """Return the decisions for a graph, on a target that can do everything."""
+    wrapped = parameters(params or {})
+    options.setdefault("policy", Policy.default(dtype))
+    options.setdefault("target", capable(dtype))
+    return decide(
+        DecisionInputs(
+            graph=graph,
+            variables=variable_dtypes(graph, {name: value.dtype for name, value in wrapped.items()}),
+            params=wrapped,
+            castable=frozenset(wrapped),
+            **options,
+        )
+    )
+
+
+def colors(
+    graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, policy: Policy | None = None
+) -> dict[str, Verdict]:
+    """Return the verdict of every operator node by name."""
+    wrapped = parameters(params or {})
+    known = variable_dtypes(graph, {name: value.dtype for name, value in wrapped.items()})
+    context = ColoringContext(
+        graph, infer_dtypes(graph, known), policy or Policy.default(dtype), wrapped
+    )
+    return {
+        node.name: verdict
+        for node, verdict in zip(graph.nodes, color_graph(context))
+        if not node.is_variable
+    }
+
+
+def red(verdicts: Mapping[str, Verdict]) -> set[str]:
+    """Return the names of the RED nodes."""
+    return {name for name, verdict in verdicts.items() if verdict.color.value == "red"}
+
+
+def dtypes_of(model: Model) -> dict[str, tuple[DType | None, ...]]:
+    """Return the dtypes of every node's outputs in a converted model, by name."""
+    found = infer_dtypes(model.graph, variables_of(model))
+    return {node.name: dtypes for node, dtypes in zip(model.graph.nodes, found)}
+
+
+def variables_of(model: Model) -> dict[str, DType]:
+    stored = {
+        name: parameter.dtype
+        for params in (model.arg_params, model.aux_params)
+        for name, parameter in params.items()
+    }
+    return variable_dtypes(model.graph, stored)
+
+
+def named(graph: Graph, name: str) -> Node:
+    """Return the one node of that name."""
+    (node,) = [node for node in graph.nodes if node.name == name]
+    return node
+
+
+def reads(graph: Graph, name: str) -> list[str]:
+    """Return the names of what a node reads."""
+    return [graph.describe(entry) for entry in named(graph, name).inputs]
+
+
+def casts(graph: Graph) -> list[str]:
+    """Return every cast of a graph as ``source -> dtype``, in graph order."""
+    return [
+        f"{graph.describe(node.inputs[0])} -> {node.attrs['dtype']}"
+        for node in graph.nodes
+        if node.op in ("amp_cast", "Cast")
+    ]
+
+
+def assert_sound(before: Graph, model: Model, *, low_inputs: Sequence[str] = ()) -> None:
+    """Check what must hold after every conversion."""
+    verify_graph(model.graph)
+    variables = variables_of(model)
+    found = infer_dtypes(model.graph, variables)
+    check_dtypes(model.graph, found)
+    assert output_names(model.graph) == output_names(before)
+    names = [model.graph.nodes[position].name for position in model.graph.input_order()]
+    original = [before.nodes[position].name for position in before.input_order()]
+    assert [name for name in names if name in original] == original
+    operators = [node.name for node in model.graph.nodes if not node.is_variable]
+    assert len(set(operators)) == len(operators) or _duplicates(before)
+    for name in low_inputs:
+        assert variables[name].is_low_precision
+
+
+def _duplicates(graph: Graph) -> bool:
+    operators = [node.name for node in graph.nodes if not node.is_variable]
+    return len(set(operators)) < len(operators)
