@@ -114,7 +114,7 @@ class _Decider:
     def _data_dtype(self, node: Node, facts: OperatorFacts) -> DType | None:
         """Return the dtype the node computes in before conversion."""
         for number, (producer, index) in enumerate(node.inputs):
-            if facts.role(number).shares_dtype:
+            if facts.role(number, node.attrs).shares_dtype:
                 dtype = self.dtypes[producer][index]
                 if dtype is not None:
                     return dtype
@@ -217,7 +217,7 @@ class _Decider:
                 wanted = _wanted_by_bodies(node, number, self.bodies[position])
                 return Demand.LOW if wanted is self.low else Demand.FP32
         else:
-            role = facts.role(number)
+            role = facts.role(number, node.attrs)
             if role in (InputRole.LIKE, InputRole.FREE):
                 return Demand.ANY
             if role.shares_dtype and position in open_nodes:
@@ -296,7 +296,7 @@ class _Decider:
             outputs = self._output_if_low(position)
             attrs = self._attrs_if_low(position)
         else:
-            compute = DType.FLOAT32 if verdict.rule == "unknown operator" else before
+            compute = DType.FLOAT32 if verdict.rule in ("unknown operator", "float32 kernel") else before
             outputs = self.dtypes[position]
             attrs = ()
         accumulation = compute
@@ -342,7 +342,7 @@ class _Decider:
                 if before.is_float
                 else f"works on {before}, which no cast touches"
             )
-        if facts is not None and before is None:
+        if facts is not None and before is None and not facts.only_float32:
             return "reads no floating-point data; there is nothing to cast"
         if position in refusals:
             return refusals[position]

@@ -66,10 +66,10 @@ def _forced_dtype(graph: Graph, position: int, known: Mapping[str, DType]) -> DT
     for consumer, input_number in graph.uses[position].get(0, ()):
         node = graph.nodes[consumer]
         facts = FACTS.get(node.op)
-        if facts is None or not facts.role(input_number).shares_dtype:
+        if facts is None or not facts.role(input_number, node.attrs).shares_dtype:
             continue
         for other, entry in enumerate(node.inputs):
-            if other != input_number and facts.role(other).shares_dtype:
+            if other != input_number and facts.role(other, node.attrs).shares_dtype:
                 dtype = known.get(graph.nodes[entry.node].name)
                 if graph.nodes[entry.node].is_variable and dtype is not None and dtype.is_float:
                     return dtype
@@ -112,7 +112,7 @@ def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
         if facts is not None:
             data = None
             for number, (producer, index) in enumerate(node.inputs):
-                if facts.role(number).shares_dtype:
+                if facts.role(number, node.attrs).shares_dtype:
                     data = dtypes[producer][index]
                     if data is not None:
                         break
@@ -167,7 +167,7 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
         first: tuple[int, DType] | None = None
         for number, entry in enumerate(node.inputs):
             dtype = dtypes[entry.node][entry.output]
-            role = facts.role(number)
+            role = facts.role(number, node.attrs)
             if dtype is None or not role.shares_dtype:
                 if role.value == "fp32" and dtype is not None and dtype.is_low_precision:
                     raise OperatorError(

@@ -12,24 +12,16 @@ from mxamp.ops import FACTS
 
 __all__ = ["output_name", "output_names"]
 
-_SECOND_OUTPUTS = {"BatchNorm": ("mean", "var"), "LayerNorm": ("mean", "std"), "RNN": ("state", "state_cell")}
-
 
 def output_name(graph: Graph, entry: Entry) -> str:
     """Return MXNet's name of an entry, were it a graph output."""
     node = graph.nodes[entry.node]
     if node.is_variable:
         return node.name
-    if node.num_outputs == 1:
-        return f"{node.name}_output"
     facts = FACTS.get(node.op)
-    if facts is not None and facts.first_output_named_output:
-        if entry.output == 0:
-            return f"{node.name}_output"
-        named = _SECOND_OUTPUTS.get(facts.name, ())
-        if entry.output <= len(named):
-            return f"{node.name}_{named[entry.output - 1]}"
-    return f"{node.name}_output{entry.output}"
+    if facts is not None:
+        return f"{node.name}_{facts.output_name(entry.output, node.num_outputs)}"
+    return f"{node.name}_output" if node.num_outputs == 1 else f"{node.name}_output{entry.output}"
 
 
 def output_names(graph: Graph) -> tuple[str, ...]:

@@ -314,12 +314,17 @@ class _Rewriter:
         return self.builder.free_name(f"{name}_{AMP_CAST}_{dtype}")
 
     def _needs_multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> bool:
-        """Whether the inputs must share a dtype and one of them is known only at run time."""
+        """Whether the inputs must share a dtype and one of them is known only at run time.
+
+        MXNet's rule asks for an FP32 input among them: without one, ``amp_multicast`` follows its first input,
+        whatever that is, and casting each of them is safer.
+        """
         facts = FACTS.get(node.op)
         if facts is None:
             return False
-        sharing = [number for number in range(len(inputs)) if facts.role(number).shares_dtype]
-        return len(sharing) > 1 and any(self._dtype(inputs[number]) is None for number in sharing)
+        sharing = [number for number in range(len(inputs)) if facts.role(number, node.attrs).shares_dtype]
+        dtypes = [self._dtype(inputs[number]) for number in sharing]
+        return None in dtypes and DType.FLOAT32 in dtypes
 
     def _multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> list[Entry]:
         """Let MXNet bring the inputs that share a dtype to the widest one when it knows them."""
@@ -329,7 +334,7 @@ class _Rewriter:
             entry if need is None or self._dtype(entry) is None else self._cast(entry, need, origin)
             for entry, need, origin in zip(inputs, decision.inputs, node.inputs)
         ]
-        sharing = [number for number in range(len(inputs)) if facts.role(number).shares_dtype]
+        sharing = [number for number in range(len(inputs)) if facts.role(number, node.attrs).shares_dtype]
         name = self.builder.free_name(f"{node.name}_{AMP_MULTICAST}")
         widest = self._add(
             multicast_node(name, [inputs[number] for number in sharing]), (None,) * len(sharing)

@@ -53,6 +53,14 @@ class ColoringContext:
         """The canonical operator name of every node."""
         return [node.op if facts is None else facts.name for node, facts in zip(self.graph.nodes, self.facts)]
 
+    @cached_property
+    def head_outputs(self) -> Mapping[int, tuple[int, ...]]:
+        """Node position -> which of its outputs are graph outputs."""
+        found: dict[int, tuple[int, ...]] = {}
+        for node, output in self.graph.heads:
+            found[node] = (*found.get(node, ()), output)
+        return found
+
     def parameter(self, position: int) -> Parameter | None:
         """Return the parameter a node is, if it is one."""
         node = self.graph.nodes[position]

@@ -20,7 +20,7 @@ TensorFlow's AMP spreads its deny list forward in the same spirit
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from mxamp.graph.graph import Entry
 from mxamp.ops import InputRole, OperatorFacts, ValueKind
@@ -69,7 +69,7 @@ def _features(context: ColoringContext, verdicts: Sequence[Verdict]) -> set[Entr
         for facts in [context.facts[position]]
         if facts is not None and verdicts[position].color is Color.GREEN
         for number, entry in enumerate(node.inputs)
-        if facts.role(number) is InputRole.DATA
+        if facts.role(number, node.attrs) is InputRole.DATA
     }
 
 
@@ -81,11 +81,11 @@ def _kind(context: ColoringContext, position: int) -> ValueKind:
     return ValueKind.MOVE if op in (AMP_CAST, AMP_MULTICAST) else ValueKind.COMPUTE
 
 
-def _reads_exactly(facts: OperatorFacts, number: int, dtype_attribute: str) -> bool:
+def _reads_exactly(facts: OperatorFacts, number: int, attrs: Mapping[str, str]) -> bool:
     """Whether input ``number`` of an operator must not be rounded on its way in."""
-    if facts.role(number) in _EXACT_ROLES or facts.name in _INTEGER_ORDERING:
+    if facts.role(number, attrs) in _EXACT_ROLES or facts.name in _INTEGER_ORDERING:
         return True
-    return facts.name == "Cast" and dtype_attribute.startswith(("int", "uint"))
+    return facts.name == "Cast" and attrs.get("dtype", "").startswith(("int", "uint"))
 
 
 def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], region: dict[int, str]) -> None:
@@ -102,14 +102,10 @@ def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], regi
         for number, entry in enumerate(node.inputs):
             if graph.nodes[entry.node].is_variable:
                 continue
-            source = (
-                position
-                if facts is not None and _reads_exactly(facts, number, node.attrs.get("dtype", ""))
-                else None
-            )
-            if source is None and spreads and _carries_values(facts, number):
+            source = position if facts is not None and _reads_exactly(facts, number, node.attrs) else None
+            if source is None and spreads and _carries_values(facts, number, node.attrs):
                 source = origin
-            if source is not None and (entry not in features or _always_exact(facts, number)):
+            if source is not None and (entry not in features or _always_exact(facts, number, node.attrs)):
                 wanted_by.setdefault(entry.node, source)
     for position in sorted(wanted_by):
         color = verdicts[position].color
@@ -126,16 +122,15 @@ def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], regi
 _USER_RULES = frozenset({"user rule", "color function"})
 
 
-def _carries_values(facts: object, number: int) -> bool:
+def _carries_values(facts: OperatorFacts | None, number: int, attrs: Mapping[str, str]) -> bool:
     """Whether the values of input ``number`` reach the output."""
-    if not isinstance(facts, OperatorFacts):
+    if facts is None:
         return True
-    role = facts.role(number)
-    return role in (InputRole.DATA, InputRole.COORDINATE)
+    return facts.role(number, attrs) in (InputRole.DATA, InputRole.COORDINATE) or facts.name == "Cast"
 
 
-def _always_exact(facts: object, number: int) -> bool:
-    return isinstance(facts, OperatorFacts) and facts.role(number) is InputRole.INDEX
+def _always_exact(facts: OperatorFacts | None, number: int, attrs: Mapping[str, str]) -> bool:
+    return facts is not None and facts.role(number, attrs) is InputRole.INDEX
 
 
 def _only_moves_rounded_values(
@@ -147,8 +142,9 @@ def _only_moves_rounded_values(
     GRAY producer outside the region is itself a mover of rounded values, or arithmetic nobody wants exact.
     """
     graph, facts = context.graph, context.facts[position]
-    for number, (producer, _) in enumerate(graph.nodes[position].inputs):
-        if not _carries_values(facts, number):
+    node = graph.nodes[position]
+    for number, (producer, _) in enumerate(node.inputs):
+        if not _carries_values(facts, number, node.attrs):
             continue
         if graph.nodes[producer].is_variable or producer in region:
             return False
@@ -169,12 +165,12 @@ def _spread_forward(context: ColoringContext, verdicts: Sequence[Verdict], regio
             (
                 holds_positions[entry]
                 for number, entry in enumerate(node.inputs)
-                if entry in holds_positions and _carries_values(facts, number)
+                if entry in holds_positions and _carries_values(facts, number, node.attrs)
             ),
             None,
         )
         if facts is not None:
-            for output in facts.seeds:
+            for output in facts.seed_outputs(node.attrs):
                 holds_positions[Entry(position, output)] = position
         if origin is None or _kind(context, position) not in _SPREADING_FORWARD:
             continue

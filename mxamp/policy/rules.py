@@ -90,6 +90,19 @@ class UnknownOperator:
         )
 
 
+class Float32Kernel:
+    """Some operators exist in FP32 alone, on every device."""
+
+    name = "float32 kernel"
+
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
+        """Return RED where MXNet has no low-precision kernel."""
+        facts = context.facts[position]
+        if facts is None or not facts.only_float32:
+            return None
+        return Verdict(Color.RED, self.name, f"MXNet implements {facts.name} in float32 alone")
+
+
 class NamedOutputs:
     """A graph output of a multi-output operator keeps its name only if nothing comes after it."""
 
@@ -97,11 +110,11 @@ class NamedOutputs:
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for a graph output whose name no cast could carry on."""
-        node, facts = context.graph.nodes[position], context.facts[position]
-        if node.num_outputs == 1 or facts is None:
+        outputs = context.head_outputs.get(position)
+        if outputs is None:
             return None
-        heads = [head for head in context.graph.heads if head.node == position]
-        if not heads or (facts.first_output_named_output and all(head.output == 0 for head in heads)):
+        node, facts = context.graph.nodes[position], context.facts[position]
+        if facts is None or all(facts.output_name(n, node.num_outputs) == "output" for n in outputs):
             return None
         return Verdict(
             Color.RED,
@@ -137,9 +150,10 @@ class ParameterRange:
             return None
         dtype = context.policy.target_dtype
         graph = context.graph
-        for number, entry in enumerate(graph.nodes[position].inputs):
+        node = graph.nodes[position]
+        for number, entry in enumerate(node.inputs):
             parameter = context.parameter(entry.node)
-            if parameter is None or facts.role(number) is not InputRole.DATA:
+            if parameter is None or facts.role(number, node.attrs) is not InputRole.DATA:
                 continue
             name = graph.nodes[entry.node].name
             largest = parameter.overflow(dtype)
@@ -218,6 +232,7 @@ RULES: tuple[Rule, ...] = (
     UserRules(),
     UserColorFunction(),
     UnknownOperator(),
+    Float32Kernel(),
     NamedOutputs(),
     ConditionalAttributes(),
     ParameterRange(),
