@@ -137,7 +137,7 @@ class InsertCasts(GraphPass):
 class _Rewriter:
     """One run of :class:`InsertCasts`."""
 
-    def __init__(self, graph: Graph, plan: Plan, cast_op: str) -> None:
+    def __init__(self, graph: Graph, plan: Plan, cast_op: str, *, named_outputs: bool = True) -> None:
         self.graph = graph
         self.plan = plan
         self.variables: dict[str, DType] = dict(plan.variables_before)
@@ -149,7 +149,8 @@ class _Rewriter:
         self.stored: dict[str, StoredParameter] = {}
         self.casts: list[InsertedCast] = []
         self.changed = False
-        self.renamed = self._outputs_to_cast_back()
+        # The heads of a control-flow body have no names that anybody sees.
+        self.renamed = self._outputs_to_cast_back() if named_outputs else {}
 
     # ------------------------------------------------------------------ the walk
 
@@ -276,7 +277,7 @@ class _Rewriter:
     def _rewrite_bodies(self, node: Node, decision: Decision) -> tuple[Graph, ...]:
         bodies = []
         for body, plan in zip(node.subgraphs, decision.bodies):
-            inner = _Rewriter(body, plan, self.cast_op)
+            inner = _Rewriter(body, plan, self.cast_op, named_outputs=False)
             after = inner.rewrite()
             self.changed = self.changed or inner.changed
             bodies.append(after if inner.changed else body)
