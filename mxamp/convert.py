@@ -157,13 +157,13 @@ def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
                 unknown.setdefault(node.op, node.name)
     for op, name in unknown.items():
         notes.append(
-            f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what it "
-            "returns is cast to float32. Register its facts if it may do more."
+            f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
+            "it returns is cast to float32. Register its facts if it may do more."
         )
     if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
         notes.append(
-            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so every cast "
-            "at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
+            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so every "
+            "cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
         )
     return tuple(notes)
 
@@ -307,7 +307,9 @@ def convert_symbol(
         treated alike.
     cast_optional_params
         Must be False: use :func:`convert_model`.
-    target_dtype, policy, exclude, color, cast_op, target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
+    target_dtype, policy, exclude, color, cast_op
+        See :func:`convert_model`.
+    target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         See :func:`convert_model`.
 
     Returns
@@ -324,8 +326,8 @@ def convert_symbol(
     """
     if cast_optional_params:
         raise PolicyError(
-            "convert_symbol has no parameter values to cast. Use convert_model(sym, args, auxs, ...), which casts "
-            "them once and stores a parameter in both dtypes where its readers disagree."
+            "convert_symbol has no parameter values to cast. Use convert_model(sym, args, auxs, ...), which "
+            "casts them once and stores a parameter in both dtypes where its readers disagree."
         )
     graph = _as_graph(sym)
     for name in data_names or ():

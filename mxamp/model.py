@@ -107,7 +107,8 @@ class Model:
         symbol_path, params_path = model_paths(prefix, epoch)
         if not symbol_path.parent.is_dir():
             raise ExportError(
-                f"The folder {str(symbol_path.parent)!r} does not exist, so no model can be saved there. Create it first."
+                f"The folder {str(symbol_path.parent)!r} does not exist, so no model can be saved there. "
+                "Create it first."
             )
         with atomic_write(symbol_path, params_path) as (symbol_file, params_file):
             symbol_file.write(self.symbol_json().encode("utf-8"))

@@ -64,7 +64,8 @@ def resolve_io_dtype(
             known = [*inputs, *outputs]
             raise UnknownNameError(
                 f"io_dtype names {name!r}, which is neither an input nor an output of the model."
-                f"{nearest_names(str(name), known)} Inputs: {', '.join(inputs)}. Outputs: {', '.join(outputs)}."
+                f"{nearest_names(str(name), known)} Inputs: {', '.join(inputs)}. "
+                f"Outputs: {', '.join(outputs)}."
             )
     return low_inputs, low_outputs
 

@@ -136,7 +136,7 @@ def _special_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType |
 
 
 def _body_output_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:
-    """A control-flow node's outputs have the dtypes of its last body's heads.
+    """Return the dtypes of a control-flow node's outputs: those of its last body's heads.
 
     ``_foreach`` has one body; ``_while_loop`` a condition and a body; ``_cond`` a condition and two
     branches that agree.
@@ -171,7 +171,8 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
             if dtype is None or not role.shares_dtype:
                 if role.value == "fp32" and dtype is not None and dtype.is_low_precision:
                     raise OperatorError(
-                        f"{node} reads {graph.describe(entry)!r} as {dtype}, and that input is always float32."
+                        f"{node} reads {graph.describe(entry)!r} as {dtype}, "
+                        "and that input is always float32."
                     )
                 continue
             if first is None:

@@ -20,6 +20,7 @@ __all__ = ["parse_symbol", "read_symbol", "write_symbol"]
 
 _ATTRIBUTE_KEYS = ("param", "attr", "attrs")
 _MAX_NESTING = 32
+_MAX_OUTPUTS = 2**16
 
 
 def read_symbol(path: str | Path) -> Graph:
@@ -93,7 +94,8 @@ def parse_symbol(text: str, *, source: str = "the symbol") -> Graph:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        ended = error.pos >= len(text.rstrip())
+        # A string cannot hold a line break, so one without an end runs into the end of the file.
+        ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         trouble = "it ends too early; the file is truncated" if ended else error.msg
         raise SymbolFormatError(
             f"{source} is not valid JSON: {trouble} (line {error.lineno}, column {error.colno}, "
@@ -126,6 +128,8 @@ def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
     row_ptr = document.get("node_row_ptr")
     if not (isinstance(row_ptr, list) and len(row_ptr) == count + 1):
         row_ptr = None
+    elif not all(type(number) is int for number in row_ptr):
+        raise SymbolFormatError(f"{source}: {path}.node_row_ptr must hold whole numbers and nothing else.")
     nodes: list[Node] = []
     ordered = True
     for position, raw in enumerate(raw_nodes):
@@ -133,6 +137,8 @@ def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
         for producer, _ in node.inputs:
             if producer >= position:
                 ordered = False
+        if node.control_deps and max(node.control_deps) >= position:
+            ordered = False
         nodes.append(node)
 
     raw_heads = document.get("heads")
@@ -188,6 +194,8 @@ def _parse_node(raw: Any, position: int, count: int, source: str, path: str, dep
         control_deps = _parse_control_deps(raw["control_deps"], count, source, where)
     subgraphs: tuple[Graph, ...] = ()
     if raw.get("subgraphs"):
+        if not isinstance(raw["subgraphs"], list):
+            raise SymbolFormatError(f"{source}: {where}.subgraphs (node {name!r}) must be a list.")
         subgraphs = tuple(
             _parse_graph(body, source, f"{where}.subgraphs[{number}]", depth + 1)
             for number, body in enumerate(raw["subgraphs"])
@@ -244,9 +252,15 @@ def _with_output_counts(
                     f"{source}: {path}.node_row_ptr gives {node} {declared} outputs, "
                     f"but its output {outputs - 1} is read."
                 )
+            if node.is_variable and declared > 1:
+                raise SymbolFormatError(
+                    f"{source}: {path}.node_row_ptr gives the variable {node.name!r} {declared} outputs; it has one."
+                )
             outputs = declared
         elif node.is_variable and outputs > 1:
             raise SymbolFormatError(f"{source}: output {outputs - 1} of the variable {node.name!r} is read.")
+        if outputs > _MAX_OUTPUTS:
+            raise SymbolFormatError(f"{source}: {node} has {outputs} outputs, and no operator has that many.")
         counted.append(node if outputs == 1 else node._replace(num_outputs=outputs))
     return counted
 

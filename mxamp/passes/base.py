@@ -65,7 +65,7 @@ class Pipeline:
             except MxampError as error:
                 before = ", ".join(finished) or "none"
                 raise PassError(
-                    f"The pass {step.name} left the graph broken: {error} Passes that ran before it: {before}. "
+                    f"The pass {step.name} left the graph broken: {error} Passes that ran before: {before}. "
                     "This is a defect in mxamp; please report it with the model's symbol file."
                 ) from error
             finished.append(step.name)

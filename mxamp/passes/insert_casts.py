@@ -101,7 +101,7 @@ class InsertCasts(GraphPass):
         self.casts: tuple[InsertedCast, ...] = ()
         """The casts put in, in graph order. Filled by :meth:`run`."""
         self.parameters: Mapping[str, StoredParameter] = {}
-        """Variable of the new graph -> what it stores; only those stored differently. Filled by :meth:`run`."""
+        """New variable -> what it stores, for those stored differently. Filled by :meth:`run`."""
         self.positions: Sequence[int] = ()
         """For every node of the original graph its position in the new one. Filled by :meth:`run`."""
         self.new_variables: Mapping[str, DType] = {}
@@ -315,17 +315,17 @@ class _Rewriter:
         return self.builder.free_name(f"{name}_{AMP_CAST}_{dtype}")
 
     def _needs_multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> bool:
-        """Whether the inputs must share a dtype and one of them is known only at run time.
+        """Whether the inputs must share a dtype that is known only at run time.
 
-        MXNet's rule asks for an FP32 input among them: without one, ``amp_multicast`` follows its first input,
-        whatever that is, and casting each of them is safer.
+        Where all of them are needed in one dtype, casting each to it is as good and can be shared; of an FP16
+        input beside an unknown one nobody can say which dtype both have.
         """
         facts = FACTS.get(node.op)
         if facts is None:
             return False
         sharing = [number for number in range(len(inputs)) if facts.role(number, node.attrs).shares_dtype]
-        dtypes = [self._dtype(inputs[number]) for number in sharing]
-        return None in dtypes and DType.FLOAT32 in dtypes
+        needs = {decision.inputs[number] for number in sharing} - {None}
+        return len(needs) > 1 and any(self._dtype(inputs[number]) is None for number in sharing)
 
     def _multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> list[Entry]:
         """Let MXNet bring the inputs that share a dtype to the widest one when it knows them."""
