@@ -1,6 +1,6 @@
 """Targets: what machines can run in low precision."""
 
 from mxamp.targets.fusion import fusion_groups
-from mxamp.targets.target import FusionPattern, OperatorSupport, Support, Target
+from mxamp.targets.target import FusionPattern, FusionStep, OperatorSupport, Support, Target
 
-__all__ = ["FusionPattern", "OperatorSupport", "Support", "Target", "fusion_groups"]
+__all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target", "fusion_groups"]

@@ -41,7 +41,7 @@ def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequenc
             continue
         best: list[int] = []
         for pattern in target.fusion:
-            if names[position] in pattern.steps[0]:
+            if pattern.steps[0].accepts(names[position], node.attrs):
                 chain = _match(graph, names, heads, pattern, position)
                 if len(chain) > len(best) and not taken.intersection(chain):
                     best = chain
@@ -56,11 +56,11 @@ def _match(
 ) -> list[int]:
     chain = [start]
     following = _only_reader(graph, heads, start)
-    for step, optional in zip(pattern.steps[1:], pattern.optional[1:]):
-        if following is not None and names[following] in step:
+    for step in pattern.steps[1:]:
+        if following is not None and step.accepts(names[following], graph.nodes[following].attrs):
             chain.append(following)
             following = _only_reader(graph, heads, following)
-        elif not optional:
+        elif not step.optional:
             return []
     return chain
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -16,7 +17,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
 from mxamp.ops import FACTS
 
-__all__ = ["FusionPattern", "OperatorSupport", "Support", "Target"]
+__all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
 
 _BUILTIN = Path(__file__).parent / "builtin"
 
@@ -56,19 +57,41 @@ class OperatorSupport:
 
 
 @dataclass(frozen=True)
+class FusionStep:
+    """One link of a chain that the backend runs as one.
+
+    Attributes
+    ----------
+    operators
+        The operators that may stand there.
+    optional
+        Whether the chain may do without it.
+    matching
+        Attribute name -> regular expression that the whole value must match (``""`` where it is absent).
+    """
+
+    operators: tuple[str, ...]
+    optional: bool = False
+    matching: Mapping[str, str] = field(default_factory=dict)
+
+    def accepts(self, op: str, attrs: Mapping[str, str]) -> bool:
+        """Return whether an operator with these attributes may stand there."""
+        return op in self.operators and all(
+            re.fullmatch(pattern, attrs.get(key, "")) for key, pattern in self.matching.items()
+        )
+
+
+@dataclass(frozen=True)
 class FusionPattern:
     """A chain of operators that the backend runs as one.
 
     Attributes
     ----------
     steps
-        One element a link: the operators that may stand there.
-    optional
-        For each link, whether the chain may skip it.
+        The links, first to last.
     """
 
-    steps: tuple[tuple[str, ...], ...]
-    optional: tuple[bool, ...]
+    steps: tuple[FusionStep, ...]
 
 
 @dataclass(frozen=True)
@@ -148,8 +171,14 @@ class Target:
             }
             fusion = tuple(
                 FusionPattern(
-                    tuple(tuple(step["operators"]) for step in pattern),
-                    tuple(bool(step.get("optional", False)) for step in pattern),
+                    tuple(
+                        FusionStep(
+                            tuple(step["operators"]),
+                            bool(step.get("optional", False)),
+                            dict(step.get("matching", {})),
+                        )
+                        for step in pattern
+                    )
                 )
                 for pattern in document.get("fusion", [])
             )
