@@ -136,9 +136,8 @@ class _Decider:
             if refusal is not None:
                 refusals[position] = refusal
         groups = []
-        for chain in fusion_groups(self.graph, self.context.names, target):
-            # A fused chain is one unit if its head can run low and every member may.
-            if chain[0] in refusals or not could_be_low.issuperset(chain):
+        for chain in fusion_groups(self.graph, self.context.names, target, among=could_be_low):
+            if chain[0] in refusals:  # a fused chain is one unit if its head can run low
                 continue
             groups.append(chain)
             for position in chain:
@@ -211,8 +210,8 @@ class _Decider:
             return Demand.ANY
         node, facts = self.graph.nodes[position], self.context.facts[position]
         if facts is None:
-            if node.op in (AMP_CAST, AMP_MULTICAST):
-                return Demand.ANY
+            if node.op == AMP_CAST:
+                return Demand.ANY  # what it hands on does not depend on what it reads
             if position in self.bodies:
                 wanted = _wanted_by_bodies(node, number, self.bodies[position])
                 return Demand.LOW if wanted is self.low else Demand.FP32

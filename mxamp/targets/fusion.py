@@ -6,7 +6,7 @@ is slow or biased on its own may belong to a low group.
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import AbstractSet, Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.targets.target import FusionPattern, Target
@@ -14,7 +14,9 @@ from mxamp.targets.target import FusionPattern, Target
 __all__ = ["fusion_groups"]
 
 
-def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequence[tuple[int, ...]]:
+def fusion_groups(
+    graph: Graph, names: Sequence[str], target: Target, *, among: AbstractSet[int] | None = None
+) -> Sequence[tuple[int, ...]]:
     """Return the longest chains that the target's patterns match; no node is in two.
 
     Parameters
@@ -25,6 +27,9 @@ def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequenc
         The canonical operator name of every node.
     target
         Whose patterns.
+    among
+        The nodes that may be in a chain; None for all. A chain ends before a node that is not among them, as
+        the backend's does at the cast that will stand there.
 
     Notes
     -----
@@ -37,12 +42,12 @@ def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequenc
     taken: set[int] = set()
     groups = []
     for position, node in enumerate(graph.nodes):
-        if node.is_variable or position in taken:
+        if node.is_variable or position in taken or (among is not None and position not in among):
             continue
         best: list[int] = []
         for pattern in target.fusion:
             if pattern.steps[0].accepts(names[position], node.attrs):
-                chain = _match(graph, names, heads, pattern, position)
+                chain = _match(graph, names, heads, pattern, position, among)
                 if len(chain) > len(best) and not taken.intersection(chain):
                     best = chain
         if len(best) > 1:
@@ -52,11 +57,18 @@ def fusion_groups(graph: Graph, names: Sequence[str], target: Target) -> Sequenc
 
 
 def _match(
-    graph: Graph, names: Sequence[str], heads: set[Entry], pattern: FusionPattern, start: int
+    graph: Graph,
+    names: Sequence[str],
+    heads: set[Entry],
+    pattern: FusionPattern,
+    start: int,
+    among: AbstractSet[int] | None,
 ) -> list[int]:
     chain = [start]
     following = _only_reader(graph, heads, start)
     for step in pattern.steps[1:]:
+        if following is not None and among is not None and following not in among:
+            following = None
         if following is not None and step.accepts(names[following], graph.nodes[following].attrs):
             chain.append(following)
             following = _only_reader(graph, heads, following)
