@@ -19,11 +19,11 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS
 from mxamp.params.check import check_params
 from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.passes import InsertCasts, Pipeline
+from mxamp.passes import FoldBatchNorm, InsertCasts, Pipeline
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.policy import ColorFunction, Policy
-from mxamp.report.build import Shapes, build_report
+from mxamp.report.build import Rewrites, Shapes, build_report
 from mxamp.targets import Target
 
 __all__ = ["convert_graph", "convert_model", "convert_symbol", "resolve_policy"]
@@ -39,6 +39,7 @@ def convert_graph(
     io_dtype: IoDtype = None,
     cast_op: str = AMP_CAST,
     cast_offline: bool = True,
+    fold_batch_norm: bool = True,
     shapes: Shapes | None = None,
     inputs: Sequence[str] | None = None,
 ) -> Model:
@@ -60,6 +61,8 @@ def convert_graph(
         ``"amp_cast"`` or ``"Cast"``.
     cast_offline
         Whether parameters are cast now (the default), or at every forward pass.
+    fold_batch_norm
+        Whether a BatchNorm is folded into the layer before it, where that loses nothing.
     shapes
         For every node the shape of each output, where known; the report then counts multiply-adds and bytes.
     inputs
@@ -99,20 +102,19 @@ def convert_graph(
             castable=frozenset(arg_params) if cast_offline else frozenset(),
         )
     )
-    rewrite = InsertCasts(plan, cast_op=cast_op)
-    after = Pipeline([rewrite]).run(graph)
+    fold = FoldBatchNorm(plan, arg_params, aux_params, policy.target_dtype)
+    prepared = Pipeline([fold] if fold_batch_norm else []).run(graph)
+    rewrite = InsertCasts(fold.plan, cast_op=cast_op)
+    after = Pipeline([rewrite], finished=[fold.name]).run(prepared)
     notes = _notes(graph, policy, cast_op)
     for note in notes:
         warnings.warn(note, MxampWarning, stacklevel=3)
     return Model(
         graph=after,
-        arg_params=_store(arg_params, rewrite),
-        aux_params=dict(aux_params),
+        arg_params=_store(fold.arg_params, rewrite),
+        aux_params=dict(fold.aux_params),
         report=build_report(
-            graph,
-            after,
-            plan,
-            rewrite,
+            Rewrites(graph, prepared, after, plan, fold, rewrite),
             params,
             target_dtype=policy.target_dtype,
             target=target.name,
@@ -123,16 +125,16 @@ def convert_graph(
     )
 
 
-def _store(params: Mapping[str, Parameter], rewrite: InsertCasts) -> dict[str, Parameter]:
+def _store(arg_params: Mapping[str, Parameter], rewrite: InsertCasts) -> dict[str, Parameter]:
     """Cast the parameters that are stored in another dtype, and add second copies after their originals."""
     stored: dict[str, Parameter] = {}
     twins: dict[str, list[str]] = {}
     for name, kept in rewrite.parameters.items():
         if name != kept.source:
             twins.setdefault(kept.source, []).append(name)
-    for name, parameter in params.items():
+    for name, parameter in arg_params.items():
         form = rewrite.parameters.get(name)
-        stored[name] = parameter if form is None else parameter.cast(form.dtype)
+        stored[name] = parameter.cast(form.dtype if form is not None else parameter.dtype)
         for twin in twins.get(name, ()):
             stored[twin] = parameter.cast(rewrite.parameters[twin].dtype)
     return stored
@@ -181,6 +183,7 @@ def convert_model(
     io_dtype: IoDtype = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     cast_op: str = AMP_CAST,
+    fold_batch_norm: bool = True,
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
@@ -218,6 +221,10 @@ def convert_model(
         Input name -> shape. With it (and MXNet) the report counts multiply-adds and bytes of casts.
     cast_op
         ``"amp_cast"``, or ``"Cast"`` for consumers that strip or do not know the amp operators.
+    fold_batch_norm
+        Whether a BatchNorm that computes low is folded into the low layer before it: its node and parameters
+        go, the layer's weight changes and it may gain a bias. MXNet's fused BF16 Convolution+BatchNorm
+        truncates instead of rounding; folding removes that error. Never done where a name would be lost.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists, with MXNet's meanings: see :func:`mxamp.policy.mxnet_lists.apply_mxnet_lists`.
     cast_optional_params
@@ -273,6 +280,7 @@ def convert_model(
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
+        fold_batch_norm=fold_batch_norm,
         shapes=shapes,
     )
 
@@ -420,7 +428,7 @@ def _as_parameters(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
     for name, value in given.items():
         if isinstance(value, np.ndarray):
             wrapped[name] = ArrayParameter(value)
-        elif isinstance(value, ArrayParameter):
+        elif isinstance(value, Parameter):
             wrapped[name] = value
         else:
             from mxamp.runtime.parameter import parameter_from_ndarray

@@ -2,7 +2,15 @@
 
 from mxamp.params.cast import cast_array
 from mxamp.params.format import ParamsIndex, StorageType, TensorHeader
-from mxamp.params.ranges import Range, magnitude_range, overflows, underflow_fraction
+from mxamp.params.ranges import (
+    Range,
+    magnitude_bound,
+    magnitude_range,
+    overflow_limit,
+    overflows,
+    underflow_fraction,
+    underflows_beyond,
+)
 from mxamp.params.reader import ParamsFile, open_params, read_params
 from mxamp.params.writer import ParamsEncoder, encode_params, write_params
 
@@ -15,10 +23,13 @@ __all__ = [
     "TensorHeader",
     "cast_array",
     "encode_params",
+    "magnitude_bound",
     "magnitude_range",
     "open_params",
+    "overflow_limit",
     "overflows",
     "read_params",
     "underflow_fraction",
+    "underflows_beyond",
     "write_params",
 ]

@@ -25,9 +25,11 @@ _FLOAT16_SMALLEST_NORMAL = 0x3880_0000
 _FLOAT16_PAST_OVERFLOW = 0x4780_0000
 """2**16 as float32 bits; everything from there on becomes infinite in float16."""
 _FLOAT16_QUIET_NAN = 0x7E00
+_CAST_BY_ML_DTYPES = {DType.BFLOAT16: DType.FLOAT32}
+"""Target -> the source from which ml_dtypes rounds correctly and fast."""
 
 
-def cast_array(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
+def cast_array(array: NDArray[Any], dtype: DType, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
     """Return the values of ``array`` in another floating-point dtype.
 
     Parameters
@@ -36,11 +38,13 @@ def cast_array(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
         float16, bfloat16, float32 or float64; any layout, never changed.
     dtype
         The dtype to cast to.
+    out
+        A C-contiguous array of that dtype and of the shape of ``array``, to hold the result.
 
     Returns
     -------
     numpy.ndarray
-        A new C-contiguous array, or ``array`` itself when it has the dtype already.
+        ``out``; without one a new C-contiguous array, or ``array`` itself when it has the dtype already.
 
     Raises
     ------
@@ -62,14 +66,18 @@ def cast_array(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
     source, array = as_float_array(array)
     if not dtype.is_float:
         raise ParamsError(f"Parameters are cast between floating-point dtypes only, not to {dtype}.")
-    if source is dtype:
+    if source is dtype and out is None:
         return array
+    if out is None:
+        out = np.empty(array.shape, dtype.numpy)
     # Overflow and underflow are answers here, and NumPy flags even a NaN on its way to another dtype.
     with np.errstate(all="ignore"):
-        if dtype.is_low_precision and not (source is DType.FLOAT32 and dtype is DType.BFLOAT16):
-            return _cast_blocks(array, dtype)
-        # Widening is exact; float64 to float32, and float32 to bfloat16 by ml_dtypes, round once.
-        return array.astype(dtype.numpy, order="C")
+        if dtype.is_low_precision and source not in (dtype, _CAST_BY_ML_DTYPES.get(dtype)):
+            _cast_blocks(array, dtype, out)
+        else:
+            # Widening is exact; float64 to float32, and float32 to bfloat16 by ml_dtypes, round once.
+            np.copyto(out, array, casting="unsafe")
+    return out
 
 
 def as_float_array(array: NDArray[Any]) -> tuple[DType, NDArray[Any]]:
@@ -94,9 +102,8 @@ def as_float_array(array: NDArray[Any]) -> tuple[DType, NDArray[Any]]:
     return dtype, array
 
 
-def _cast_blocks(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    result = np.empty(array.shape, dtype.numpy)
-    values, rounded = np.ascontiguousarray(array).reshape(-1), result.reshape(-1)
+def _cast_blocks(array: NDArray[Any], dtype: DType, out: NDArray[Any]) -> None:
+    values, rounded = np.ascontiguousarray(array).reshape(-1), out.reshape(-1)
     scratch = np.empty((2, min(BLOCK, values.size)), np.uint32)
     for start in range(0, values.size, BLOCK):
         block = _as_float32(values[start : start + BLOCK])
@@ -104,7 +111,6 @@ def _cast_blocks(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
             rounded[start : start + BLOCK] = block
         else:
             _round_to_float16(block, rounded[start : start + BLOCK], scratch[:, : block.size])
-    return result
 
 
 def _as_float32(block: NDArray[Any]) -> NDArray[np.float32]:

@@ -2,42 +2,99 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 from mxamp.params.cast import cast_array
-from mxamp.params.ranges import magnitude_range, overflows, underflow_fraction
+from mxamp.params.ranges import (
+    magnitude_bound,
+    magnitude_range,
+    overflow_limit,
+    overflows,
+    underflow_fraction,
+    underflows_beyond,
+)
 
-__all__ = ["ArrayParameter", "Parameter"]
+__all__ = ["ArrayParameter", "Parameter", "RangeLoss"]
+
+_MOST = 0.5
+"""A parameter that loses more than this share of its non-zero values has lost its meaning."""
 
 
-class Parameter(Protocol):
+@dataclass(frozen=True)
+class RangeLoss:
+    """What a narrower dtype would do to the values of a parameter.
+
+    Attributes
+    ----------
+    largest
+        The largest finite magnitude, where it would become infinite; otherwise None.
+    zeroed
+        The share of the non-zero values that would become zero, where it is more than half; otherwise None.
+    """
+
+    largest: float | None
+    zeroed: float | None
+
+
+class Parameter(ABC):
     """A named tensor of the model; values may stay where they are until something asks for them."""
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Its shape."""
 
     @property
+    @abstractmethod
     def dtype(self) -> DType:
         """The dtype it is stored in."""
 
-    def overflow(self, dtype: DType) -> float | None:
-        """Return the largest finite magnitude if casting to ``dtype`` makes it infinite, else None."""
+    @abstractmethod
+    def values(self) -> NDArray[Any]:
+        """Return the values to be read at once: possibly a view, which must not outlive the parameter."""
 
-    def underflow_fraction(self, dtype: DType) -> float:
-        """Return the share of the non-zero values that casting to ``dtype`` makes zero, 0 to 1."""
-
-    def cast(self, dtype: DType) -> Parameter:
-        """Return the parameter in another dtype, rounded to nearest, ties to even."""
+    @abstractmethod
+    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
+        """Return a new parameter of this shape, in memory of the same kind, and its values to be filled in."""
 
     def numpy(self) -> NDArray[Any]:
         """Return the values as a NumPy array (ml_dtypes' bfloat16); read-only for the caller."""
+        return self.values()
+
+    @cached_property
+    def magnitude_bound(self) -> float:
+        """A number that no finite magnitude exceeds, found in one pass over the values."""
+        return magnitude_bound(self.values())
+
+    def range_loss(self, dtype: DType) -> RangeLoss | None:
+        """Return what casting to ``dtype`` would lose for want of range; None when it keeps what matters."""
+        if not self.dtype.is_float:
+            return None
+        values = self.values()
+        largest = zeroed = None
+        if self.magnitude_bound >= overflow_limit(dtype) and overflows(values, dtype):
+            largest = magnitude_range(values).largest
+        if underflows_beyond(values, dtype, _MOST):
+            zeroed = underflow_fraction(values, dtype)
+        return None if largest is None and zeroed is None else RangeLoss(largest, zeroed)
+
+    def cast(self, dtype: DType) -> Parameter:
+        """Return the parameter in another dtype, rounded to nearest, ties to even; itself in its own."""
+        if dtype is self.dtype:
+            return self
+        result, out = self.allocate(dtype)
+        cast_array(self.values(), dtype, out=out)
+        return result
 
 
-class ArrayParameter:
+class ArrayParameter(Parameter):
     """A parameter held as a NumPy array.
 
     Parameters
@@ -60,23 +117,14 @@ class ArrayParameter:
         """The dtype it is stored in."""
         return self._dtype
 
-    def overflow(self, dtype: DType) -> float | None:
-        """See :class:`Parameter`."""
-        if not self._dtype.is_float or not overflows(self._array, dtype):
-            return None
-        return magnitude_range(self._array).largest
-
-    def underflow_fraction(self, dtype: DType) -> float:
-        """See :class:`Parameter`."""
-        return underflow_fraction(self._array, dtype) if self._dtype.is_float else 0.0
-
-    def cast(self, dtype: DType) -> ArrayParameter:
-        """See :class:`Parameter`."""
-        return ArrayParameter(cast_array(self._array, dtype))
-
-    def numpy(self) -> NDArray[Any]:
+    def values(self) -> NDArray[Any]:
         """See :class:`Parameter`."""
         return self._array
+
+    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
+        """See :class:`Parameter`."""
+        out: NDArray[Any] = np.empty(self._array.shape, dtype.numpy)
+        return ArrayParameter(out), out
 
     def __repr__(self) -> str:
         return f"ArrayParameter({self._dtype}, shape={self.shape})"

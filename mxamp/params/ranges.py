@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Iterator
 
 import numpy as np
@@ -16,9 +17,20 @@ if TYPE_CHECKING:
 
     from mxamp.dtypes import DType
 
-__all__ = ["Range", "magnitude_range", "overflows", "underflow_fraction"]
+__all__ = [
+    "Range",
+    "magnitude_bound",
+    "magnitude_range",
+    "overflow_limit",
+    "overflows",
+    "underflow_fraction",
+    "underflows_beyond",
+]
 
 _UNSIGNED: dict[int, np.dtype[Any]] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+
+_IN_BLAS = (np.dtype(np.float32), np.dtype(np.float64))
+"""The dtypes whose dot product BLAS computes."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +111,10 @@ def overflows(array: NDArray[Any], dtype: DType) -> bool:
     The limit is half an ulp beyond the largest finite value; the tie itself rounds to infinity.
     """
     source, array = as_float_array(array)
-    limit = _overflow_limit(dtype)
+    limit = overflow_limit(dtype)
     if source.max_finite < limit or not array.size:
         return False
-    # As signed integers the largest pattern belongs to the largest positive value (or a positive NaN), as
-    # unsigned ones to the negative value that is furthest from zero: two passes without temporaries.
-    unsigned = array.view(_UNSIGNED[source.itemsize])
-    sign = 1 << (8 * source.itemsize - 1)
-    top = max(int(array.view(f"i{source.itemsize}").max()), int(unsigned.max()) & ~sign)
+    top = _largest_pattern(array, source)
     if top < _bits(math.inf, source):
         return _value(top, source) >= limit
     return magnitude_range(array).largest >= limit
@@ -145,22 +153,114 @@ def underflow_fraction(array: NDArray[Any], dtype: DType) -> float:
     return lost / nonzero if nonzero else 0.0
 
 
+def underflows_beyond(array: NDArray[Any], dtype: DType, share: float) -> bool:
+    """Tell whether more than ``share`` of the non-zero values become zero when cast to ``dtype``.
+
+    The same as ``underflow_fraction(array, dtype) > share``, but it stops as soon as enough values are known
+    to survive, which for ordinary weights is after ``1 - share`` of them.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64.
+    dtype
+        A floating-point dtype.
+    share
+        From 0.0 to 1.0.
+
+    Raises
+    ------
+    ParamsError
+        When either holds no floating-point numbers.
+    """
+    source, array = as_float_array(array)
+    _require_float(dtype)
+    limit = _UNSIGNED[source.itemsize].type(_bits(dtype.smallest_subnormal / 2, source))
+    enough = (1.0 - share) * array.size
+    kept = 0
+    survives = np.empty(min(BLOCK, array.size), bool)
+    for block in _magnitudes(array, source):
+        kept += int(np.count_nonzero(np.greater(block, limit, out=survives[: block.size])))
+        if kept >= enough:
+            return False
+    return underflow_fraction(array, dtype) > share
+
+
+def magnitude_bound(array: NDArray[Any]) -> float:
+    """Return a number that no finite magnitude in ``array`` exceeds.
+
+    It is the Euclidean norm where BLAS can compute it, at the speed of memory, and the largest finite magnitude
+    elsewhere. The norm of a weight is far below what overflows, so that nearly always this is all there is to know.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64.
+
+    Raises
+    ------
+    ParamsError
+        When the array holds no floating-point numbers.
+
+    Notes
+    -----
+    A sum of non-negative numbers, rounded to nearest, is never less than any of them rounded, in whatever
+    order BLAS adds; the margin covers the rounding of the largest square. Squares that underflow to zero belong
+    to magnitudes below 1e-22.
+    """
+    _, array = as_float_array(array)
+    if array.dtype in _IN_BLAS and array.flags.c_contiguous:
+        flat = array.reshape(-1)
+        with np.errstate(all="ignore"):
+            square = float(np.dot(flat, flat))
+        if math.isfinite(square):
+            return math.sqrt(square) * (1.0 + 1e-6) + 1e-22
+    return magnitude_range(array).largest
+
+
+def _largest_pattern(array: NDArray[Any], dtype: DType) -> int:
+    """Return the largest pattern without its sign bit, in two passes without temporaries.
+
+    As signed integers the largest pattern belongs to the largest positive value (or a positive NaN), as
+    unsigned ones to the negative value that is furthest from zero.
+    """
+    sign = 1 << (8 * dtype.itemsize - 1)
+    most_positive = int(array.view(f"i{dtype.itemsize}").max())
+    most_negative = int(array.view(_UNSIGNED[dtype.itemsize]).max()) & ~sign
+    return max(most_positive, most_negative)
+
+
 def _magnitudes(array: NDArray[Any], dtype: DType) -> Iterator[NDArray[Any]]:
-    """Yield the array block by block as patterns without the sign bit; the caller may change the blocks."""
+    """Yield the array block by block as patterns without the sign bit.
+
+    The caller may change a block, and must be done with it when it asks for the next: they share one buffer.
+    """
     unsigned = _UNSIGNED[dtype.itemsize]
     mask = unsigned.type((1 << (8 * dtype.itemsize - 1)) - 1)
     patterns = array.view(unsigned) if array.ndim else array.reshape(1).view(unsigned)
     if patterns.flags.c_contiguous:
         flat = patterns.reshape(-1)
+        buffer = np.empty(min(BLOCK, flat.size), unsigned)
         for start in range(0, flat.size, BLOCK):
-            yield flat[start : start + BLOCK] & mask
+            block = flat[start : start + BLOCK]
+            yield np.bitwise_and(block, mask, out=buffer[: block.size])
     else:
         # A flat iterator copies block by block where reshape would copy everything.
         for start in range(0, patterns.size, BLOCK):
             yield patterns.flat[start : start + BLOCK] & mask
 
 
-def _overflow_limit(dtype: DType) -> float:
+@lru_cache(maxsize=None)
+def overflow_limit(dtype: DType) -> float:
+    """Return the smallest magnitude that becomes infinite when it is cast to ``dtype``.
+
+    It is half an ulp beyond the largest finite value; the tie itself rounds to infinity.
+
+    Raises
+    ------
+    ParamsError
+        When it is no floating-point dtype.
+    """
     _require_float(dtype)
     # max_finite is (2**(n + 1) - 1) ulps for n stored significand bits.
     return dtype.max_finite + dtype.max_finite / (dtype.max_exact_integer - 1) / 2
@@ -171,6 +271,7 @@ def _require_float(dtype: DType) -> None:
         raise ParamsError(f"{dtype} is not a floating-point dtype, so values have no range in it.")
 
 
+@lru_cache(maxsize=64)
 def _bits(value: float, dtype: DType) -> int:
     with np.errstate(all="ignore"):
         number = np.array([value]).astype(dtype.numpy)

@@ -41,10 +41,13 @@ class Pipeline:
     ----------
     passes
         The passes, in order.
+    finished
+        Names of passes that ran before, for the message when one of these fails.
     """
 
-    def __init__(self, passes: Sequence[GraphPass]) -> None:
+    def __init__(self, passes: Sequence[GraphPass], *, finished: Sequence[str] = ()) -> None:
         self._passes = tuple(passes)
+        self._finished = tuple(finished)
 
     def run(self, graph: Graph) -> Graph:
         """Return the graph after all passes.
@@ -54,7 +57,7 @@ class Pipeline:
         PassError
             When a pass breaks the graph or its own promise; names it and the passes that ran before.
         """
-        finished: list[str] = []
+        finished = list(self._finished)
         for step in self._passes:
             step.requires(graph)
             after = step.run(graph)

@@ -12,6 +12,7 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.cast_nodes import cast_node, multicast_node
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import check_dtypes, infer_dtypes
+from mxamp.graph.output_names import output_name
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
 from mxamp.passes.base import GraphPass
@@ -149,6 +150,7 @@ class _Rewriter:
         self.stored: dict[str, StoredParameter] = {}
         self.casts: list[InsertedCast] = []
         self.changed = False
+        self.head_dtypes: dict[int, DType] = {}
         # The heads of a control-flow body have no names that anybody sees.
         self.renamed = self._outputs_to_cast_back() if named_outputs else {}
 
@@ -307,7 +309,7 @@ class _Rewriter:
         return made
 
     def _cast_name(self, entry: Entry, origin: Entry, dtype: DType) -> str:
-        if origin.node in self.renamed and entry.output == 0 and dtype is DType.FLOAT32:
+        if origin.output == 0 and self.head_dtypes.get(origin.node) is dtype:
             return self.graph.nodes[origin.node].name
         name = self.builder.node(entry.node).name
         if self.builder.node(entry.node).num_outputs > 1:
@@ -353,12 +355,15 @@ class _Rewriter:
         renamed: dict[int, str] = {}
         for head, wanted in zip(self.graph.heads, self.plan.heads):
             decision = self.plan.decisions[head.node]
-            if decision is None or wanted is not DType.FLOAT32 or head.output != 0 or head.node in renamed:
+            if decision is None or wanted is None or head.output != 0 or head.node in renamed:
                 continue
             produced = decision.outputs[0]
-            if produced is not None and produced is not wanted and produced in CASTABLE:
-                name = self.graph.nodes[head.node].name
+            name = self.graph.nodes[head.node].name
+            # Only an output called `<node>_output` keeps its name: that is what a cast's output is called.
+            keeps_name = output_name(self.graph, head) == f"{name}_output"
+            if produced is not None and produced is not wanted and produced in CASTABLE and keeps_name:
                 renamed[head.node] = self.builder.free_name(f"{name}_{produced}")
+                self.head_dtypes[head.node] = wanted
         return renamed
 
 

@@ -10,7 +10,7 @@ and scalars out of range, what the target cannot run) stays FP32 even when it is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Iterable, Mapping, Sequence, Tuple
 
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.ops import FACTS
@@ -97,7 +97,11 @@ def apply_mxnet_lists(
 def _names(given: Sequence[str] | None, label: str) -> list[str] | None:
     if given is None:
         return None
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+    if (
+        isinstance(given, str)
+        or not isinstance(given, Iterable)
+        or not all(isinstance(name, str) for name in given)
+    ):
         raise PolicyError(f"{label} must be a list of strings, not {given!r}.")
     return list(given) if label == "excluded_sym_names" else [FACTS.canonical(name) for name in given]
 
@@ -105,6 +109,8 @@ def _names(given: Sequence[str] | None, label: str) -> list[str] | None:
 def _conditional_names(given: ConditionalOperators | None) -> list[str] | None:
     if given is None:
         return None
+    if not isinstance(given, Iterable):
+        raise PolicyError(f"conditional_fp32_ops must be a list, not {given!r}.")
     for item in given:
         well_formed = (
             isinstance(item, (tuple, list))

@@ -369,14 +369,21 @@ def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
             operators[name] = _operator_from_document(entry, color, f"{source}: [{color}] {op}")
     conditions = tuple(c for c in conditions if c.op not in stated) + tuple(
         _condition_from_document(entry, f"{source}: condition {number}")
-        for number, entry in enumerate(document.get("condition", []))
+        for number, entry in enumerate(_list(document, "condition", source))
     )
     rules = tuple(
         _rule_from_document(entry, f"{source}: rule {number}")
-        for number, entry in enumerate(document.get("rule", []))
+        for number, entry in enumerate(_list(document, "rule", source))
     )
-    widest = frozenset(FACTS.canonical(op) for op in document.get("widest_operators", []))
+    widest = frozenset(FACTS.canonical(str(op)) for op in _list(document, "widest_operators", source))
     return Policy(dtype, operators, conditions, rules, None, widest)
+
+
+def _list(document: Mapping[str, Any], key: str, source: str) -> Sequence[Any]:
+    found = document.get(key, [])
+    if not isinstance(found, list):
+        raise PolicyError(f"{source}: {key} must be a list, not {found!r}.")
+    return found
 
 
 def _operator_from_document(entry: Any, color: Color, where: str) -> OperatorPolicy:
@@ -396,10 +403,11 @@ def _operator_from_document(entry: Any, color: Color, where: str) -> OperatorPol
 def _condition_from_document(entry: Any, where: str) -> AttributeCondition:
     if not isinstance(entry, dict) or not {"op", "attribute", "values", "color"} <= set(entry):
         raise PolicyError(f"{where} needs op, attribute, values and color.")
+    values = _list(entry, "values", where)
     return AttributeCondition(
         FACTS.canonical(str(entry["op"])),
         str(entry["attribute"]),
-        tuple(str(value) for value in entry["values"]),
+        tuple(str(value) for value in values),
         Color.parse(entry["color"]),
         str(entry.get("reason", "the policy says so")),
     )

@@ -141,7 +141,6 @@ class ParameterRange:
     """Parameters that the dtype cannot hold: infinities, or mostly zeros."""
 
     name = "parameter range"
-    most_zeros = 0.5
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a parameter would overflow, or mostly underflow, once cast."""
@@ -155,23 +154,23 @@ class ParameterRange:
             parameter = context.parameter(entry.node)
             if parameter is None or facts.role(number, node.attrs) is not InputRole.DATA:
                 continue
+            loss = parameter.range_loss(dtype)
+            if loss is None:
+                continue
             name = graph.nodes[entry.node].name
-            largest = parameter.overflow(dtype)
-            if largest is not None:
+            if loss.largest is not None:
                 return Verdict(
                     Color.RED,
                     self.name,
-                    f"parameter {name!r} reaches {largest:.4g}, beyond {dtype}'s largest value "
+                    f"parameter {name!r} reaches {loss.largest:.4g}, beyond {dtype}'s largest value "
                     f"{dtype.max_finite:.5g}",
                 )
-            lost = parameter.underflow_fraction(dtype)
-            if lost > self.most_zeros:
-                return Verdict(
-                    Color.RED,
-                    self.name,
-                    f"{lost:.0%} of parameter {name!r} would become zero in {dtype}, whose smallest value is "
-                    f"{dtype.smallest_subnormal:.3g}",
-                )
+            return Verdict(
+                Color.RED,
+                self.name,
+                f"{loss.zeroed:.0%} of parameter {name!r} would become zero in {dtype}, whose smallest value is "
+                f"{dtype.smallest_subnormal:.3g}",
+            )
         return None
 
 

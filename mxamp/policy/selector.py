@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from mxamp.errors import PolicyError
 from mxamp.graph.graph import Node
@@ -64,9 +64,13 @@ class Selector:
                 raise PolicyError(
                     f"{label} must be a list of strings, not the string {group!r}: write [{group!r}]."
                 )
+            if not isinstance(group, Iterable):
+                raise PolicyError(f"{label} must be a list of strings, not {group!r}.")
             for item in group:
                 if not isinstance(item, str):
                     raise PolicyError(f"{label} must hold strings, not {item!r}.")
+        if not isinstance(attributes, Mapping):
+            raise PolicyError(f"attributes must map attribute names to values, not {attributes!r}.")
         for pattern in patterns:
             try:
                 re.compile(pattern)

@@ -2,28 +2,75 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Mapping, Optional, Sequence, Tuple
 
-from mxamp.decisions import Plan
+from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.graph.output_names import output_names
 from mxamp.params.parameter import Parameter
-from mxamp.passes import InsertCasts
+from mxamp.passes import FoldBatchNorm, InsertCasts
 from mxamp.report.model import CastReport, NodeReport, ParameterReport, Report
 
-__all__ = ["Shapes", "build_report"]
+__all__ = ["Rewrites", "Shapes", "build_report"]
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node, the shape of each output; None where it is not known."""
 
 
+@dataclass(frozen=True)
+class Rewrites:
+    """A conversion's graphs, plan and passes.
+
+    Attributes
+    ----------
+    before
+        The user's graph.
+    prepared
+        The graph after the passes that come before casts.
+    after
+        The converted graph.
+    plan
+        The decisions for ``before``.
+    fold
+        The pass from ``before`` to ``prepared``; it may not have run.
+    insert
+        The pass from ``prepared`` to ``after``.
+    """
+
+    before: Graph
+    prepared: Graph
+    after: Graph
+    plan: Plan
+    fold: FoldBatchNorm
+    insert: InsertCasts
+
+    @cached_property
+    def positions(self) -> Sequence[int]:
+        """For every node of ``before`` its position in ``after``; -1 for variables that are gone."""
+        to_prepared = self.fold.positions or range(len(self.before.nodes))
+        return [self.insert.positions[p] if p >= 0 else -1 for p in to_prepared]
+
+    @cached_property
+    def origins(self) -> Mapping[int, int]:
+        """Node of ``prepared`` -> the node of ``before`` whose values it computes."""
+        to_prepared = self.fold.positions or range(len(self.before.nodes))
+        return {new: old for old, new in enumerate(to_prepared)}
+
+    def describe(self, entry: Entry) -> str:
+        """Name an entry of ``prepared`` as the user would."""
+        origin = self.origins.get(entry.node)
+        if origin is None:
+            return self.prepared.describe(entry)
+        return self.before.describe(Entry(origin, entry.output))
+
+
 def build_report(
-    before: Graph,
-    after: Graph,
-    plan: Plan,
-    rewrite: InsertCasts,
+    rewrites: Rewrites,
     params: Mapping[str, Parameter],
     *,
     target_dtype: DType,
@@ -36,12 +83,8 @@ def build_report(
 
     Parameters
     ----------
-    before, after
-        The graphs before and after conversion.
-    plan
-        The decisions for ``before``.
-    rewrite
-        The pass that carried them out.
+    rewrites
+        What was done.
     params
         The parameters before conversion.
     target_dtype, target
@@ -49,21 +92,22 @@ def build_report(
     inputs
         Names of the variables that are no parameters.
     shapes
-        Shapes of the entries of ``before``, where known.
+        Shapes of the entries of the user's graph, where known.
     warnings
         What the user should know.
     """
     nodes: list[NodeReport] = []
-    _add_nodes(nodes, before, plan, "", rewrite.positions, after, shapes)
-    heads = [_name(dtype) for dtype in _head_dtypes(before, plan)]
+    _add_nodes(nodes, rewrites, shapes)
+    prepared, plan = rewrites.prepared, rewrites.fold.plan
+    heads = [_name(dtype) for dtype in _head_dtypes(prepared, plan)]
     return Report(
         target_dtype=target_dtype.label,
         target=target,
         nodes=tuple(nodes),
-        casts=_casts(before, after, rewrite, plan, shapes),
-        parameters=_parameters(before, rewrite, params),
-        inputs={name: rewrite.new_variables[name].label for name in inputs},
-        outputs=dict(zip(output_names(before), heads)),
+        casts=_casts(rewrites, plan, shapes),
+        parameters=_parameters(rewrites, params),
+        inputs={name: rewrites.insert.new_variables[name].label for name in inputs},
+        outputs=dict(zip(output_names(rewrites.before), heads)),
         warnings=tuple(warnings),
     )
 
@@ -72,36 +116,47 @@ def _name(dtype: DType | None) -> str | None:
     return None if dtype is None else dtype.label
 
 
-def _add_nodes(
-    nodes: list[NodeReport],
-    graph: Graph,
-    plan: Plan,
-    prefix: str,
-    positions: Sequence[int],
-    after: Graph | None,
-    shapes: Shapes | None,
-) -> None:
-    for position, (node, decision) in enumerate(zip(graph.nodes, plan.decisions)):
+def _add_nodes(nodes: list[NodeReport], rewrites: Rewrites, shapes: Shapes | None) -> None:
+    before, folded = rewrites.before, rewrites.fold.folded
+    for position, (node, decision) in enumerate(zip(before.nodes, rewrites.plan.decisions)):
         if decision is None:
             continue
-        nodes.append(
-            NodeReport(
-                name=prefix + node.name,
-                op=node.op,
-                color=decision.color.value,
-                rule=decision.rule,
-                reason=decision.reason,
-                compute=_name(decision.compute),
-                accumulation=_name(decision.accumulation),
-                outputs=tuple([_name(dtype) for dtype in decision.outputs]),
-                inputs=tuple([_name(dtype) for dtype in decision.inputs]),
-                name_after=prefix
-                + (after.nodes[positions[position]].name if after is not None else node.name),
-                multiply_adds=multiply_adds(graph, position, shapes) if shapes is not None else None,
+        name_after = rewrites.after.nodes[rewrites.positions[position]].name
+        if position in folded:
+            layer = before.nodes[folded[position]].name
+            decision = replace(
+                decision,
+                rule="fold batch norm",
+                reason=f"folded into the weights of {layer!r}, each rounded once; it costs nothing any more",
             )
-        )
-        for body, inner in zip(node.subgraphs, decision.bodies):
-            _add_nodes(nodes, body, inner, f"{prefix}{node.name}/", (), None, None)
+        work = multiply_adds(before, position, shapes) if shapes is not None else None
+        nodes.append(_node_report(node, decision, node.name, name_after, work))
+        _add_bodies(nodes, node, decision, node.name)
+
+
+def _add_bodies(nodes: list[NodeReport], node: Node, decision: Decision, path: str) -> None:
+    for body, plan in zip(node.subgraphs, decision.bodies):
+        for inner, inner_decision in zip(body.nodes, plan.decisions):
+            if inner_decision is not None:
+                name = f"{path}/{inner.name}"
+                nodes.append(_node_report(inner, inner_decision, name, name, None))
+                _add_bodies(nodes, inner, inner_decision, name)
+
+
+def _node_report(node: Node, decision: Decision, name: str, name_after: str, work: int | None) -> NodeReport:
+    return NodeReport(
+        name=name,
+        op=node.op,
+        color=decision.color.value,
+        rule=decision.rule,
+        reason=decision.reason,
+        compute=_name(decision.compute),
+        accumulation=_name(decision.accumulation),
+        outputs=tuple([_name(dtype) for dtype in decision.outputs]),
+        inputs=tuple([_name(dtype) for dtype in decision.inputs]),
+        name_after=name_after,
+        multiply_adds=work,
+    )
 
 
 def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[DType | None]:
@@ -118,71 +173,74 @@ def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[DType | None]:
     return found
 
 
-def _casts(
-    before: Graph, after: Graph, rewrite: InsertCasts, plan: Plan, shapes: Shapes | None
-) -> tuple[CastReport, ...]:
+def _casts(rewrites: Rewrites, plan: Plan, shapes: Shapes | None) -> tuple[CastReport, ...]:
     reports = []
+    prepared, after, insert = rewrites.prepared, rewrites.after, rewrites.insert
     heads = set(after.heads)
-    old_name = {new: before.nodes[old].name for old, new in enumerate(rewrite.positions)}
-    for cast in rewrite.casts:
-        origin = before.nodes[cast.origin.node]
+    user_name = {new: rewrites.describe(Entry(old)) for old, new in enumerate(insert.positions)}
+    for cast in insert.casts:
         decision = plan.decisions[cast.origin.node]
         source = (
             decision.outputs[cast.origin.output]
             if decision is not None
-            else rewrite.new_variables.get(origin.name, DType.FLOAT32)
+            else insert.new_variables.get(prepared.nodes[cast.origin.node].name, DType.FLOAT32)
         )
         consumers = [
-            old_name.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
+            user_name.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
         ]
         if Entry(cast.node) in heads:
             consumers.append("(output)")
         reports.append(
             CastReport(
                 name=after.nodes[cast.node].name,
-                entry=before.describe(cast.origin),
+                entry=rewrites.describe(cast.origin),
                 direction="down" if cast.dtype.is_low_precision else "up",
                 from_dtype=_name(source),
                 to_dtype=cast.dtype.label,
                 consumers=tuple(dict.fromkeys(consumers)),
-                bytes=_cast_bytes(cast.origin, source, cast.dtype, shapes),
+                bytes=_cast_bytes(rewrites, cast.origin, source, cast.dtype, shapes),
             )
         )
     return tuple(reports)
 
 
-def _cast_bytes(origin: Entry, source: DType | None, target: DType, shapes: Shapes | None) -> int | None:
-    shape = shapes[origin.node][origin.output] if shapes is not None else None
+def _cast_bytes(
+    rewrites: Rewrites, entry: Entry, source: DType | None, target: DType, shapes: Shapes | None
+) -> int | None:
+    origin = rewrites.origins.get(entry.node)
+    shape = shapes[origin][entry.output] if shapes is not None and origin is not None else None
     if shape is None or source is None:
         return None
-    elements = 1
-    for size in shape:
-        elements *= size
-    return elements * (source.itemsize + target.itemsize)
+    return math.prod(shape) * (source.itemsize + target.itemsize)
 
 
-def _parameters(
-    before: Graph, rewrite: InsertCasts, params: Mapping[str, Parameter]
-) -> tuple[ParameterReport, ...]:
-    twins: dict[str, dict[str, DType]] = {}
-    for name, stored in rewrite.parameters.items():
-        twins.setdefault(stored.source, {})[name] = stored.dtype
+def _parameters(rewrites: Rewrites, params: Mapping[str, Parameter]) -> tuple[ParameterReport, ...]:
+    held: dict[str, dict[str, DType]] = {}
+    for name, form in rewrites.insert.parameters.items():
+        held.setdefault(form.source, {})[name] = form.dtype
+    biases = {weight: bias for bias, weight in rewrites.fold.biases.items()}
+    after = rewrites.after.variables
     reports = []
     for name, parameter in params.items():
-        if name not in before.variables:
+        if name not in rewrites.before.variables:
             continue
-        held = {name: parameter.dtype, **twins.get(name, {})}
-        elements = 1
-        for size in parameter.shape:
-            elements *= size
+        stored = {name: parameter.dtype, **held.get(name, {})} if name in after else {}
+        elements = math.prod(parameter.shape)
+        added = 0
+        if name in biases:  # the bias that folding added belongs to the weight beside it
+            dtype = held[biases[name]][biases[name]]
+            channels = rewrites.fold.arg_params[biases[name]].shape[0]
+            added = channels * dtype.itemsize
+            stored = {**stored, biases[name]: dtype}
+        own = [dtype.itemsize for twin, dtype in stored.items() if twin != biases.get(name)]
         reports.append(
             ParameterReport(
                 name=name,
                 shape=tuple(parameter.shape),
                 dtype_before=parameter.dtype.label,
-                stored={twin: dtype.label for twin, dtype in held.items()},
+                stored={twin: dtype.label for twin, dtype in stored.items()},
                 bytes_before=elements * parameter.dtype.itemsize,
-                bytes_after=elements * sum([dtype.itemsize for dtype in held.values()]),
+                bytes_after=elements * sum(own) + added,
             )
         )
     return tuple(reports)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import math
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ MXNET_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 """How MXNet 1.9.1 shows bfloat16 to NumPy."""
 
 
-class NDArrayParameter:
+class NDArrayParameter(Parameter):
     """A parameter held by an NDArray, read in place.
 
     Parameters
@@ -37,32 +38,32 @@ class NDArrayParameter:
     def __init__(self, array: Any) -> None:
         self.array = array
         self._dtype = DType.from_numpy(array.dtype)
+        self._shape = tuple(array.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its shape."""
-        return tuple(self.array.shape)
+        return self._shape
 
     @property
     def dtype(self) -> DType:
         """The dtype it is stored in."""
         return self._dtype
 
-    def overflow(self, dtype: DType) -> float | None:
-        """See :class:`mxamp.params.parameter.Parameter`."""
-        return ArrayParameter(_values_in_place(self.array, self._dtype)).overflow(dtype)
+    def values(self) -> NDArray[Any]:
+        """See :class:`mxamp.params.parameter.Parameter`. In place where the NDArray lies in host memory."""
+        return _values_in_place(self.array, self._shape, self._dtype)
 
-    def underflow_fraction(self, dtype: DType) -> float:
-        """See :class:`mxamp.params.parameter.Parameter`."""
-        return ArrayParameter(_values_in_place(self.array, self._dtype)).underflow_fraction(dtype)
-
-    def cast(self, dtype: DType) -> ArrayParameter:
+    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
         """See :class:`mxamp.params.parameter.Parameter`.
 
-        Done on the host with the same code as for files, so both routes give the same bits. (MXNet's own
-        ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
+        Casting is done on the host with the same code as for files, so both routes give the same bits. (MXNet's
+        own ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
         """
-        return ArrayParameter(_values_in_place(self.array, self._dtype)).cast(dtype)
+        if 0 in self._shape or not _is_in_host_memory(self.array):
+            return ArrayParameter(np.empty(self._shape, dtype.numpy)).allocate(dtype)
+        made = _empty(self._shape, self.array.context, dtype)
+        return NDArrayParameter(made), _values_in_place(made, self._shape, dtype)
 
     def numpy(self) -> NDArray[Any]:
         """See :class:`mxamp.params.parameter.Parameter`."""
@@ -75,24 +76,34 @@ class NDArrayParameter:
         return f"NDArrayParameter({self._dtype}, shape={self.shape}, ctx={self.array.context})"
 
 
-def _values_in_place(array: Any, dtype: DType) -> NDArray[Any]:
+def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     """Return the NDArray's values without a copy where it lies in host memory.
 
     The view must not outlive ``array``. Reading goes through ``MXNDArrayGetData``, which also brings a
     oneDNN-blocked array into plain order, as ``asnumpy`` does.
     """
-    if array.context.device_type not in ("cpu", "cpu_pinned", "cpu_shared") or array.stype != "default":
+    if not _is_in_host_memory(array):
         values: NDArray[Any] = array.asnumpy()
         return values.view(DType.BFLOAT16.numpy) if dtype is DType.BFLOAT16 else values
     mx = import_mxnet()
     array.wait_to_read()
     pointer = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
-    size = array.size * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     if not pointer.value or not size:
-        return np.zeros(array.shape, dtype.numpy)
+        return np.zeros(shape, dtype.numpy)
     buffer = (ctypes.c_byte * size).from_address(pointer.value)
-    return np.frombuffer(buffer, dtype=dtype.numpy).reshape(array.shape)
+    return np.frombuffer(buffer, dtype=dtype.numpy).reshape(shape)
+
+
+def _is_in_host_memory(array: Any) -> bool:
+    return array.context.device_type in ("cpu", "cpu_pinned", "cpu_shared") and array.stype == "default"
+
+
+def _empty(shape: Sequence[int], ctx: Any, dtype: DType) -> Any:
+    """Return a new NDArray whose values are not set yet."""
+    mx = import_mxnet()
+    return mx.nd.empty(shape, ctx=ctx, dtype=MXNET_BFLOAT16 if dtype is DType.BFLOAT16 else dtype.numpy)
 
 
 def parameter_from_ndarray(name: str, value: Any) -> NDArrayParameter:
@@ -131,7 +142,7 @@ def ndarray_from_numpy(values: NDArray[Any], ctx: Any = None) -> Any:
     ctx = ctx if ctx is not None else mx.cpu()
     if dtype is not DType.BFLOAT16:
         return mx.nd.array(values, ctx=ctx, dtype=values.dtype)
-    array = mx.nd.empty(values.shape, ctx=ctx, dtype=MXNET_BFLOAT16)
+    array = _empty(values.shape, ctx, dtype)
     bits = np.ascontiguousarray(values).view(np.uint16)
     array._sync_copyfrom(bits.view(MXNET_BFLOAT16).reshape(values.shape))
     return array

@@ -1,0 +1,374 @@
+"""The models and the data of a comparison, checked against each other before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.dtypes import DType
+from mxamp.errors import DataError, ParamsError, nearest_names
+from mxamp.graph.graph import Graph
+from mxamp.graph.output_names import output_names
+from mxamp.model import Model
+from mxamp.ops import FACTS
+from mxamp.ops.casts import CAST_OPERATORS
+from mxamp.params.check import check_params
+from mxamp.params.parameter import ArrayParameter, Parameter
+
+__all__ = [
+    "Inputs",
+    "as_model",
+    "check_same_interface",
+    "expected_input_shapes",
+    "input_names",
+    "prepare_inputs",
+]
+
+_LABELLED = {
+    "SoftmaxOutput",
+    "Softmax",
+    "LinearRegressionOutput",
+    "LogisticRegressionOutput",
+    "MAERegressionOutput",
+    "SVMOutput",
+}
+"""Training heads: their second input is a label, which inference does not read."""
+
+_EXACT_IN_FLOAT32 = 2**24
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Data for a model.
+
+    Attributes
+    ----------
+    arrays
+        Input name -> values, in the order of the model's inputs.
+    samples
+        How many samples there are.
+    batched
+        Whether every array has the samples along its first axis, so that it may be cut into batches.
+    notes
+        What was done to the data that the user should know.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    samples: int
+    batched: bool
+    notes: tuple[str, ...] = ()
+
+
+def as_model(model: Any, label: str) -> Model:
+    """Return a model given as :class:`mxamp.Model` or as MXNet's triple ``(sym, args, auxs)``.
+
+    Parameters
+    ----------
+    model
+        The model; nothing of it is changed.
+    label
+        What messages call it.
+
+    Raises
+    ------
+    DataError
+        When it is neither.
+    """
+    if isinstance(model, Model):
+        return model
+    if not isinstance(model, (tuple, list)) or len(model) != 3:
+        raise DataError(
+            f"{label} must be an mxamp.Model or a triple (sym, args, auxs), not {type(model).__name__}. "
+            "mxamp.load(prefix) reads one from files."
+        )
+    sym, args, auxs = model
+    if isinstance(sym, Graph):
+        graph = sym
+    else:
+        from mxamp.runtime.symbol import graph_from_symbol
+
+        graph = graph_from_symbol(sym)
+    return Model(graph, _parameters(args, label), _parameters(auxs, label))
+
+
+def _parameters(given: Any, label: str) -> dict[str, Parameter]:
+    if not isinstance(given, Mapping):
+        raise ParamsError(f"The parameters of {label} must be a dict, not {type(given).__name__}.")
+    wrapped: dict[str, Parameter] = {}
+    for name, value in given.items():
+        if isinstance(value, np.ndarray):
+            wrapped[name] = ArrayParameter(value)
+        elif isinstance(value, ArrayParameter):
+            wrapped[name] = value
+        else:
+            from mxamp.runtime.parameter import parameter_from_ndarray
+
+            wrapped[name] = parameter_from_ndarray(name, value)
+    return wrapped
+
+
+def input_names(model: Model) -> tuple[str, ...]:
+    """Return the names of the variables that have no parameter, labels of training heads left out."""
+    labels = _label_names(model)
+    return tuple(name for name in _open_variables(model) if name not in labels)
+
+
+def _open_variables(model: Model) -> list[str]:
+    return [
+        name
+        for name in model.graph.variables
+        if name not in model.arg_params and name not in model.aux_params
+    ]
+
+
+def _label_names(model: Model) -> frozenset[str]:
+    graph = model.graph
+    found = set()
+    for name in _open_variables(model):
+        uses = graph.uses[graph.variables[name]].get(0, ())
+        if uses and all(use.input == 1 and graph.nodes[use.node].op in _LABELLED for use in uses):
+            found.add(name)
+    return frozenset(found)
+
+
+def check_same_interface(reference: Model, converted: Model) -> None:
+    """Check that two models have their parameters, and the same inputs and outputs.
+
+    Raises
+    ------
+    DataError
+        When their inputs or outputs differ.
+    ParamsError
+        When a parameter is missing or misshaped.
+    """
+    check_params(reference.graph, {**reference.arg_params, **reference.aux_params})
+    check_params(converted.graph, {**converted.arg_params, **converted.aux_params})
+    pairs = (
+        ("inputs", input_names(reference), input_names(converted)),
+        ("outputs", output_names(reference.graph), output_names(converted.graph)),
+    )
+    for what, left, right in pairs:
+        same = sorted(left) == sorted(right) if what == "inputs" else left == right
+        if not same:
+            raise DataError(
+                f"The two models have different {what}, so there is nothing to compare: the FP32 model has "
+                f"{_listed(left)}, the converted model {_listed(right)}. Is the second one a conversion of "
+                "the first? (MXNet's own converter renames outputs; mxamp keeps their names.)"
+            )
+
+
+def _listed(names: Sequence[str], limit: int = 6) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def expected_input_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """Return what is known of the inputs' shapes; sizes that are not known are 0.
+
+    A ``__shape__`` attribute says it. Otherwise the weight does, where a Convolution reads the input: the
+    number of channels and of axes.
+    """
+    graph = model.graph
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in input_names(model):
+        text = graph.nodes[graph.variables[name]].attrs.get("__shape__", "")
+        sizes = tuple(
+            int(part) for part in text.strip("()[] ").split(",") if part.strip().lstrip("-").isdigit()
+        )
+        if sizes and any(size > 0 for size in sizes):
+            shapes[name] = tuple(max(size, 0) for size in sizes)
+            continue
+        shape = _shape_from_reader(model, graph.variables[name])
+        if shape is not None:
+            shapes[name] = shape
+    return shapes
+
+
+def _shape_from_reader(model: Model, position: int) -> tuple[int, ...] | None:
+    graph = model.graph
+    waiting = [position]
+    while waiting:
+        for use in graph.uses[waiting.pop()].get(0, ()):
+            node = graph.nodes[use.node]
+            if use.input != 0:
+                continue
+            if node.op in CAST_OPERATORS:
+                waiting.append(use.node)
+                continue
+            weight = (
+                model.arg_params.get(graph.nodes[node.inputs[1].node].name) if len(node.inputs) > 1 else None
+            )
+            if weight is None:
+                continue
+            op = FACTS.canonical(node.op)
+            if op == "Convolution" and node.attrs.get("layout", "NCHW") in ("None", "NCHW", "NCW", "NCDHW"):
+                channels = weight.shape[1] * int(node.attrs.get("num_group", "1"))
+                return (0, channels, *(0 for _ in weight.shape[2:]))
+            if op == "FullyConnected" and node.attrs.get("flatten", "True") in ("False", "0", "false"):
+                return None  # any number of axes
+    return None
+
+
+def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -> Inputs:
+    """Fit data to a model's inputs.
+
+    Parameters
+    ----------
+    model
+        The FP32 model.
+    data
+        Input name -> array (NumPy or NDArray), or one array for a model with one input.
+    max_samples
+        Use only so many samples, the first ones.
+
+    Returns
+    -------
+    Inputs
+        Arrays in the dtypes they came in; the executor casts their values and never scales them, which a note
+        says where it may surprise.
+
+    Raises
+    ------
+    DataError
+        When an input is missing, unknown, empty, or has the wrong shape.
+    """
+    names = input_names(model)
+    if not names:
+        raise DataError(
+            "The FP32 model has no inputs: every variable has a parameter. There is nothing to feed."
+        )
+    notes: list[str] = []
+    arrays = _named(data, names, notes)
+    expected = expected_input_shapes(model)
+    for name, values in arrays.items():
+        _check_array(name, values, expected.get(name))
+        note = _dtype_note(model, name, values)
+        if note:
+            notes.append(note)
+    firsts = {values.shape[0] for values in arrays.values()}
+    batched = len(firsts) == 1
+    if max_samples is not None:
+        if max_samples < 1:
+            raise DataError(f"The number of samples must be at least 1, not {max_samples}.")
+        if not batched:
+            raise DataError(
+                "The number of samples cannot be limited: the inputs differ in their first axes ("
+                + ", ".join(f"{name} {values.shape}" for name, values in arrays.items())
+                + ")."
+            )
+        arrays = {name: values[:max_samples] for name, values in arrays.items()}
+    samples = min(values.shape[0] for values in arrays.values())
+    inputs = Inputs(arrays, samples if batched else 1, batched, tuple(notes))
+    return _with_labels(model, inputs)
+
+
+def _named(data: Any, names: Sequence[str], notes: list[str]) -> dict[str, NDArray[Any]]:
+    if data is None:
+        raise DataError(f"No data was given. The model takes: {_listed(names)}.")
+    if not isinstance(data, Mapping):
+        if len(names) > 1:
+            raise DataError(
+                f"One array was given, but the model has {len(names)} inputs: {_listed(names)}. "
+                "Give a dict from input names to arrays, or an .npz file whose arrays have these names."
+            )
+        return {names[0]: _as_array(names[0], data)}
+    given = dict(data)
+    if len(names) == 1 and len(given) == 1 and names[0] not in given:
+        (only,) = given
+        notes.append(f"The array {only!r} was used for the model's only input, {names[0]!r}.")
+        return {names[0]: _as_array(only, given[only])}
+    unknown = [name for name in given if name not in names]
+    missing = [name for name in names if name not in given]
+    if missing:
+        if unknown:
+            raise DataError(
+                f"The model has no input {unknown[0]!r}.{nearest_names(unknown[0], missing)} "
+                f"It takes: {_listed(names)}."
+            )
+        raise DataError(f"The input {missing[0]!r} is missing. The model takes: {_listed(names)}.")
+    if unknown:
+        notes.append(f"Not an input of the model, and ignored: {_listed(unknown)}.")
+    return {name: _as_array(name, given[name]) for name in names}
+
+
+def _as_array(name: str, values: Any) -> NDArray[Any]:
+    if not isinstance(values, np.ndarray):
+        values = values.asnumpy() if hasattr(values, "asnumpy") else np.asarray(values)
+    array: NDArray[Any] = values
+    if array.dtype.kind not in "fiub" and array.dtype != DType.BFLOAT16.numpy:
+        raise DataError(f"The array {name!r} holds {array.dtype}, which is no number.")
+    return array
+
+
+def _check_array(name: str, values: NDArray[Any], expected: tuple[int, ...] | None) -> None:
+    if values.ndim == 0:
+        raise DataError(
+            f"The input {name!r} is a single number. Its first axis must hold the samples: give an array of "
+            f"shape {_shape_text(expected) if expected else '(samples, ...)'}."
+        )
+    if values.size == 0:
+        raise DataError(
+            f"The input {name!r} is empty: its shape is {values.shape}. Give at least one sample."
+        )
+    if expected is None:
+        return
+    # The first axis holds the samples: their number is the user's to choose.
+    fits = len(expected) == values.ndim and all(
+        wanted in (0, size) for wanted, size in zip(expected[1:], values.shape[1:])
+    )
+    if not fits:
+        hint = ""
+        if len(expected) == values.ndim == 4 and expected[1] == values.shape[3] != values.shape[1]:
+            hint = (
+                " The channels come last here; values.transpose(0, 3, 1, 2) brings them to the second axis."
+            )
+        elif values.ndim == len(expected) - 1:
+            hint = " The axis of the samples is missing; values[None] adds it."
+        raise DataError(
+            f"The input {name!r} has the shape {values.shape}, but the model takes "
+            f"{_shape_text(expected)}.{hint}"
+        )
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    sizes = ["samples", *("?" if size == 0 else str(size) for size in shape[1:])]
+    return "(" + ", ".join(sizes) + ")"
+
+
+def _dtype_note(model: Model, name: str, values: NDArray[Any]) -> str:
+    if values.dtype.kind not in "iub" or "__dtype__" in model.graph.nodes[model.graph.variables[name]].attrs:
+        return ""
+    note = f"The input {name!r} came as {values.dtype} and was cast to float32, not scaled"
+    largest = max(abs(int(values.max())), abs(int(values.min()))) if values.dtype.kind != "b" else 1
+    if values.dtype == np.uint8:
+        note += ": a model trained on normalised images needs them normalised here too"
+    elif largest > _EXACT_IN_FLOAT32:
+        note += (
+            f"; its values reach {largest}, and float32 holds integers exactly only to {_EXACT_IN_FLOAT32}"
+        )
+    return note + "."
+
+
+def _with_labels(model: Model, inputs: Inputs) -> Inputs:
+    """Feed zeros to the labels of training heads, which inference does not read."""
+    labels = [name for name in _open_variables(model) if name in _label_names(model)]
+    if not labels:
+        return inputs
+    graph = model.graph
+    arrays = dict(inputs.arrays)
+    for name in labels:
+        use = graph.uses[graph.variables[name]][0][0]
+        regression = graph.nodes[use.node].op.endswith("RegressionOutput")
+        if regression or graph.nodes[use.node].attrs.get("multi_output", "False") in ("True", "1"):
+            raise DataError(
+                f"The model ends in {graph.nodes[use.node]}, whose label {name!r} has a shape of its own. "
+                "Compare the model without its training head."
+            )
+        arrays[name] = np.zeros(inputs.samples, np.float32)
+    note = f"Labels of training heads were fed zeros, which inference does not read: {_listed(labels)}."
+    return replace(inputs, arrays=arrays, notes=(*inputs.notes, note))

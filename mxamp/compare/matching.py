@@ -1,0 +1,132 @@
+"""Which entry of a converted graph carries the value of which entry of the user's FP32 graph.
+
+Nodes keep their names when they are converted, with one exception: a graph output that is cast back gives its
+name to the cast and gets its dtype as a suffix (``fc0`` is then an ``amp_cast`` of ``fc0_bfloat16``).
+"""
+
+from __future__ import annotations
+
+from typing import Mapping, NamedTuple
+
+from mxamp.dtypes import LOW_PRECISION
+from mxamp.graph.graph import Entry, Graph
+from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
+
+__all__ = ["Match", "Matching", "match_entries"]
+
+
+class Match(NamedTuple):
+    """Two entries that should hold the same value.
+
+    Attributes
+    ----------
+    reference
+        The entry of the FP32 graph.
+    converted
+        The entry of the converted graph.
+    producer
+        The entry of the converted graph that computed the value: behind ``converted`` where that is a cast.
+    """
+
+    reference: Entry
+    converted: Entry
+    producer: Entry
+
+
+class Matching(NamedTuple):
+    """What two graphs have in common.
+
+    Attributes
+    ----------
+    matched
+        Entries of the FP32 graph with a counterpart, in topological order.
+    unmatched
+        Entries without one: a pass replaced their node.
+    folded
+        BatchNorm -> the layer it was folded into, positions in the FP32 graph. The layer's namesake carries
+        the BatchNorm's result; the layer's own result is nowhere.
+    """
+
+    matched: tuple[Match, ...]
+    unmatched: tuple[Entry, ...]
+    folded: Mapping[int, int]
+
+
+def match_entries(reference: Graph, converted: Graph) -> Matching:
+    """Match the entries that somebody reads, in topological order.
+
+    Parameters
+    ----------
+    reference, converted
+        The FP32 graph and the graph it became.
+
+    Returns
+    -------
+    Matching
+        Linear in nodes and entries to find.
+    """
+    positions: dict[str, int] = {}
+    for position, node in enumerate(converted.nodes):
+        if not node.is_variable:
+            positions.setdefault(node.name, position)
+    heads = set(reference.heads)
+    folded = _folded(reference, positions)
+    merged = frozenset(folded.values())
+    matched: list[Match] = []
+    unmatched: list[Entry] = []
+    for position, node in enumerate(reference.nodes):
+        if node.is_variable:
+            continue
+        for output in range(node.num_outputs):
+            entry = Entry(position, output)
+            if entry not in heads and not reference.uses_of(entry):
+                continue  # hidden outputs, such as BatchNorm's statistics
+            if position in merged:
+                continue
+            name = reference.nodes[folded.get(position, position)].name
+            found = _counterpart(entry, name, node.op, converted, positions)
+            if found is None:
+                unmatched.append(entry)
+            else:
+                matched.append(Match(entry, *found))
+    return Matching(tuple(matched), tuple(unmatched), folded)
+
+
+def _counterpart(
+    entry: Entry, name: str, op: str, converted: Graph, positions: Mapping[str, int]
+) -> tuple[Entry, Entry] | None:
+    position = positions.get(name)
+    if position is None:
+        for dtype in sorted(LOW_PRECISION, key=str):
+            position = positions.get(f"{name}_{dtype}", position)
+    if position is None:
+        return None
+    node = converted.nodes[position]
+    if node.op in CAST_OPERATORS and op not in CAST_OPERATORS:
+        source = node.inputs[0]
+        if entry.output == source.output:
+            return Entry(position), source
+        position = source.node  # another output of the node whose first one was cast back
+    if entry.output >= converted.nodes[position].num_outputs:
+        return None
+    found = Entry(position, entry.output)
+    return found, found
+
+
+def _folded(reference: Graph, positions: Mapping[str, int]) -> dict[int, int]:
+    """Return BatchNorm position -> position of the layer it was folded into."""
+    folded: dict[int, int] = {}
+    for position, node in enumerate(reference.nodes):
+        if node.op != "BatchNorm" or node.name in positions:
+            continue
+        source = node.inputs[0]
+        layer = reference.nodes[source.node]
+        alone = len(reference.uses_of(source)) == 1 and source not in reference.heads
+        if (
+            not layer.is_variable
+            and alone
+            and layer.name in positions
+            and layer.op not in (*CAST_OPERATORS, AMP_MULTICAST)
+        ):
+            folded[position] = source.node
+    return folded

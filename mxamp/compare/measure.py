@@ -1,0 +1,386 @@
+"""Compare a model with its conversion: outputs first, then layer by layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Mapping, Sequence
+
+from numpy.typing import NDArray
+
+from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
+from mxamp.compare.inputs import Inputs, as_model, check_same_interface, prepare_inputs
+from mxamp.compare.matching import Match, match_entries
+from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
+from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.errors import DataError, OperatorError
+from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.output_names import output_names
+from mxamp.model import Model
+
+__all__ = ["DEFAULT_BATCH_SIZE", "compare_models"]
+
+DEFAULT_BATCH_SIZE = 8
+
+_THRESHOLD_IN_ROUNDINGS = 16
+"""Deep networks of correctly rounded layers stay below this many times the error of one rounding."""
+
+_RANKING = frozenset({"_contrib_box_nms", "_contrib_MultiBoxDetection", "topk", "argsort", "sort", "argmax"})
+"""Operators whose result depends on the order of their inputs' values."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being measured, how much is done, and how much there is."""
+
+
+def compare_models(
+    fp32_model: Any,
+    converted_model: Any,
+    data: Any,
+    *,
+    ctx: Any = None,
+    layers: bool = True,
+    batch_size: int | None = None,
+    max_samples: int | None = None,
+    threshold: float | None = None,
+    progress: Progress | None = None,
+) -> Fidelity:
+    """Measure the fidelity of a conversion: how far its outputs and layers are from the FP32 model's.
+
+    Parameters
+    ----------
+    fp32_model, converted_model
+        :class:`mxamp.Model` or ``(sym, args, auxs)``. Neither is changed.
+    data
+        Input name -> array, samples along the first axis; or one array for a model with one input.
+    ctx
+        Where to run: ``"cpu"`` (the default), ``"gpu(0)"``, or an ``mx.Context``.
+    layers
+        Whether to compare intermediate entries too, on the first batch.
+    batch_size
+        Samples a forward pass; 8 by default.
+    max_samples
+        Use only so many samples, the first ones.
+    threshold
+        The relative L2 error from which an entry counts as different; by default 16 times the largest error
+        of rounding to the low dtype (0.0625 for bfloat16, 0.0078 for float16).
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    Fidelity
+        Prints as a table; ``.to_json()`` for machines.
+
+    Raises
+    ------
+    DataError
+        When data and models do not fit together.
+    DeviceError
+        When the device is not here, or cannot run the model's dtype.
+    OperatorError
+        When MXNet cannot run a model.
+    MxnetMissingError
+        When MXNet cannot be imported.
+
+    Notes
+    -----
+    The FP32 reference runs with fusion off, the converted model as deployed; layers are read with fusion off
+    in both, because MXNet 1.9.1 computes wrong values where a fused intermediate tensor is read.
+    """
+    reference, converted = (
+        as_model(fp32_model, "the FP32 model"),
+        as_model(converted_model, "the converted model"),
+    )
+    check_same_interface(reference, converted)
+    inputs = prepare_inputs(reference, data, max_samples=max_samples)
+    size = _batch_size(inputs, batch_size)
+    dtypes = _dtypes(converted)
+    low = _low_dtype(dtypes)
+    if threshold is None:
+        threshold = _THRESHOLD_IN_ROUNDINGS * _roundoff(low)
+    elif not threshold >= 0:
+        raise DataError(f"The threshold must be a number from 0 on, not {threshold}.")
+
+    from mxamp.runtime.device import parse_context
+    from mxamp.runtime.executor import batches, is_fusion_on
+
+    context = parse_context("cpu" if ctx is None else ctx)
+    notes = list(inputs.notes)
+    outputs, first = _compare_outputs(reference, converted, inputs, size, context, progress)
+    records: tuple[LayerFidelity, ...] | None = None
+    unmatched: tuple[str, ...] = ()
+    batch = next(batches(inputs.arrays, size))
+    layer_samples = 0
+    if layers:
+        matched, missing, folded = match_entries(reference.graph, converted.graph)
+        unmatched = tuple(reference.graph.describe(entry) for entry in missing)
+        notes += _folding_notes(reference.graph, folded)
+        try:
+            measured = _compare_layers(reference, converted, matched, batch, context, progress)
+        except OperatorError as error:
+            notes.append(f"Layers could not be compared, because they must be read with fusion off: {error}")
+        else:
+            records = _layer_records(
+                reference.graph, converted.graph, matched, measured, dtypes, _roundoff(low)
+            )
+            layer_samples = min(size or 1, inputs.samples)
+            outputs = _with_unfused(outputs, reference.graph, matched, measured)
+            notes += _ranking_notes(records, threshold)
+            notes += _fusion_notes(outputs, first, low, converted.graph)
+    return Fidelity(
+        outputs=outputs,
+        layers=records,
+        unmatched=unmatched,
+        samples=inputs.samples,
+        batch_size=min(size or 1, inputs.samples),
+        layer_samples=layer_samples,
+        ctx=str(context),
+        low_dtype=None if low is None else low.label,
+        threshold=threshold,
+        fusion=is_fusion_on(),
+        notes=tuple(notes),
+    )
+
+
+def _batch_size(inputs: Inputs, wanted: int | None) -> int | None:
+    """Return the samples a forward pass; None where the inputs cannot be cut."""
+    if wanted is not None and wanted < 1:
+        raise DataError(f"The batch size must be at least 1, not {wanted}.")
+    if inputs.batched:
+        return wanted or DEFAULT_BATCH_SIZE
+    if wanted is not None:
+        shapes = ", ".join(f"{name} {values.shape}" for name, values in inputs.arrays.items())
+        raise DataError(
+            f"The inputs cannot be cut into batches, because they differ in their first axes: {shapes}."
+        )
+    return None
+
+
+def _dtypes(model: Model) -> EntryDtypes:
+    stored = {**model.arg_params, **model.aux_params}
+    known = {name: value.dtype for name, value in stored.items()}
+    return infer_dtypes(model.graph, variable_dtypes(model.graph, known))
+
+
+def _low_dtype(dtypes: EntryDtypes) -> DType | None:
+    for entries in dtypes:
+        for dtype in entries:
+            if dtype in LOW_PRECISION:
+                return dtype
+    return None
+
+
+def _roundoff(low: DType | None) -> float:
+    """Return the largest relative error of rounding to the nearest: half the gap between neighbours."""
+    return 1.0 / (low or DType.FLOAT32).max_exact_integer
+
+
+# ---------------------------------------------------------------------- outputs
+
+
+def _compare_outputs(
+    reference: Model,
+    converted: Model,
+    inputs: Inputs,
+    size: int | None,
+    ctx: Any,
+    progress: Progress | None,
+) -> tuple[tuple[OutputFidelity, ...], list[Distance]]:
+    """Return the fidelity of every output, and its distance on the first batch alone."""
+    from mxamp.runtime.executor import BoundModel, batches
+
+    names = output_names(reference.graph)
+    left = BoundModel(reference, ctx=ctx, fusion=False, label="the FP32 model")
+    right = BoundModel(converted, ctx=ctx, fusion=True, label="the converted model")
+    meters = [DistanceMeter() for _ in names]
+    first: list[Distance] = []
+    shapes: list[tuple[int, ...]] = []
+    votes = [[0, 0] for _ in names]
+    done = 0
+    for batch in batches(inputs.arrays, size):
+        pairs = list(zip(left.run(batch), right.run(batch)))
+        for name, (expected, got) in zip(names, pairs):
+            if expected.shape != got.shape:
+                raise DataError(
+                    f"The output {name!r} has the shape {expected.shape} in the FP32 model and "
+                    f"{got.shape} in the converted one. Is the second one a conversion of the first?"
+                )
+        for number, (expected, got) in enumerate(pairs):
+            meters[number].add(expected, got)
+            if expected.ndim == 2 and expected.shape[1] > 1 and expected.size:
+                agreeing, rows = top1_agreement(expected, got)
+                votes[number][0] += agreeing
+                votes[number][1] += rows
+        if not first:
+            first = [meter.result() for meter in meters]
+        shapes = _joined_shapes(shapes, [expected.shape for expected, _ in pairs])
+        done += min(len(values) for values in batch.values())
+        if progress is not None:
+            progress("outputs", min(done, inputs.samples), inputs.samples)
+    outputs = tuple(
+        OutputFidelity(
+            name=name,
+            shape=shape,
+            distance=meter.result(),
+            top1_agreement=agreeing / rows if rows else None,
+        )
+        for name, shape, meter, (agreeing, rows) in zip(names, shapes, meters, votes)
+    )
+    return outputs, first
+
+
+def _joined_shapes(
+    before: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """Add the samples of one more batch to the first axes."""
+    if not before:
+        return list(shapes)
+    return [(old[0] + new[0], *old[1:]) if old else old for old, new in zip(before, shapes)]
+
+
+# ---------------------------------------------------------------------- layers
+
+
+def _compare_layers(
+    reference: Model,
+    converted: Model,
+    matched: Sequence[Match],
+    batch: Mapping[str, NDArray[Any]],
+    ctx: Any,
+    progress: Progress | None,
+) -> list[tuple[tuple[int, ...], Distance | None]]:
+    """Return shape and distance for every match; None where the shapes differ."""
+    from mxamp.runtime.executor import run_entries
+
+    # One entry of the converted model may stand for several of the FP32 model's; each is read once.
+    wanted = list(dict.fromkeys(match.converted for match in matched))
+    left = run_entries(
+        reference, batch, [match.reference for match in matched], ctx=ctx, label="the FP32 model"
+    )
+    right = run_entries(converted, batch, wanted, ctx=ctx, label="the converted model")
+    held: dict[Entry, NDArray[Any]] = {}
+    last_use = {match.converted: number for number, match in enumerate(matched)}
+    measured: list[tuple[tuple[int, ...], Distance | None]] = []
+    for number, (match, (_, expected)) in enumerate(zip(matched, left)):
+        while match.converted not in held:
+            entry, values = next(right)
+            held[entry] = values
+        got = held[match.converted]
+        if last_use[match.converted] == number:
+            del held[match.converted]
+        same = expected.shape == got.shape
+        measured.append((expected.shape, distance(expected, got) if same else None))
+        if progress is not None:
+            progress("layers", number + 1, len(matched))
+    return measured
+
+
+def _layer_records(
+    reference: Graph,
+    converted: Graph,
+    matched: Sequence[Match],
+    measured: Sequence[tuple[tuple[int, ...], Distance | None]],
+    dtypes: EntryDtypes,
+    roundoff: float,
+) -> tuple[LayerFidelity, ...]:
+    by_entry = {match.reference: found for match, found in zip(matched, measured)}
+    own = {match.reference: match for match in matched}
+    errors: dict[Entry, float] = {}
+    records = []
+    for position, node in enumerate(reference.nodes):
+        if node.is_variable:
+            continue
+        incoming = max((errors.get(entry, 0.0) for entry in node.inputs), default=0.0)
+        for output in range(node.num_outputs):
+            entry = Entry(position, output)
+            shape, found = by_entry.get(entry, ((), None))
+            if found is None:
+                errors[entry] = incoming  # nothing is known of it, so it hands on what came in
+                continue
+            errors[entry] = found.relative_l2
+            producer = dtypes[own[entry].producer.node][own[entry].producer.output]
+            records.append(
+                LayerFidelity(
+                    name=reference.describe(entry),
+                    op=node.op,
+                    converted_name=converted.describe(own[entry].converted),
+                    dtype=None if producer is None else producer.label,
+                    shape=shape,
+                    distance=found,
+                    jump=_jump(found.relative_l2, incoming, roundoff),
+                )
+            )
+    return tuple(records)
+
+
+def _jump(error: float, incoming: float, roundoff: float) -> float:
+    """Return the growth of an error, counting one rounding as no growth: every low node adds that much."""
+    if error <= incoming:
+        return 1.0
+    return math.inf if math.isinf(error) else (error + roundoff) / (incoming + roundoff)
+
+
+def _with_unfused(
+    outputs: tuple[OutputFidelity, ...],
+    reference: Graph,
+    matched: Sequence[Match],
+    measured: Sequence[tuple[tuple[int, ...], Distance | None]],
+) -> tuple[OutputFidelity, ...]:
+    by_entry = {match.reference: found for match, (_, found) in zip(matched, measured)}
+    completed = []
+    for output, head in zip(outputs, reference.heads):
+        found = by_entry.get(head)
+        completed.append(
+            OutputFidelity(
+                output.name,
+                output.shape,
+                output.distance,
+                output.top1_agreement,
+                None if found is None else found.relative_l2,
+            )
+        )
+    return tuple(completed)
+
+
+def _folding_notes(reference: Graph, folded: Mapping[int, int]) -> list[str]:
+    if not folded:
+        return []
+    norm, layer = next(iter(folded.items()))
+    names = f"{reference.nodes[norm].name!r} is read from {reference.nodes[layer].name!r}"
+    if len(folded) == 1:
+        return [f"A BatchNorm was folded into the layer before it, which now computes what it did: {names}."]
+    return [
+        f"{len(folded)} BatchNorms were folded into the layers before them, which now compute what they did; "
+        f"for example, {names}."
+    ]
+
+
+def _ranking_notes(records: Sequence[LayerFidelity], threshold: float) -> list[str]:
+    """Say so where an error is that of rows that changed places."""
+    for layer in records:
+        if layer.op in _RANKING and layer.jump >= 2 and layer.distance.relative_l2 > threshold:
+            return [
+                f"{layer.name!r} ({layer.op}) ranks its input: where values nearly tie, rows change places, and "
+                "from there on the distance counts every row that moved. Judge detections by the task's own "
+                "metric."
+            ]
+    return []
+
+
+def _fusion_notes(
+    outputs: Sequence[OutputFidelity], first: Sequence[Distance], low: DType | None, converted: Graph
+) -> list[str]:
+    notes = []
+    if low is DType.BFLOAT16 and any(node.op == "clip" for node in converted.nodes):
+        notes.append(
+            "Layers are read with fusion off, where some bfloat16 operators differ from the fused ones: clip "
+            "outside a fused group truncates instead of rounding to nearest."
+        )
+    for output, fused in zip(outputs, first):
+        unfused = output.unfused_relative_l2
+        if unfused is not None and fused.relative_l2 > 2 * unfused and fused.relative_l2 > 2 * _roundoff(low):
+            notes.append(
+                f"Most of the error of {output.name!r} comes from MXNet's fused operators: on the "
+                f"same samples it is {fused.relative_l2:.3g} as deployed and {unfused:.3g} with fusion off."
+            )
+    return notes

@@ -1,0 +1,286 @@
+"""What a saved model is: which precision every node runs in, its casts and its sizes.
+
+A pair of files holds no report, so this reads the graph itself: dtype inference over the operator facts,
+from the dtypes that the parameters are stored in. It works for every model, converted by mxamp or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Mapping, Sequence
+
+from mxamp.dtypes import DType
+from mxamp.graph.control_flow import body_inputs, is_control_flow
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.output_names import output_names
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.params.check import check_params
+from mxamp.params.parameter import Parameter
+
+__all__ = ["CastInspection", "Inspection", "NodeInspection", "StoredTotal", "inspect_model"]
+
+FORMAT_VERSION = 1
+
+UNKNOWN = "unknown"
+"""The dtype of what cannot be known before run time."""
+
+
+@dataclass(frozen=True)
+class NodeInspection:
+    """One operator node that is not a cast. Dtypes are names; ``"unknown"`` where only run time can tell.
+
+    Attributes
+    ----------
+    name
+        Its name; ``loop/name`` inside the body of a control-flow operator.
+    op
+        Its operator.
+    compute
+        The dtype it computes in: that of the inputs that must share one.
+    inputs, outputs
+        The dtypes it reads, and hands on: its first output, and the others that are read.
+    """
+
+    name: str
+    op: str
+    compute: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CastInspection:
+    """One cast; of an ``amp_multicast`` each input that changes is one.
+
+    Attributes
+    ----------
+    name, op
+        The node.
+    entry
+        What it casts.
+    direction
+        ``"down"`` to low precision, ``"up"`` from it, ``"none"`` where nothing changes, ``"other"`` between
+        integers and floats, or where the dtype is known at run time alone.
+    from_dtype, to_dtype
+        The dtypes.
+    consumers
+        Names of the nodes that read the result; ``"(output)"`` for a graph output.
+    """
+
+    name: str
+    op: str
+    entry: str
+    direction: str
+    from_dtype: str
+    to_dtype: str
+    consumers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoredTotal:
+    """Parameters that are stored in one dtype.
+
+    Attributes
+    ----------
+    arrays
+        How many there are.
+    elements
+        How many numbers they hold.
+    bytes
+        Their size.
+    """
+
+    arrays: int
+    elements: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a model is.
+
+    Attributes
+    ----------
+    nodes
+        Every operator node that is not a cast, in graph order.
+    casts
+        Every cast, in graph order.
+    parameters
+        Dtype -> what is stored in it.
+    inputs, outputs
+        Name -> dtype.
+    """
+
+    nodes: tuple[NodeInspection, ...]
+    casts: tuple[CastInspection, ...]
+    parameters: Mapping[str, StoredTotal]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+    @property
+    def low_nodes(self) -> int:
+        """How many nodes compute in a 16-bit floating-point dtype."""
+        return sum(node.compute in ("float16", "bfloat16") for node in self.nodes)
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of all parameters."""
+        return sum(total.bytes for total in self.parameters.values())
+
+    def operators(self) -> Mapping[str, Mapping[str, int]]:
+        """Return operator -> compute dtype -> number of nodes, the most frequent operator first."""
+        counts: dict[str, Counter[str]] = {}
+        for node in self.nodes:
+            counts.setdefault(node.op, Counter())[node.compute] += 1
+        ordered = sorted(counts.items(), key=lambda item: (-sum(item[1].values()), item[0]))
+        return {op: dict(counter) for op, counter in ordered}
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the inspection as plain data for JSON."""
+        return {"format": FORMAT_VERSION, **asdict(self), "operators": self.operators()}
+
+
+def inspect_model(graph: Graph, params: Mapping[str, Parameter]) -> Inspection:
+    """Find out what a model is.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Parameters and auxiliary states by name; only shapes and dtypes are read.
+
+    Raises
+    ------
+    ParamsError
+        When a parameter is missing or has the wrong shape: the files belong to different models.
+    """
+    check_params(graph, params)
+    variables = variable_dtypes(graph, {name: parameter.dtype for name, parameter in params.items()})
+    dtypes = infer_dtypes(graph, variables)
+    nodes: list[NodeInspection] = []
+    casts: list[CastInspection] = []
+    _inspect_graph(graph, dtypes, "", nodes, casts)
+    stored: dict[str, StoredTotal] = {}
+    for parameter in params.values():
+        elements = 1
+        for size in parameter.shape:
+            elements *= size
+        before = stored.get(parameter.dtype.label, StoredTotal(0, 0, 0))
+        stored[parameter.dtype.label] = StoredTotal(
+            before.arrays + 1, before.elements + elements, before.bytes + elements * parameter.dtype.itemsize
+        )
+    heads = [_label(dtypes[head.node][head.output]) for head in graph.heads]
+    return Inspection(
+        nodes=tuple(nodes),
+        casts=tuple(casts),
+        parameters=stored,
+        inputs={name: variables[name].label for name in graph.variables if name not in params},
+        outputs=dict(zip(output_names(graph), heads)),
+    )
+
+
+def _label(dtype: DType | None) -> str:
+    return UNKNOWN if dtype is None else dtype.label
+
+
+def _inspect_graph(
+    graph: Graph,
+    dtypes: EntryDtypes,
+    prefix: str,
+    nodes: list[NodeInspection],
+    casts: list[CastInspection],
+) -> None:
+    heads = set(graph.heads)
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable:
+            continue
+        inputs = [dtypes[entry.node][entry.output] for entry in node.inputs]
+        if node.op in (AMP_CAST, AMP_MULTICAST) or FACTS.canonical(node.op) == "Cast":
+            casts.extend(_casts_of(graph, position, prefix, inputs, dtypes[position], heads))
+            continue
+        nodes.append(
+            NodeInspection(
+                name=prefix + node.name,
+                op=node.op,
+                compute=_label(_compute_dtype(node, inputs, dtypes[position])),
+                inputs=tuple([_label(dtype) for dtype in inputs]),
+                outputs=tuple(
+                    [
+                        _label(dtype)
+                        for number, dtype in enumerate(dtypes[position])
+                        # Hidden outputs (BatchNorm's statistics) would only confuse where nobody reads them.
+                        if number == 0 or number in graph.uses[position] or Entry(position, number) in heads
+                    ]
+                ),
+            )
+        )
+        if is_control_flow(node):
+            for number, body in enumerate(node.subgraphs):
+                variables = {
+                    name: dtype
+                    for name, place in body_inputs(node, number).items()
+                    for dtype in [inputs[place]]
+                    if dtype is not None
+                }
+                inner = infer_dtypes(body, variables)
+                _inspect_graph(body, inner, f"{prefix}{node.name}/", nodes, casts)
+
+
+def _compute_dtype(
+    node: Node, inputs: Sequence[DType | None], outputs: Sequence[DType | None]
+) -> DType | None:
+    facts = FACTS.get(node.op)
+    if facts is not None:
+        for number, dtype in enumerate(inputs):
+            if facts.role(number, node.attrs).shares_dtype and dtype is not None:
+                return dtype
+    # Without data inputs (an initialiser, an operator without facts) what it hands on says most.
+    return outputs[0] if outputs else None
+
+
+def _casts_of(
+    graph: Graph,
+    position: int,
+    prefix: str,
+    inputs: Sequence[DType | None],
+    outputs: Sequence[DType | None],
+    heads: set[Entry],
+) -> list[CastInspection]:
+    node = graph.nodes[position]
+    found = []
+    for number, (entry, source, result) in enumerate(zip(node.inputs, inputs, outputs)):
+        if node.op == AMP_MULTICAST and source is result and source is not None:
+            continue
+        consumers = [prefix + graph.nodes[use.node].name for use in graph.uses_of(Entry(position, number))]
+        if Entry(position, number) in heads:
+            consumers.append("(output)")
+        found.append(
+            CastInspection(
+                name=prefix + node.name,
+                op=node.op,
+                entry=prefix + graph.describe(entry),
+                direction=_direction(source, result),
+                from_dtype=_label(source),
+                to_dtype=_label(result),
+                consumers=tuple(dict.fromkeys(consumers)),
+            )
+        )
+    return found
+
+
+def _direction(source: DType | None, result: DType | None) -> str:
+    if source is None or result is None or not (source.is_float and result.is_float):
+        return "other"
+    if source is result:
+        return "none"
+    return (
+        "down"
+        if result.itemsize < source.itemsize
+        else "up"
+        if result.itemsize > source.itemsize
+        else "other"
+    )

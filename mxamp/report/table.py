@@ -1,0 +1,173 @@
+"""Lay out text for a terminal of any width: wrapped paragraphs, and tables that never run over.
+
+Nothing is cut off: a name that is shown can be copied into a policy. What does not fit is wrapped, and a
+table that would need columns too narrow to read turns into one short block a row.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import Sequence
+
+__all__ = ["Column", "format_bytes", "format_table", "paragraph", "terminal_width", "wrap_cell"]
+
+MIN_WIDTH = 20
+"""Narrower than this nothing is readable; lines are then this long."""
+
+_GAP = 2
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes
+    ----------
+    title
+        Its heading.
+    minimum
+        The narrowest it may be made, in characters; 0 for a column that is never wrapped.
+    right
+        Whether it is aligned to the right, as numbers are.
+    """
+
+    title: str
+    minimum: int = 0
+    right: bool = False
+
+
+def terminal_width(width: int | None = None) -> int:
+    """Return the width to lay out for, in characters.
+
+    Parameters
+    ----------
+    width
+        What the user asked for; by default the terminal's width (or the variable ``COLUMNS``), and 100
+        where there is no terminal.
+    """
+    if width is None:
+        width = shutil.get_terminal_size(fallback=(100, 24)).columns
+    return max(width, MIN_WIDTH)
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in MB (10**6 bytes), or in kB and bytes where it is smaller."""
+    if count >= 1e5:
+        return f"{count / 1e6:.1f} MB"
+    if count >= 1e3:
+        return f"{count / 1e3:.1f} kB"
+    return f"{int(count)} bytes"
+
+
+def paragraph(text: str, width: int, *, indent: str = "", hanging: str | None = None) -> list[str]:
+    """Wrap one paragraph.
+
+    Parameters
+    ----------
+    text
+        The words.
+    width
+        The longest line, in characters.
+    indent
+        Put before the first line.
+    hanging
+        Put before the others; by default ``indent``.
+    """
+    hanging = indent if hanging is None else hanging
+    room = max(width - max(len(indent), len(hanging)), 8)
+    lines = wrap_cell(text, room)
+    return [(hanging if number else indent) + line for number, line in enumerate(lines)]
+
+
+def wrap_cell(text: str, width: int) -> list[str]:
+    """Wrap text into lines of at most ``width`` characters; long names break after ``_`` or ``/``."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        if len(line) + (1 if line else 0) + len(word) <= width:
+            line = f"{line} {word}" if line else word
+            continue
+        if line:
+            lines.append(line)
+        while len(word) > width:
+            cut = max(word.rfind("_", 0, width), word.rfind("/", 0, width)) + 1
+            if cut < width // 2:
+                cut = width
+            lines.append(word[:cut])
+            word = word[cut:]
+        line = word
+    return [*lines, line] if line or not lines else lines
+
+
+def format_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, indent: str = ""
+) -> list[str]:
+    """Return the lines of a table.
+
+    Parameters
+    ----------
+    columns
+        Its columns.
+    rows
+        One string a column, a row at a time.
+    width
+        The longest line, in characters.
+    indent
+        Put before every line.
+
+    Returns
+    -------
+    list of str
+        No line is longer than ``width``, except where a column that may not be wrapped is itself wider.
+    """
+    room = max(width, MIN_WIDTH) - len(indent)
+    widths = _column_widths(columns, rows, room)
+    if widths is None:
+        return [indent + line for line in _stacked(columns, rows, room)]
+    lines = _table_row(columns, [column.title for column in columns], widths)
+    lines.append((" " * _GAP).join("-" * size for size in widths))
+    for row in rows:
+        lines.extend(_table_row(columns, row, widths))
+    return [(indent + line).rstrip() for line in lines]
+
+
+def _column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Return the width of each column, or None where they do not fit beside each other."""
+    widths = [
+        max(len(column.title), max((len(row[number]) for row in rows), default=0))
+        for number, column in enumerate(columns)
+    ]
+    available = room - _GAP * (len(columns) - 1)
+    while sum(widths) > available:
+        candidates = [n for n, column in enumerate(columns) if column.minimum and widths[n] > column.minimum]
+        if not candidates:
+            return None
+        # Take from the widest until it is as wide as the next one, so that short columns stay whole.
+        widest = max(candidates, key=widths.__getitem__)
+        others = [widths[n] for n in candidates if n != widest]
+        floor = max([columns[widest].minimum, *(size - 1 for size in others)])
+        widths[widest] = max(min(floor, widths[widest] - 1), widths[widest] - (sum(widths) - available))
+    return widths
+
+
+def _table_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    cells = [wrap_cell(text, size) for text, size in zip(row, widths)]
+    lines = []
+    for number in range(max(len(cell) for cell in cells)):
+        parts = []
+        for column, cell, size in zip(columns, cells, widths):
+            text = cell[number] if number < len(cell) else ""
+            parts.append(text.rjust(size) if column.right else text.ljust(size))
+        lines.append((" " * _GAP).join(parts))
+    return lines
+
+
+def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[str]:
+    lines = []
+    for row in rows:
+        lines.extend(wrap_cell(row[0], room))
+        for column, text in zip(columns[1:], row[1:]):
+            if text:
+                lines.extend(paragraph(f"{column.title}: {text}", room, indent="  ", hanging="    "))
+    return lines

@@ -1,0 +1,233 @@
+"""The report as text for people: a summary that fits on a screen, and the table of every node."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Iterable, Sequence
+
+from mxamp.report.model import CastReport, NodeReport, Report
+from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
+
+__all__ = ["count_of", "node_table", "some_of", "summary"]
+
+_CASTS_SHOWN = 4
+_REASONS_SHOWN = 12
+_NAMES_SHOWN = 6
+FOLDED = "fold batch norm"
+"""The rule of a node that no longer exists."""
+
+_COLORS = ("green", "gray", "red")
+
+
+def summary(report: Report, width: int | None = None) -> str:
+    """Return what a conversion did, in as many lines as it takes to act on it.
+
+    Parameters
+    ----------
+    report
+        The report.
+    width
+        The longest line, in characters; by default the terminal's width.
+
+    Returns
+    -------
+    str
+        Without a final newline. Long lists are shortened and say how much they leave out;
+        :func:`node_table` shows everything.
+    """
+    width = terminal_width(width)
+    low = report.target_dtype
+    lines = paragraph(
+        f"Converted to {low} for the target {report.target}: {report.low_nodes} of "
+        f"{count_of(len(report.nodes), 'operator node')} compute in {low}.",
+        width,
+    )
+    share = report.low_multiply_add_share
+    if share is not None:
+        lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
+    folded = sum(node.rule == FOLDED for node in report.nodes)
+    if folded:
+        lines += paragraph(f"{count_of(folded, 'BatchNorm')} folded into the layers before.", width)
+    lines += paragraph(_parameter_line(report), width)
+    lines += paragraph("Inputs: " + _named_dtypes(report.inputs.items()) + ".", width, hanging="  ")
+    lines += paragraph("Outputs: " + _named_dtypes(report.outputs.items()) + ".", width, hanging="  ")
+    lines += ["", *_color_table(report, width), "", *_cast_lines(report, width)]
+    reasons = _reason_lines(report, width)
+    if reasons:
+        lines += ["", *reasons]
+    if report.warnings:
+        lines += ["", "Warnings:"]
+        for warning in report.warnings:
+            lines += paragraph(warning, width, indent="  - ", hanging="    ")
+    return "\n".join(lines)
+
+
+def node_table(report: Report, width: int | None = None, *, nodes: Sequence[NodeReport] | None = None) -> str:
+    """Return a table of every node with its color, dtype and reason.
+
+    Parameters
+    ----------
+    report
+        The report.
+    width
+        The longest line, in characters; by default the terminal's width.
+    nodes
+        The nodes to show; by default all.
+
+    Returns
+    -------
+    str
+        Without a final newline. ``bfloat16 -> float32`` is a node that computes in the first and hands on
+        the second.
+    """
+    rows = [
+        (node.name, node.op, node.color, _node_dtype(node), node.reason)
+        for node in (report.nodes if nodes is None else nodes)
+    ]
+    columns = (
+        Column("Node", 16),
+        Column("Operator", 12),
+        Column("Color"),
+        Column("Dtype", 16),
+        Column("Why", 16),
+    )
+    return "\n".join(format_table(columns, rows, terminal_width(width)))
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return ``1 cast`` or ``2 casts``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def some_of(names: Sequence[str], shown: int = _NAMES_SHOWN) -> str:
+    """Return the first names, and how many more there are."""
+    # "and 1 more" is no shorter than the name itself.
+    if len(names) <= shown + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:shown])} and {len(names) - shown} more"
+
+
+def _percent(share: float) -> str:
+    """Return a share as a percentage that says 100 only where it is all of it."""
+    if share < 1 and round(100 * share, 1) == 100:
+        return "more than 99.9 %"
+    return f"{100 * share:.1f} %"
+
+
+def _node_dtype(node: NodeReport) -> str:
+    text = node.compute or "other"
+    if node.accumulation not in (None, node.compute):
+        text += f" (sums {node.accumulation})"
+    handed_on = node.outputs[0] if node.outputs else node.compute
+    if handed_on is not None and handed_on != node.compute:
+        text += f" -> {handed_on}"
+    return text
+
+
+def _named_dtypes(pairs: Iterable[tuple[str, str | None]]) -> str:
+    return ", ".join(f"{name} {dtype or '(known at run time)'}" for name, dtype in pairs) or "none"
+
+
+def _parameter_line(report: Report) -> str:
+    before, after = report.parameter_bytes_before, report.parameter_bytes_after
+    if not before:
+        return "Parameters: none."
+    text = (
+        f"Parameters: {format_bytes(before)} -> {format_bytes(after)} ({100 * after / before:.1f} %) "
+        f"in {count_of(len(report.parameters), 'array')}."
+    )
+    twice = [p.name for p in report.parameters if len(set(p.stored.values())) > 1]
+    if twice:
+        text += f" Stored in two dtypes, because their readers disagree: {some_of(twice)}."
+    return text
+
+
+def _color_table(report: Report, width: int) -> list[str]:
+    counts = Counter((node.color, node.compute or "other") for node in report.nodes)
+    found = {dtype for _, dtype in counts}
+    dtypes = [dtype for dtype in (report.target_dtype, "float32") if dtype in found]
+    dtypes += sorted(found.difference(dtypes))
+    rows = [
+        (color, *(str(counts.get((color, dtype), 0)) for dtype in dtypes))
+        for color in _COLORS
+        if any((color, dtype) in counts for dtype in dtypes)
+    ]
+    if not rows:
+        return ["No operator nodes."]
+    return format_table(
+        (Column("Color"), *(Column(f"in {dtype}", right=True) for dtype in dtypes)), rows, width
+    )
+
+
+def _cast_lines(report: Report, width: int) -> list[str]:
+    if not report.casts:
+        return ["No casts at run time."]
+    down = sum(cast.direction == "down" for cast in report.casts)
+    heading = f"{count_of(len(report.casts), 'cast')} at run time: {down} down, {len(report.casts) - down} up"
+    moved = [cast.bytes for cast in report.casts if cast.bytes is not None]
+    if moved:
+        heading += f", {format_bytes(sum(moved))} read and written by a forward pass"
+    by_name = {node.name: node for node in report.nodes}
+    groups: dict[tuple[str, str], list[CastReport]] = {}
+    for cast in report.casts:
+        kind = f"{cast.from_dtype or 'whatever comes'} -> {cast.to_dtype}"
+        groups.setdefault((kind, _why(cast, report, by_name)), []).append(cast)
+    lines = paragraph(heading, width)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for (kind, why), casts in ordered[:_REASONS_SHOWN]:
+        count = f"{len(casts)} x " if len(casts) > 1 else ""
+        lines += paragraph(f"{count}{kind}: {why}", width, indent="  ", hanging="    ")
+        # "and 1 more" takes a line too.
+        shown = len(casts) if len(casts) <= _CASTS_SHOWN + 1 else _CASTS_SHOWN
+        for cast in casts[:shown]:
+            place = f"{cast.entry} for {some_of(cast.consumers, 3)}"
+            lines += paragraph(place, width, indent="      ", hanging="        ")
+        if len(casts) > shown:
+            lines.append(f"      and {len(casts) - shown} more")
+    if len(ordered) > _REASONS_SHOWN:
+        left = sum(len(casts) for _, casts in ordered[_REASONS_SHOWN:])
+        lines += paragraph(
+            f"and {count_of(left, 'cast')} for {count_of(len(ordered) - _REASONS_SHOWN, 'other reason')}.",
+            width,
+            indent="  ",
+        )
+    return lines
+
+
+def _why(cast: CastReport, report: Report, by_name: dict[str, NodeReport]) -> str:
+    """Return why a cast is there: the reason of the side that stays out of low precision."""
+    if cast.direction == "down":
+        producer = by_name.get(cast.entry) or by_name.get(re.sub(r"\[\d+\]$", "", cast.entry))
+        if producer is not None:
+            return f"what makes it stays {cast.from_dtype or 'as it is'}: {producer.reason}"
+        if cast.entry in report.inputs:
+            return f"an input of the model, which stays {cast.from_dtype}"
+        return "a parameter that is cast at every forward pass"
+    for name in cast.consumers:
+        consumer = by_name.get(name)
+        if consumer is not None:
+            return f"what reads it needs {cast.to_dtype}: {consumer.reason}"
+    return f"an output of the model, which stays {cast.to_dtype}"
+
+
+def _reason_lines(report: Report, width: int) -> list[str]:
+    groups: dict[str, list[NodeReport]] = {}
+    for node in report.nodes:
+        if node.compute != report.target_dtype:
+            groups.setdefault(node.reason, []).append(node)
+    if not groups:
+        return []
+    lines = [f"Not in {report.target_dtype}, and why:"]
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for reason, nodes in ordered[:_REASONS_SHOWN]:
+        lines += paragraph(f"{count_of(len(nodes), 'node')}: {reason}", width, indent="  ", hanging="    ")
+        lines += paragraph(some_of([node.name for node in nodes]), width, indent="      ")
+    if len(ordered) > _REASONS_SHOWN:
+        left = sum(len(nodes) for _, nodes in ordered[_REASONS_SHOWN:])
+        lines += paragraph(
+            f"and {count_of(left, 'node')} for {count_of(len(ordered) - _REASONS_SHOWN, 'other reason')}.",
+            width,
+            indent="  ",
+        )
+    return lines

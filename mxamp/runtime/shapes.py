@@ -1,0 +1,146 @@
+"""Shapes of entries, as MXNet infers them."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import re
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from mxamp.errors import DataError, UnknownNameError, nearest_names
+from mxamp.graph.graph import Entry, Graph
+from mxamp.params.parameter import Parameter
+from mxamp.runtime.mxnet import import_mxnet
+from mxamp.runtime.symbol import symbol_from_graph
+
+__all__ = ["infer_shapes"]
+
+Shape = Optional[Tuple[int, ...]]
+
+_OPERATOR_ERROR = re.compile(
+    r"Error in operator (?P<node>.+?): (?:\[[\d:]+\] \S+:\d+: )?(?P<text>.*)", re.DOTALL
+)
+_CHECK = re.compile(r"Check failed: .*?: (?P<why>\S.*)", re.DOTALL)
+
+
+def infer_shapes(
+    graph: Graph, input_shapes: Mapping[str, Sequence[int]], params: Mapping[str, Parameter]
+) -> Sequence[tuple[Shape, ...]]:
+    """Return the shape of every entry.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    input_shapes
+        Input name -> shape; a size of 0 is unknown. Inputs that are left out are unknown too.
+    params
+        Parameters and auxiliary states by name; their shapes are given to MXNet as well.
+
+    Returns
+    -------
+    sequence of tuple
+        For every node, in the order of ``graph.nodes``, the shape of each output, hidden ones included. None
+        where MXNet cannot tell, and for a second or later output that nothing reads.
+
+    Raises
+    ------
+    UnknownNameError
+        When ``input_shapes`` names what is no input.
+    DataError
+        When a shape is not a sequence of sizes, or the shapes contradict each other; names the node.
+
+    Notes
+    -----
+    MXNet's ``get_internals`` skips hidden outputs and identifies entries by node names, which may repeat. So
+    the graph is handed to MXNet with its entries as heads instead, and the answer comes back in our order.
+    Linear in nodes and entries; nothing recurses.
+    """
+    mx = import_mxnet()
+    known = _checked_shapes(graph, input_shapes, params)
+    for name in graph.variables:
+        shape = tuple(params[name].shape) if name in params else ()
+        if shape:
+            known[name] = shape
+    entries = _entries(graph)
+    probe = Graph(graph.nodes, tuple(entries), graph.attrs)
+    numpy_shapes = _has_numpy_shapes(graph) or mx.util.is_np_shape()
+    unknown = -1 if numpy_shapes else 0
+    if numpy_shapes:
+        known = {name: tuple(-1 if size == 0 else size for size in shape) for name, shape in known.items()}
+    sym = symbol_from_graph(probe)
+    with mx.util.np_shape(True) if numpy_shapes else contextlib.nullcontext():
+        try:
+            _, found, _ = sym.infer_shape_partial(**known)
+        except mx.base.MXNetError as error:
+            raise DataError(_explain(str(error), graph, input_shapes)) from error
+    shapes: list[list[Shape]] = [[None] * node.num_outputs for node in graph.nodes]
+    for (node, output), shape in zip(entries, found):
+        if shape is None or unknown in shape or (not shape and not numpy_shapes):
+            continue
+        shapes[node][output] = shape
+    return [tuple(outputs) for outputs in shapes]
+
+
+def _has_numpy_shapes(graph: Graph) -> bool:
+    """Whether the graph was saved under NumPy shape semantics, where () is a scalar and 0 an empty axis."""
+    flag = graph.attrs.get("is_np_shape")
+    return isinstance(flag, (list, tuple)) and bool(flag) and bool(flag[-1])
+
+
+def _checked_shapes(
+    graph: Graph, input_shapes: Mapping[str, Sequence[int]], params: Mapping[str, Parameter]
+) -> dict[str, tuple[int, ...]]:
+    inputs = [name for name in graph.variables if name not in params]
+    checked: dict[str, tuple[int, ...]] = {}
+    for name, shape in input_shapes.items():
+        if name not in inputs:
+            what = "a parameter, whose shape is known" if name in params else "no input of the model"
+            raise UnknownNameError(
+                f"input_shapes names {name!r}, which is {what}.{nearest_names(name, inputs)} "
+                f"The inputs are: {', '.join(inputs) or '(none)'}."
+            )
+        try:
+            sizes = tuple([operator.index(size) for size in shape])
+        except TypeError:
+            sizes = (-1,)
+        if any(size < 0 for size in sizes):
+            raise DataError(
+                f"The shape of the input {name!r} must be a sequence of sizes such as (1, 3, 224, 224), "
+                f"not {shape!r}."
+            )
+        if sizes:
+            checked[name] = sizes
+    return checked
+
+
+def _entries(graph: Graph) -> list[Entry]:
+    """Return the entries to ask about.
+
+    A second output that nothing reads is left out: how many outputs a node has comes from the file, and
+    MXNet does not check a head's output number before it reads the memory there.
+    """
+    entries = [Entry(position) for position in range(len(graph.nodes))]
+    more = {entry for node in graph.nodes for entry in node.inputs if entry.output}
+    more.update(head for head in graph.heads if head.output)
+    return entries + sorted(more)
+
+
+def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> str:
+    """Reduce MXNet's message to the line that tells something, with the node."""
+    given = ", ".join(f"{name}={tuple(shape)}" for name, shape in input_shapes.items()) or "no input shapes"
+    found = _OPERATOR_ERROR.search(message)
+    text = message.strip().splitlines()[-1] if found is None else found.group("text")
+    check = _CHECK.match(text)
+    why = " ".join((check.group("why") if check is not None else text).split())
+    where = ""
+    if found is not None:
+        name = found.group("node")
+        where = f" at node {name!r}"
+        node = next((node for node in graph.nodes if node.name == name and not node.is_variable), None)
+        if node is not None:
+            where = f" at {node}"
+    return (
+        f"The shapes do not fit together{where}: {why.rstrip('.')}. Given were {given}. "
+        "Check input_shapes against what the model was trained with."
+    )
