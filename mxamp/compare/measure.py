@@ -360,9 +360,9 @@ def _ranking_notes(records: Sequence[LayerFidelity], threshold: float) -> list[s
     for layer in records:
         if layer.op in _RANKING and layer.jump >= 2 and layer.distance.relative_l2 > threshold:
             return [
-                f"{layer.name!r} ({layer.op}) ranks its input: where values nearly tie, rows change places, and "
-                "from there on the distance counts every row that moved. Judge detections by the task's own "
-                "metric."
+                f"{layer.name!r} ({layer.op}) ranks its input: where values nearly tie, rows change places, "
+                "and from there on the distance counts every row that moved. Judge detections by the task's "
+                "own metric."
             ]
     return []
 

@@ -14,7 +14,7 @@ from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_f
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes, infer_dtypes
 from mxamp.ops import InputRole, OperatorFacts
-from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
+from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Supply, place
 from mxamp.policy.color import Color, Verdict

@@ -8,7 +8,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
-from mxamp.ops import FACTS
+from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
 
 __all__ = ["EntryDtypes", "check_dtypes", "infer_dtypes", "variable_dtypes"]
@@ -169,7 +169,7 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
             dtype = dtypes[entry.node][entry.output]
             role = facts.role(number, node.attrs)
             if dtype is None or not role.shares_dtype:
-                if role.value == "fp32" and dtype is not None and dtype.is_low_precision:
+                if role is InputRole.PARAM_FP32 and dtype is not None and dtype.is_low_precision:
                     raise OperatorError(
                         f"{node} reads {graph.describe(entry)!r} as {dtype}, "
                         "and that input is always float32."

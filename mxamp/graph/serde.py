@@ -254,7 +254,7 @@ def _with_output_counts(
                 )
             if node.is_variable and declared > 1:
                 raise SymbolFormatError(
-                    f"{source}: {path}.node_row_ptr gives the variable {node.name!r} {declared} outputs; it has one."
+                    f"{source}: {path}.node_row_ptr gives the variable {node.name!r} {declared} outputs."
                 )
             outputs = declared
         elif node.is_variable and outputs > 1:

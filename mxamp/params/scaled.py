@@ -47,9 +47,8 @@ class ScaledParameter(Parameter):
 
     def values(self) -> NDArray[Any]:
         """See :class:`Parameter`."""
-        result: NDArray[Any] = np.empty(self.shape, np.float32)
-        self._fill(DType.FLOAT32, result)
-        return result
+        scaled: NDArray[Any] = (self._parameter.values() * self._factors).astype(np.float32)
+        return scaled
 
     def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
         """See :class:`Parameter`."""
@@ -58,10 +57,9 @@ class ScaledParameter(Parameter):
     def cast(self, dtype: DType) -> Parameter:
         """See :class:`Parameter`."""
         result, out = self.allocate(dtype)
-        self._fill(dtype, out)
-        return result
-
-    def _fill(self, dtype: DType, out: NDArray[Any]) -> None:
+        if dtype is DType.FLOAT32:
+            np.copyto(out, self.values())
+            return result
         values = self._parameter.values()
         factors = self._factors.astype(np.float32)
         # A few output channels at a time, so that the products never leave the processor's cache.
@@ -73,3 +71,4 @@ class ScaledParameter(Parameter):
                 factor = factors[start : start + rows] if len(factors) > 1 else factors
                 product = np.multiply(chunk, factor, out=products[: len(chunk)])
                 cast_array(product, dtype, out=out[start : start + rows])
+        return result

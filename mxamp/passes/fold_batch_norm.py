@@ -16,6 +16,7 @@ from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.ranges import magnitude_range
 from mxamp.params.scaled import ScaledParameter
 from mxamp.passes.base import GraphPass
 
@@ -159,10 +160,13 @@ class FoldBatchNorm(GraphPass):
         if factors is None:
             return None
         scaled, shifted = ScaledParameter(weight, factors), ArrayParameter(shift)
-        largest = weight.magnitude_bound * float(np.abs(scale).max(initial=0.0))
-        if largest > self._dtype.max_finite or shifted.range_loss(self._dtype) is not None:
+        if self._leaves_range(weight, float(np.abs(scale).max(initial=0.0))) or shifted.range_loss(self._dtype) is not None:
             return None
         return _Fold(layer_position, position, scaled, shifted)
+
+    def _leaves_range(self, weight: Parameter, factor: float) -> bool:
+        limit = self._dtype.max_finite
+        return weight.magnitude_bound * factor > limit and magnitude_range(weight.values()).largest * factor > limit
 
     def _is_low(self, position: int) -> bool:
         decision = self._before.decisions[position]

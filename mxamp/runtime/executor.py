@@ -53,7 +53,11 @@ _UNFUSED = {
     "MXNET_USE_FUSION": "0",
 }
 
+_EXECUTORS_KEPT = 2
+"""One for full batches and one for the last, smaller one; more would only hold memory."""
+
 _BINDING = threading.Lock()
+"""The environment belongs to the whole process, so one bind at a time changes it."""
 
 BatchProgress = Callable[[int, int], None]
 """Called with the samples done and their total."""
@@ -61,7 +65,7 @@ BatchProgress = Callable[[int, int], None]
 
 def is_fusion_on() -> bool:
     """Whether this process binds models with oneDNN fusion, as the environment has it."""
-    return os.environ.get("MXNET_SUBGRAPH_BACKEND", "").upper() != "NONE"
+    return os.environ.get("MXNET_SUBGRAPH_BACKEND") != "NONE"
 
 
 def batches(data: Mapping[str, NDArray[Any]], batch_size: int | None) -> Iterator[dict[str, NDArray[Any]]]:
@@ -154,12 +158,18 @@ class BoundModel:
         DataError
             When the inputs' shapes do not fit the model.
         """
+        self._check_names(data)
         given = {name: data[name].shape for name in self._input_dtypes}
         try:
             shapes = infer_shapes(self._graph, given, self._stored)
         except DataError as error:
             raise DataError(f"The data does not fit {self.label}. {error}") from error
         return [shapes[entry.node][entry.output] for entry in self._graph.heads]
+
+    def _check_names(self, data: Mapping[str, NDArray[Any]]) -> None:
+        for name in self._input_dtypes:
+            if name not in data:
+                raise DataError(f"The input {name!r} of {self.label} is missing.")
 
     # ------------------------------------------------------------------ running
 
@@ -173,26 +183,19 @@ class BoundModel:
         OperatorError
             When MXNet cannot bind the graph.
         """
-        for name in self._input_dtypes:
-            if name not in data:
-                raise DataError(f"The input {name!r} of {self.label} is missing.")
+        self._check_names(data)
         key = tuple(data[name].shape for name in self._input_dtypes)
         if key not in self._executors:
             self.output_shapes(data)  # says where shapes clash; MXNet's bind prints a C++ stack
-            if (
-                len(self._executors) > 1
-            ):  # a full batch and the last one; anything more would only hold memory
+            if len(self._executors) == _EXECUTORS_KEPT:
                 self._executors.clear()
             self._executors[key] = self._bind(data)
         self._current = self._executors[key]
         for name, dtype in self._input_dtypes.items():
-            values = _cast_input(data[name], dtype)
-            target = self._current.arg_dict[name]
+            values = np.ascontiguousarray(_cast_input(data[name], dtype))
             if dtype is DType.BFLOAT16:
-                values = (
-                    np.ascontiguousarray(values).view(np.uint16).view(MXNET_BFLOAT16).reshape(target.shape)
-                )
-            target._sync_copyfrom(np.ascontiguousarray(values))
+                values = values.view(np.uint16).view(MXNET_BFLOAT16)
+            self._current.arg_dict[name]._sync_copyfrom(values)
 
     def forward(self) -> list[Any]:
         """Run once on what :meth:`load` copied in, wait, and return the outputs as NDArrays on the device.

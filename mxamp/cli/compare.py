@@ -1,0 +1,152 @@
+"""``mxamp compare``: how far a converted model is from the FP32 model on the same data."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from typing import Any, Mapping, Sequence
+
+from mxamp.cli.console import supports_progress
+from mxamp.cli.data import RANDOM_NOTE, load_data, no_data_message, random_data
+from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source
+from mxamp.compare.fidelity import Fidelity
+from mxamp.compare.inputs import expected_input_shapes, input_names
+from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
+from mxamp.errors import AccuracyError, DataError
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+Fidelity is the distance between two models on the same data; accuracy needs labels and is another question.
+The FP32 outputs and all layers are measured with oneDNN fusion off, the converted outputs as deployed.
+Exit status: 0, 1 when --tolerance is exceeded, 2 when the comparison could not be made.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand.
+
+    Parameters
+    ----------
+    subparsers
+        What ``ArgumentParser.add_subparsers`` returned.
+    """
+    parser = subparsers.add_parser(
+        "compare",
+        help="measure how far a converted model is from FP32, per output and layer by layer",
+        description="Run a model and its conversion on the same data, and print the distance of every "
+        "output,\nthen layer by layer where they start to differ.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "prefix",
+        metavar="PREFIX",
+        help="the FP32 model: PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME for a GluonCV model",
+    )
+    parser.add_argument(
+        "converted", metavar="OUT", help="the converted model: OUT-symbol.json, OUT-0000.params"
+    )
+    add_source_options(parser)
+    parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--data", metavar="FILE", help=".npz with arrays named like the inputs, or .npy")
+    source.add_argument("--random", action="store_true", help="use random inputs, which are not real data")
+    parser.add_argument(
+        "--input-shape",
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="shape of a random input, such as data=1,3,224,224; may be repeated",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of --random (default: 0)")
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help=f"samples a forward pass (default: {DEFAULT_BATCH_SIZE})"
+    )
+    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
+    # argparse.BooleanOptionalAction came with Python 3.9.
+    parser.add_argument(
+        "--layers", dest="layers", action="store_true", default=True, help="compare layers (default)"
+    )
+    parser.add_argument("--no-layers", dest="layers", action="store_false", help="compare outputs only")
+    parser.add_argument(
+        "--layer-threshold",
+        type=float,
+        metavar="X",
+        help="relative L2 error that marks a layer (default: 0.0625 for bfloat16, 0.0078 for float16)",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="X",
+        help="exit with status 1 when an output's relative L2 error exceeds X",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand and return its exit status.
+
+    Raises
+    ------
+    MxampError
+        When the comparison cannot be made.
+    """
+    if args.tolerance is not None and not args.tolerance >= 0:
+        raise DataError(f"--tolerance must be a number from 0 on, not {args.tolerance}.")
+    if args.input_shape and not args.random:
+        raise DataError("--input-shape goes with --random: a data file has its own shapes.")
+    shapes = parse_input_shapes(args.input_shape)
+    reference = read_source(
+        args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
+    )
+    converted = read_source(args.converted, epoch=args.out_epoch)
+    fidelity = compare_models(
+        reference.model,
+        converted.model,
+        _data(args, reference, shapes),
+        ctx=args.ctx,
+        layers=args.layers,
+        batch_size=args.batch_size,
+        max_samples=args.max_samples,
+        threshold=args.layer_threshold,
+        progress=_show_progress if supports_progress(sys.stderr) else None,
+    )
+    cautions = []
+    if args.random:
+        cautions.append(RANDOM_NOTE.format(seed=args.seed))
+    if reference.has_random_weights:
+        cautions.append(f"{reference.label} has random weights: this is no trained network.")
+    fidelity = dataclasses.replace(fidelity, notes=(*cautions, *fidelity.notes))
+    print(fidelity.to_json() if args.json else fidelity)
+    return _status(fidelity, args.tolerance)
+
+
+def _data(args: argparse.Namespace, reference: Source, shapes: Mapping[str, Sequence[int]]) -> Any:
+    if args.data is not None:
+        return load_data(args.data)
+    names = input_names(reference.model)
+    known = {**expected_input_shapes(reference.model), **reference.input_shapes}
+    if args.random:
+        return random_data(names, shapes, known, seed=args.seed)
+    raise DataError(no_data_message(names, known))
+
+
+def _show_progress(stage: str, done: int, total: int) -> None:
+    end = "\n" if done == total else ""
+    print(f"\r{stage}: {done} of {total}", end=end, file=sys.stderr, flush=True)
+
+
+def _status(fidelity: Fidelity, tolerance: float | None) -> int:
+    if tolerance is None:
+        return 0
+    try:
+        fidelity.check(tolerance)
+    except AccuracyError as error:
+        print(f"mxamp: error: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,376 @@
+"""``mxamp convert``: a pair of files in, a mixed-precision pair out."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import shutil
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from mxamp.cli.console import Steps, print_json
+from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source, split_prefix
+from mxamp.convert import convert_model
+from mxamp.errors import ExportError, MxampWarning, PolicyError, UnknownNameError, nearest_names
+from mxamp.files import atomic_write
+from mxamp.graph.control_flow import graphs_within
+from mxamp.graph.graph import Graph
+from mxamp.model import Model, model_paths
+from mxamp.ops import FACTS
+from mxamp.ops.casts import CAST_OPERATORS
+from mxamp.policy.policy import Policy
+from mxamp.report.model import Report
+from mxamp.report.table import format_bytes, paragraph, terminal_width
+from mxamp.report.text import count_of, summary
+from mxamp.targets import Target
+
+__all__ = ["add_parser"]
+
+_EPILOG = """\
+examples:
+  mxamp convert resnet50 --dtype bfloat16 -o resnet50-bf16
+  mxamp convert ssd --dtype float16 -o out/ssd-fp16 --exclude 'ssd0_class*' --exclude-op softmax
+  mxamp convert net --dtype bfloat16 -o net-bf16 --policy my.toml --report why.json
+  mxamp convert net --dtype float16 -o net-fp16 --io-dtype data=low --input-shape data=1,3,224,224
+  mxamp convert zoo:resnet50_v1 --dtype bfloat16 -o resnet50-bf16
+
+The input files are never changed. Names of inputs, outputs and nodes stay as they are, and inputs and
+outputs stay float32 unless --io-dtype says otherwise, so the result takes the place of the original.
+bfloat16 is for CPUs and float16 for GPUs; either converts on any machine. Files convert without MXNet;
+zoo:NAME and --input-shape need it. `mxamp policy` prints the default policy."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "convert",
+        help="convert a model to mixed precision",
+        description="Convert a trained FP32 model to mixed precision for inference.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model",
+        metavar="PREFIX",
+        help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
+    )
+    parser.add_argument("--dtype", required=True, metavar="DTYPE", help="bfloat16 (CPUs) or float16 (GPUs)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="OUT",
+        help="write OUT-symbol.json and OUT-0000.params",
+    )
+    add_source_options(parser)
+    deciding = parser.add_argument_group("what stays float32")
+    deciding.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="keep this node in float32; a name, or a shell pattern such as 'stage1_*' (repeatable)",
+    )
+    deciding.add_argument(
+        "--exclude-regex",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="keep the nodes in float32 in whose name the expression is found (repeatable)",
+    )
+    deciding.add_argument(
+        "--exclude-op",
+        action="append",
+        default=[],
+        metavar="OP",
+        help="keep all nodes of an operator in float32 (repeatable)",
+    )
+    deciding.add_argument("--policy", metavar="FILE.toml", help="decide by this policy, not the built-in one")
+    deciding.add_argument(
+        "--target",
+        metavar="NAME",
+        help="what the machine can do (default: cpu-bf16 for bfloat16, cuda-fp16 for float16)",
+    )
+    shape = parser.add_argument_group("what the result looks like")
+    shape.add_argument(
+        "--io-dtype",
+        action="append",
+        default=[],
+        metavar="DTYPE",
+        help="dtype of inputs and outputs: float32 (default), low, or NAME=low for one of them (repeatable)",
+    )
+    shape.add_argument(
+        "--cast-op",
+        choices=CAST_OPERATORS,
+        default=CAST_OPERATORS[0],
+        help="the operator that casts; Cast is for consumers without amp_cast (default: %(default)s)",
+    )
+    shape.add_argument(
+        "--no-fold-batch-norm",
+        dest="fold_batch_norm",
+        action="store_false",
+        help="keep every BatchNorm as a node (default: fold it into the layer before it)",
+    )
+    shape.add_argument(
+        "--input-shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="such as data=1,3,224,224: also count multiply-adds and cast bytes (repeatable; needs MXNet)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--report", metavar="FILE.json", help="write every decision with its reason")
+    output.add_argument(
+        "--force", "--overwrite", action="store_true", help="replace OUT and FILE.json where they exist"
+    )
+    output.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
+    output.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True)
+class _Destination:
+    """Where the results go."""
+
+    prefix: str
+    paths: tuple[Path, ...]
+    report: Path | None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert a model."""
+    started = time.perf_counter()
+    steps = Steps(quiet=args.quiet or args.json)
+    destination = _destination(args)
+    _check_destination(destination, args)
+    policy = _policy(args)  # before the model is read: its mistakes show at once
+    shapes = parse_input_shapes(args.input_shape)
+    io_dtype = _io_dtype(args.io_dtype)
+    target = None if args.target is None else Target.builtin(args.target)
+
+    with steps.step(f"reading {args.model}"):
+        source = read_source(
+            args.model, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
+        )
+    steps.done("reading", _read_line(source))
+    if source.weights is not None:
+        steps.done("weights", source.weights)
+        if source.has_random_weights and (args.quiet or args.json):
+            # This must not go unsaid.
+            warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
+    _check_operators(args.exclude_op, source.model.graph)
+    with steps.step("deciding and casting"):
+        model = convert_model(
+            source.model.graph,
+            source.model.arg_params,
+            source.model.aux_params,
+            args.dtype,
+            policy=policy,
+            target=target,
+            exclude=args.exclude,
+            io_dtype=io_dtype,
+            input_shapes=shapes or source.input_shapes or None,
+            cast_op=args.cast_op,
+            fold_batch_norm=args.fold_batch_norm,
+        )
+    report = model.report
+    assert report is not None  # a conversion always has one
+    steps.done("deciding", _decided_line(report))
+    steps.done("casting", _cast_line(report))
+    with steps.step(f"writing {destination.prefix}"):
+        model.save(destination.prefix)
+        if destination.report is not None:
+            with atomic_write(destination.report) as (file,):
+                file.write(report.to_json().encode("utf-8"))
+    files = [*destination.paths, *([destination.report] if destination.report else [])]
+    steps.done("writing", ", ".join(str(path) for path in files))
+    seconds = time.perf_counter() - started
+    note = _where_it_runs(report.target_dtype)
+    if args.json:
+        print_json(_document(source, model, files, seconds, note))
+    elif not args.quiet:
+        width = terminal_width()
+        print(f"\n{summary(report, width)}\n")
+        sizes = [f"{path} ({format_bytes(path.stat().st_size)})" for path in files]
+        for line in paragraph(f"Written in {seconds:.1f} s: {', '.join(sizes)}.", width, hanging="  "):
+            print(line)
+        if source.has_random_weights:
+            print("\n".join(paragraph(f"Weights: {source.weights}.", width, hanging="  ")))
+        if note:
+            print("\n".join(paragraph(f"Note: {note}", width, hanging="  ")))
+    return 0
+
+
+# ---------------------------------------------------------------------- what was asked for
+
+
+def _destination(args: argparse.Namespace) -> _Destination:
+    prefix, _ = split_prefix(args.output)
+    return _Destination(prefix, model_paths(prefix), Path(args.report) if args.report else None)
+
+
+def _check_destination(destination: _Destination, args: argparse.Namespace) -> None:
+    """Refuse what would overwrite something, before any time is spent.
+
+    Raises
+    ------
+    ExportError
+        When a file would be written over the input, over another result, or over a file without ``--force``,
+        or its folder does not exist.
+    """
+    given, epoch = split_prefix(args.model)
+    inputs: set[str] = set()
+    if not args.model.startswith("zoo:"):
+        inputs.update(str(path) for path in model_paths(given, args.epoch or epoch or 0))
+        # The symbol belongs to all epochs, so none of them may lose it or be replaced.
+        inputs.update(glob.glob(glob.escape(given) + "-[0-9][0-9][0-9][0-9].params"))
+    if args.policy:
+        inputs.add(args.policy)
+    real_inputs = {os.path.realpath(path) for path in inputs}
+    outputs = [*destination.paths, *([destination.report] if destination.report else [])]
+    for number, path in enumerate(outputs):
+        if os.path.realpath(path) in real_inputs or _is_same_file(path, inputs):
+            raise ExportError(
+                f"Writing {str(path)!r} would overwrite the input. Give -o another name, such as "
+                f"{os.path.basename(given)}-{args.dtype}."
+            )
+        if os.path.realpath(path) in [os.path.realpath(other) for other in outputs[:number]]:
+            raise ExportError(f"{str(path)!r} would be written twice. Give --report a name of its own.")
+        if not path.parent.is_dir():
+            raise ExportError(
+                f"The folder {str(path.parent)!r} does not exist, so {path.name!r} cannot be written there. "
+                "Create it first."
+            )
+        if path.is_dir():
+            raise ExportError(f"Cannot write {str(path)!r}: a folder has this name. Choose another name.")
+    taken = [str(path) for path in outputs if path.exists()]
+    if taken and not args.force:
+        raise ExportError(
+            f"{' and '.join(repr(path) for path in taken)} already "
+            f"exist{'s' if len(taken) == 1 else ''}. Give --force to overwrite, or choose another name."
+        )
+
+
+def _is_same_file(path: Path, others: set[str]) -> bool:
+    """Whether a path is another name (a hard link) of one of some files."""
+    return path.exists() and any(os.path.exists(other) and os.path.samefile(path, other) for other in others)
+
+
+def _policy(args: argparse.Namespace) -> Policy:
+    policy = Policy.default(args.dtype) if args.policy is None else Policy.load(args.policy)
+    for pattern in args.exclude_regex:
+        policy = policy.excluding(patterns=[pattern])
+    for op in args.exclude_op:
+        policy = policy.excluding(operators=[op])
+    return policy
+
+
+def _check_operators(operators: Sequence[str], graph: Graph) -> None:
+    """Check that what ``--exclude-op`` names is an operator.
+
+    Raises
+    ------
+    UnknownNameError
+        When neither mxamp nor the model knows it.
+    """
+    present = {node.op for top in graphs_within(graph) for node in top.nodes if not node.is_variable}
+    for op in operators:
+        if op not in present and FACTS.get(op) is None:
+            raise UnknownNameError(
+                f"--exclude-op names {op!r}, which is no operator of the model."
+                f"{nearest_names(op, sorted(present))} It has: {', '.join(sorted(present))}."
+            )
+
+
+def _io_dtype(texts: Sequence[str]) -> str | dict[str, str] | None:
+    named = {}
+    whole: str | None = None
+    for text in texts:
+        name, separator, dtype = text.rpartition("=")
+        if separator:
+            named[name] = dtype
+        elif whole is not None and whole != text:
+            raise PolicyError(f"--io-dtype is given as {whole!r} and as {text!r}; it can be one of them.")
+        else:
+            whole = text
+    if named and whole is not None:
+        raise PolicyError(
+            f"--io-dtype is given for the whole model ({whole!r}) and for {next(iter(named))!r}. Name every "
+            "input and output that shall be low; the others are float32."
+        )
+    return named or whole
+
+
+# ---------------------------------------------------------------------- what is said about it
+
+
+def _read_line(source: Source) -> str:
+    graph, params = source.model.graph, {**source.model.arg_params, **source.model.aux_params}
+    size = 0
+    for value in params.values():
+        elements = 1
+        for length in value.shape:
+            elements *= length
+        size += elements * value.dtype.itemsize
+    files = " and ".join(str(path) for path in source.paths) or source.label
+    return (
+        f"{files}: {count_of(graph.operator_count, 'operator node')}, {count_of(len(params), 'parameter')}, "
+        f"{format_bytes(size)}"
+    )
+
+
+def _decided_line(report: Report) -> str:
+    return f"{report.low_nodes} of {count_of(len(report.nodes), 'operator node')} in {report.target_dtype}"
+
+
+def _cast_line(report: Report) -> str:
+    cast = sum(
+        any(dtype != parameter.dtype_before for dtype in parameter.stored.values())
+        for parameter in report.parameters
+    )
+    return (
+        f"{count_of(cast, 'parameter')} stored in {report.target_dtype}, "
+        f"{count_of(len(report.casts), 'cast')} at run time"
+    )
+
+
+def _where_it_runs(dtype: str) -> str | None:
+    """Return what to know about running a float16 model, on a machine that cannot."""
+    if dtype != "float16" or _has_gpu():
+        return None
+    return (
+        "no GPU was found here, and float16 models run on GPUs alone: MXNet 1.9.1 has no float16 convolution "
+        "or matrix product on CPUs. The official MXNet wheels run on NVIDIA V100, T4, A10, A100 and L4, not "
+        "on H100 or newer. For this machine's CPU convert to bfloat16."
+    )
+
+
+def _has_gpu() -> bool:
+    """Whether the machine has an NVIDIA GPU; found out without MXNet, which may not be installed."""
+    return bool(glob.glob("/dev/nvidia[0-9]*")) or shutil.which("nvidia-smi") is not None
+
+
+def _document(
+    source: Source, model: Model, files: Sequence[Path], seconds: float, note: str | None
+) -> Mapping[str, Any]:
+    report = model.report
+    assert report is not None  # a conversion always has one
+    return {
+        "source": source.label,
+        "weights": source.weights,
+        "has_random_weights": source.has_random_weights,
+        "files": [str(path) for path in files],
+        "seconds": round(seconds, 3),
+        "low_nodes": report.low_nodes,
+        "nodes": len(report.nodes),
+        "casts": len(report.casts),
+        "parameter_bytes_before": report.parameter_bytes_before,
+        "parameter_bytes_after": report.parameter_bytes_after,
+        "low_multiply_add_share": report.low_multiply_add_share,
+        "note": note,
+        "report": report.to_mapping(),
+    }

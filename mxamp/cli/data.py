@@ -1,0 +1,145 @@
+"""Data for commands that run models: read from files, or made up."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.errors import DataError, ModelFileNotFoundError
+from mxamp.files import existing_file
+
+__all__ = ["RANDOM_NOTE", "load_data", "no_data_message", "random_data"]
+
+RANDOM_NOTE = (
+    "The inputs are random numbers (standard normal, seed {seed}), not real data: the activations they "
+    "cause may lie outside the range, or the distribution, that the model meets in use."
+)
+
+_EXAMPLE_SHAPE = (8, 3, 224, 224)
+
+
+def load_data(path: str) -> dict[str, NDArray[Any]] | NDArray[Any]:
+    """Read arrays from an ``.npz`` file, or one array from an ``.npy`` file.
+
+    Parameters
+    ----------
+    path
+        The file. Pickled objects are refused, because reading them could run code.
+
+    Returns
+    -------
+    dict or numpy.ndarray
+        Name -> array for ``.npz``.
+
+    Raises
+    ------
+    DataError
+        When there is no such file, or it holds no arrays.
+    """
+    try:
+        file = existing_file(path, "data file")
+    except ModelFileNotFoundError as error:
+        raise DataError(str(error)) from None
+    try:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            arrays = {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        if "Object arrays" in str(error):
+            raise DataError(
+                f"{path!r} holds Python objects, which mxamp does not read, because that could run code. "
+                "Save plain arrays of one dtype each: np.savez('images.npz', data=images.astype('float32'))."
+            ) from None
+        raise DataError(
+            f"{path!r} is not an .npz or .npy file, or is damaged ({_first_line(error)}). Write one with "
+            "np.savez('images.npz', data=images)."
+        ) from None
+    if not arrays:
+        raise DataError(f"{path!r} holds no arrays. Write one with np.savez('images.npz', data=images).")
+    return arrays
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def random_data(
+    names: Sequence[str],
+    shapes: Mapping[str, Sequence[int]],
+    known: Mapping[str, Sequence[int]],
+    *,
+    seed: int = 0,
+) -> dict[str, NDArray[Any]]:
+    """Return standard normal data, the same for the same seed.
+
+    Parameters
+    ----------
+    names
+        The model's inputs.
+    shapes
+        Their shapes, as the user gave them.
+    known
+        What the model says of the shapes; a shape without unknown sizes serves where the user gave none.
+    seed
+        The seed.
+
+    Raises
+    ------
+    DataError
+        When a shape is missing, or is given for what is no input.
+    """
+    for name in shapes:
+        if name not in names:
+            raise DataError(
+                f"--input-shape names {name!r}, which is no input of the model. It takes: {', '.join(names)}."
+            )
+    generator = np.random.default_rng(seed)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in names:
+        shape = tuple(shapes.get(name, known.get(name, ())))
+        if name not in shapes and shape and shape[0] == 0:
+            shape = (1, *shape[1:])  # the number of samples is ours to choose
+        if not shape or 0 in shape:
+            sizes = ",".join(str(size or 224) for size in shape) if shape else "1,3,224,224"
+            partly = f" Known is {','.join(str(size or '?') for size in known[name])}." if shape else ""
+            raise DataError(
+                f"The shape of the input {name!r} is not known, so no random data can be made.{partly} Give "
+                f"it: --input-shape {name}={sizes}"
+            )
+        arrays[name] = generator.standard_normal(shape).astype(np.float32)
+    return arrays
+
+
+def no_data_message(names: Sequence[str], known: Mapping[str, Sequence[int]]) -> str:
+    """Say how to make a data file for a model with these inputs.
+
+    Parameters
+    ----------
+    names
+        The model's inputs.
+    known
+        What is known of their shapes; 0 for sizes that are not.
+    """
+    arrays = []
+    for name in names:
+        shape = list(known.get(name, ())) or list(_EXAMPLE_SHAPE)
+        shape[0] = shape[0] or _EXAMPLE_SHAPE[0]
+        sizes = tuple(size or 224 for size in shape)
+        arrays.append((name, f"np.zeros({sizes}, 'float32')"))
+    if all(name.isidentifier() for name in names):
+        keywords = ", ".join(f"{name}={array}" for name, array in arrays)
+    else:
+        keywords = "**{" + ", ".join(f"{name!r}: {array}" for name, array in arrays) + "}"
+    return (
+        "No data was given: a comparison runs both models. Give --data FILE.npz, with an array for each "
+        "input and the samples along its first axis. This makes one to fill with your own images or "
+        "features, normalised as in training:\n"
+        f"  python -c \"import numpy as np; np.savez('images.npz', {keywords})\"\n"
+        "Or give --random for random numbers; real data tells more."
+    )

@@ -1,0 +1,119 @@
+"""The entry point of the command line: ``mxamp`` and ``python -m mxamp``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from typing import Any, Sequence
+
+from mxamp.cli import compare, convert, inspect, policy
+from mxamp.cli.console import show_warnings
+from mxamp.errors import MxampError
+from mxamp.version import __version__
+
+__all__ = ["build_parser", "main"]
+
+USER_ERROR = 2
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+_DESCRIPTION = """\
+Turn trained FP32 MXNet models into mixed-precision ones for inference: bfloat16 for CPUs, float16 for GPUs.
+What it writes loads in stock MXNet, without mxamp."""
+
+_EPILOG = """\
+examples:
+  mxamp convert resnet50 --dtype bfloat16 -o resnet50-bf16
+      reads resnet50-symbol.json and resnet50-0000.params, writes resnet50-bf16-symbol.json and
+      resnet50-bf16-0000.params
+  mxamp inspect resnet50-bf16
+      what runs in which precision, the casts, the sizes
+  mxamp compare resnet50 resnet50-bf16 --data images.npz
+      how far the outputs are apart, and where it starts
+
+`mxamp COMMAND --help` says more about each. Converting and inspecting files needs no MXNet.
+Exit status: 0 success, 1 a comparison beyond its --tolerance, 2 an error you can act on, 70 a bug in mxamp,
+130 interrupted."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with all subcommands; parsed arguments have ``run(args) -> int``."""
+    parser = argparse.ArgumentParser(
+        prog="mxamp",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mxamp {__version__}")
+    _add_traceback(parser, default=False)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for module in (convert, inspect, compare, policy):
+        module.add_parser(subparsers)
+    for subparser in subparsers.choices.values():
+        # After the command too, which is where one adds it to a command that just failed.
+        _add_traceback(subparser, default=argparse.SUPPRESS)
+    return parser
+
+
+def _add_traceback(parser: argparse.ArgumentParser, default: Any) -> None:
+    parser.add_argument(
+        "--traceback",
+        action="store_true",
+        default=default,
+        help="show where in the code an error came from (also: MXAMP_DEBUG=1)",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Parameters
+    ----------
+    argv
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return USER_ERROR
+    show_traceback = args.traceback or os.environ.get("MXAMP_DEBUG", "0") not in ("", "0")
+    try:
+        with show_warnings():
+            status = args.run(args)
+            sys.stdout.flush()
+            return int(status)
+    except KeyboardInterrupt:
+        print("mxamp: interrupted; nothing half-written is left behind.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, a pager) has gone. Python would complain again while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        if show_traceback:
+            traceback.print_exc()
+        if isinstance(error, (MxampError, OSError)):
+            print(f"mxamp: error: {error}", file=sys.stderr)
+            return USER_ERROR
+        print(_internal_error(error, show_traceback), file=sys.stderr)
+        return INTERNAL_ERROR
+
+
+def _internal_error(error: Exception, shown: bool) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    more = "" if shown else " Run the command again with --traceback, and"
+    return (
+        f"mxamp: internal error: {type(error).__name__}: {text[:300]} "
+        f"({os.path.basename(place.filename)}, line {place.lineno}). This is a bug in mxamp {__version__}, "
+        f"not in your model.{more or ' Please'} report it with the output."
+    )

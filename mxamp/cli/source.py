@@ -1,0 +1,163 @@
+"""The models that a command line names: files by their prefix, and ``zoo:NAME``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Mapping, Sequence
+
+from mxamp.errors import DataError
+from mxamp.files import existing_file
+from mxamp.graph.parameters import auxiliary_names
+from mxamp.graph.serde import read_symbol
+from mxamp.model import Model, load, model_paths
+from mxamp.params import open_params
+from mxamp.params.parameter import ArrayParameter
+
+__all__ = ["Source", "add_source_options", "parse_input_shapes", "read_source", "split_prefix"]
+
+ZOO = "zoo:"
+
+_FILE_SUFFIX = re.compile(r"-(?:symbol\.json|(\d{4})\.params)$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that was named on the command line.
+
+    Attributes
+    ----------
+    label
+        What to call it.
+    model
+        The model.
+    paths
+        The files it was read from; none for a zoo model.
+    weights
+        For a zoo model, where its weights come from.
+    has_random_weights
+        Whether the weights are random, so that this is no trained network.
+    input_shapes
+        Input name -> shape, where known.
+    """
+
+    label: str
+    model: Model
+    paths: tuple[Path, ...] = ()
+    weights: str | None = None
+    has_random_weights: bool = False
+    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which parameters to read."""
+    parser.add_argument(
+        "--epoch", type=int, metavar="N", help="read PREFIX-000N.params (default: 0, as exports are numbered)"
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--pretrained",
+        action="store_const",
+        const=True,
+        default=None,
+        help="zoo:NAME: insist on the trained weights (default: use them where they can be had)",
+    )
+    group.add_argument(
+        "--no-pretrained",
+        dest="pretrained",
+        action="store_const",
+        const=False,
+        help="zoo:NAME: use random weights, and download nothing",
+    )
+
+
+def split_prefix(text: str) -> tuple[str, int | None]:
+    """Return prefix and epoch of what may also be the name of one of the two files, as shells complete it."""
+    found = _FILE_SUFFIX.search(text)
+    if found is None:
+        return text, None
+    return text[: found.start()], int(found.group(1)) if found.group(1) else None
+
+
+def read_source(
+    text: str,
+    *,
+    epoch: int | None = None,
+    pretrained: bool | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    headers_only: bool = False,
+) -> Source:
+    """Read a model.
+
+    Parameters
+    ----------
+    text
+        A prefix, one of the two files, or ``zoo:NAME``.
+    epoch
+        The number of the parameter file.
+    pretrained
+        For the zoo: True, False, or None for whichever can be had.
+    input_shapes
+        For the zoo: what to build the model for.
+    headers_only
+        Leave the values on disk; they are read when something asks for them.
+
+    Raises
+    ------
+    MxampError
+        When it is not there or damaged.
+    """
+    if text.startswith(ZOO):
+        from mxamp.runtime.zoo import load_zoo
+
+        zoo = load_zoo(text[len(ZOO) :], pretrained=pretrained, input_shapes=input_shapes)
+        return Source(
+            text,
+            zoo.model,
+            weights=zoo.weights,
+            has_random_weights=not zoo.is_pretrained,
+            input_shapes=zoo.input_shapes,
+        )
+    prefix, epoch_in_name = split_prefix(text)
+    epoch = epoch if epoch is not None else epoch_in_name or 0
+    paths = model_paths(prefix, epoch)
+    model = _mapped(*paths) if headers_only and paths[1].is_file() else load(prefix, epoch)
+    return Source(prefix, model, paths)
+
+
+def _mapped(symbol_path: Path, params_path: Path) -> Model:
+    graph = read_symbol(symbol_path)
+    with open_params(existing_file(params_path, "parameter file")) as file:
+        args, auxs = file.index.split(auxiliary_names(graph))
+        return Model(
+            graph,
+            {name: ArrayParameter(file.load(header.name)) for name, header in args.items()},
+            {name: ArrayParameter(file.load(header.name)) for name, header in auxs.items()},
+        )
+
+
+def parse_input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Read ``NAME=1,3,224,224`` arguments.
+
+    Raises
+    ------
+    DataError
+        When one has another form, or an input is named twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, separator, sizes = text.partition("=")
+        try:
+            shape = tuple(int(size) for size in re.split(r"[,x]", sizes.strip("()[] ").rstrip(",")))
+        except ValueError:
+            shape = ()
+        if not separator or not name or not shape or min(shape) <= 0:
+            raise DataError(
+                f"--input-shape {text!r} is not of the form NAME=SIZES, such as data=1,3,224,224."
+            )
+        if name in shapes:
+            raise DataError(f"--input-shape gives {name!r} twice; keep one of them.")
+        shapes[name] = shape
+    return shapes

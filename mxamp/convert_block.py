@@ -1,0 +1,150 @@
+"""Convert a Gluon block."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from mxamp.convert import convert_graph, resolve_policy
+from mxamp.decisions import IoDtype
+from mxamp.errors import MxampWarning
+from mxamp.ops.casts import AMP_CAST
+from mxamp.policy.mxnet_lists import ConditionalOperators
+from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.targets import Target
+
+if TYPE_CHECKING:
+    from mxamp.runtime.block import MixedPrecisionBlock
+
+__all__ = ["convert_block"]
+
+
+def convert_block(
+    net: Any,
+    target_dtype: Any = "float16",
+    *,
+    ctx: Any = None,
+    input_shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None,
+    inputs: Any = None,
+    policy: Policy | str | Path | None = None,
+    target: Target | str | None = None,
+    exclude: Sequence[str] = (),
+    color: ColorFunction | None = None,
+    io_dtype: IoDtype = None,
+    cast_op: str = AMP_CAST,
+    fold_batch_norm: bool = True,
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    widest_dtype_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = True,
+) -> MixedPrecisionBlock:
+    """Convert a Gluon block to mixed precision for inference.
+
+    Parameters
+    ----------
+    net
+        An initialised ``HybridBlock``, hybridized or not, with or without a previous forward pass; or a
+        ``SymbolBlock``. Neither it nor its parameters are changed, with one exception: parameters that still
+        wait for the shapes of the inputs (deferred initialisation) are initialised when ``inputs`` or
+        ``input_shapes`` are given, as its first forward pass would have done.
+    target_dtype
+        ``"float16"`` (GPUs) or ``"bfloat16"`` (CPUs).
+    ctx
+        The device, or list of devices, that the new block's parameters lie on: ``mx.Context`` or its name.
+        By default a CPU for bfloat16, and where ``net`` is for float16.
+    input_shapes
+        The shapes of the inputs: one tuple for one input, a list of tuples in the order in which the block
+        takes them (nested as the inputs are), or a dict by input name (Gluon calls one input ``data``,
+        several ``data0``, ``data1`` ...). Needed for several inputs and for deferred initialisation where the
+        block has not run yet; the report then also counts multiply-adds and bytes.
+    inputs
+        Sample inputs instead of shapes: one NDArray, or the list of the block's arguments, each an NDArray,
+        None or a nested list, as in ``net(*inputs)``. Only their shapes and nesting are used.
+    policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, cast_optional_params
+        See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
+    target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
+        MXNet's lists; see :func:`mxamp.convert_model`.
+
+    Returns
+    -------
+    MixedPrecisionBlock
+        A ``SymbolBlock`` with the same inputs and outputs, nested alike. ``.report`` explains every node,
+        ``.model`` is the model, ``.export`` keeps the casts, and ``hybridize`` works as for any block.
+
+    Raises
+    ------
+    TracingError
+        When the block is no ``HybridBlock``, is not initialised, or cannot be turned into a graph.
+    DataError, UnknownNameError
+        When ``inputs`` or ``input_shapes`` do not fit the block.
+    DeviceError
+        When a device of ``ctx`` is not there, or is a GPU and the dtype bfloat16.
+    PolicyError, ParamsError, GraphError, TargetError
+        See :func:`mxamp.convert_model`.
+
+    Warns
+    -----
+    MxampWarning
+        For float16 on a CPU, where MXNet cannot run the result; it can be saved and run on a GPU.
+
+    Examples
+    --------
+    >>> net16 = mxamp.convert_block(net, target_dtype="bfloat16")  # doctest: +SKIP
+    >>> net16(images)  # doctest: +SKIP
+    """
+    from mxamp.runtime.block import MixedPrecisionBlock
+    from mxamp.runtime.device import cpu_float16_note, resolve_contexts
+    from mxamp.runtime.parameter import parameter_from_ndarray
+    from mxamp.runtime.shapes import infer_shapes
+    from mxamp.runtime.trace import block_contexts, check_block, trace_block
+
+    check_block(net)
+    dtype = Policy.default(target_dtype).target_dtype
+    contexts = resolve_contexts(ctx, dtype, default=block_contexts(net))
+    traced = trace_block(net, inputs=inputs, input_shapes=input_shapes)
+    graph = traced.graph
+    args = {name: parameter_from_ndarray(name, array) for name, array in traced.args.items()}
+    auxs = {name: parameter_from_ndarray(name, array) for name, array in traced.auxs.items()}
+    chosen = resolve_policy(
+        policy,
+        target_dtype,
+        graph,
+        exclude=exclude,
+        color=color,
+        target_dtype_ops=target_dtype_ops,
+        fp32_ops=fp32_ops,
+        widest_dtype_ops=widest_dtype_ops,
+        conditional_fp32_ops=conditional_fp32_ops,
+        excluded_sym_names=excluded_sym_names,
+    )
+    # The block says what its inputs are, so one may stand where a weight usually does; and one that nothing
+    # reads is no part of the graph.
+    input_names = [name for name in graph.variables if name in traced.inputs]
+    shapes = None
+    if traced.input_shapes is not None:
+        read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
+        shapes = infer_shapes(graph, read, {**args, **auxs})
+    model = convert_graph(
+        graph,
+        args,
+        auxs,
+        policy=chosen,
+        target=Target.builtin(target) if isinstance(target, str) else target,
+        io_dtype=io_dtype,
+        cast_op=cast_op,
+        cast_offline=cast_optional_params,
+        fold_batch_norm=fold_batch_norm,
+        shapes=shapes,
+        inputs=input_names,
+    )
+    note = cpu_float16_note(contexts, dtype)
+    if note is not None:
+        warnings.warn(note, MxampWarning, stacklevel=2)
+        if model.report is not None:
+            report = dataclasses.replace(model.report, warnings=(*model.report.warnings, note))
+            model = dataclasses.replace(model, report=report)
+    return MixedPrecisionBlock.from_traced(model, traced, contexts)
