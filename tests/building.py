@@ -93,10 +93,11 @@ AUXILIARY = ("moving_mean", "moving_var")
 def convert(
     graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, **options: Any
 ) -> Model:
-    """Convert on a target that can do everything, so that only the numerics decide."""
+    """Convert on a target that can do everything, and fold nothing, so that only the numerics decide."""
     params = params or {}
     options.setdefault("policy", Policy.default(dtype))
     options.setdefault("target", capable(dtype))
+    options.setdefault("fold_batch_norm", False)
     args = {name: value for name, value in params.items() if not name.endswith(AUXILIARY)}
     auxs = {name: value for name, value in params.items() if name.endswith(AUXILIARY)}
     return convert_graph(graph, parameters(args), parameters(auxs), **options)
@@ -106,6 +107,7 @@ def reconvert(model: Model, dtype: DType = BF16, **options: Any) -> Model:
     """Convert what a conversion returned."""
     options.setdefault("policy", Policy.default(dtype))
     options.setdefault("target", capable(dtype))
+    options.setdefault("fold_batch_norm", False)
     return convert_graph(model.graph, model.arg_params, model.aux_params, **options)
 
 
@@ -116,12 +118,13 @@ def plan_for(
     wrapped = parameters(params or {})
     options.setdefault("policy", Policy.default(dtype))
     options.setdefault("target", capable(dtype))
+    offline = options.pop("offline", True)
     return decide(
         DecisionInputs(
             graph=graph,
             variables=variable_dtypes(graph, {name: value.dtype for name, value in wrapped.items()}),
             params=wrapped,
-            castable=frozenset(wrapped),
+            castable=frozenset(wrapped) if offline else frozenset(),
             **options,
         )
     )
@@ -133,13 +136,9 @@ def colors(
     """Return the verdict of every operator node by name."""
     wrapped = parameters(params or {})
     known = variable_dtypes(graph, {name: value.dtype for name, value in wrapped.items()})
-    context = ColoringContext(
-        graph, infer_dtypes(graph, known), policy or Policy.default(dtype), wrapped
-    )
+    context = ColoringContext(graph, infer_dtypes(graph, known), policy or Policy.default(dtype), wrapped)
     return {
-        node.name: verdict
-        for node, verdict in zip(graph.nodes, color_graph(context))
-        if not node.is_variable
+        node.name: verdict for node, verdict in zip(graph.nodes, color_graph(context)) if not node.is_variable
     }
 
 
@@ -190,13 +189,32 @@ def assert_sound(before: Graph, model: Model, *, low_inputs: Sequence[str] = ())
     found = infer_dtypes(model.graph, variables)
     check_dtypes(model.graph, found)
     assert output_names(model.graph) == output_names(before)
-    names = [model.graph.nodes[position].name for position in model.graph.input_order()]
-    original = [before.nodes[position].name for position in before.input_order()]
-    assert [name for name in names if name in original] == original
+    assert set(before.variables) <= set(model.graph.variables) | folded_away(model)
+    names, original = _input_names(model.graph, model), _input_names(before, model)
+    assert names == [name for name in original if name not in folded_away(model)]
     operators = [node.name for node in model.graph.nodes if not node.is_variable]
     assert len(set(operators)) == len(operators) or _duplicates(before)
     for name in low_inputs:
         assert variables[name].is_low_precision
+
+
+def folded_away(model: Model) -> set[str]:
+    """Return the parameters that live on in others only."""
+    assert model.report is not None
+    return {parameter.name for parameter in model.report.parameters if not parameter.stored}
+
+
+def _input_names(graph: Graph, model: Model) -> list[str]:
+    """Return the variables in MXNet's order, without parameters that are stored under two names or new."""
+    assert model.report is not None
+    moved = {
+        name
+        for parameter in model.report.parameters
+        if len(parameter.stored) > 1
+        for name in (parameter.name, *parameter.stored)
+    }
+    names = [graph.nodes[position].name for position in graph.input_order()]
+    return [name for name in names if name not in moved]
 
 
 def _duplicates(graph: Graph) -> bool:

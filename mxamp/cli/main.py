@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import traceback
@@ -80,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
+    _print_any_name()
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -106,6 +108,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return USER_ERROR
         print(_internal_error(error, show_traceback), file=sys.stderr)
         return INTERNAL_ERROR
+
+
+def _print_any_name() -> None:
+    """Let names that the terminal's encoding lacks be printed as escapes instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _internal_error(error: Exception, shown: bool) -> str:

@@ -63,7 +63,7 @@ class ScaledParameter(Parameter):
         values = self._parameter.values()
         factors = self._factors.astype(np.float32)
         # A few output channels at a time, so that the products never leave the processor's cache.
-        rows = max(1, BLOCK * len(values) // max(values.size, 1))
+        rows = max(1, 4 * BLOCK * len(values) // max(values.size, 1))
         products = np.empty((min(rows, len(values)), *values.shape[1:]), np.float32)
         with np.errstate(all="ignore"):
             for start in range(0, len(values), rows):

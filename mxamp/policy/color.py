@@ -8,7 +8,10 @@ from typing import NamedTuple
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, nearest_names
 
-__all__ = ["Color", "Verdict"]
+__all__ = ["USER_RULES", "Color", "Verdict"]
+
+USER_RULES = frozenset({"user rule", "color function"})
+"""The rules by which a user gives a color; no other rule takes it away, except where results would be wrong."""
 
 
 class Color(enum.Enum):

@@ -8,11 +8,11 @@ from typing import Sequence
 from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
-from mxamp.policy.color import Color, Verdict
+from mxamp.policy.color import USER_RULES, Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.exactness import exact_region
 from mxamp.policy.policy import Policy
-from mxamp.policy.rules import RULES
+from mxamp.policy.rules import HARD_RULES, RULES
 
 __all__ = ["check_rules_fit", "color_graph"]
 
@@ -47,10 +47,22 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
             if verdict is not None:
                 break
         assert verdict is not None  # the last rule always answers
+        if verdict.rule in USER_RULES and verdict.color is not Color.RED:
+            verdict = _within_reason(context, position, verdict)
         verdicts.append(verdict)
     for position, reason in exact_region(context, verdicts).items():
         verdicts[position] = Verdict(Color.RED, "exact region", reason)
     return verdicts
+
+
+def _within_reason(context: ColoringContext, position: int, wish: Verdict) -> Verdict:
+    """Return the user's verdict, or RED where low precision would give a wrong result."""
+    for rule in HARD_RULES:
+        verdict = rule.judge(context, position)
+        if verdict is not None:
+            reason = f"{verdict.reason}, although {wish.color} was asked for ({wish.reason})"
+            return verdict._replace(reason=reason)
+    return wish
 
 
 def check_rules_fit(policy: Policy, graph: Graph) -> None:

@@ -25,7 +25,7 @@ from typing import Mapping, Sequence
 from mxamp.graph.graph import Entry
 from mxamp.ops import InputRole, OperatorFacts, ValueKind
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
-from mxamp.policy.color import Color, Verdict
+from mxamp.policy.color import USER_RULES, Color, Verdict
 from mxamp.policy.context import ColoringContext
 
 __all__ = ["exact_region"]
@@ -109,7 +109,7 @@ def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], regi
                 wanted_by.setdefault(entry.node, source)
     for position in sorted(wanted_by):
         color = verdicts[position].color
-        if color is not Color.GRAY or verdicts[position].rule in _USER_RULES:
+        if color is not Color.GRAY or verdicts[position].rule in USER_RULES:
             continue
         if _kind(context, position) is ValueKind.MOVE and _only_moves_rounded_values(
             context, verdicts, region, position
@@ -117,9 +117,6 @@ def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], regi
             continue
         consumer = graph.nodes[wanted_by[position]]
         region[position] = f"{consumer.name!r} ({consumer.op}) reads its values as indices or coordinates"
-
-
-_USER_RULES = frozenset({"user rule", "color function"})
 
 
 def _carries_values(facts: OperatorFacts | None, number: int, attrs: Mapping[str, str]) -> bool:
@@ -177,7 +174,7 @@ def _spread_forward(context: ColoringContext, verdicts: Sequence[Verdict], regio
         color = verdicts[position].color
         if color is Color.GREEN:
             continue
-        if color is Color.GRAY and verdicts[position].rule not in _USER_RULES and position not in region:
+        if color is Color.GRAY and verdicts[position].rule not in USER_RULES and position not in region:
             producer = graph.nodes[origin]
             region[position] = (
                 f"it computes with the positions that {producer.name!r} ({producer.op}) produces"

@@ -227,6 +227,9 @@ class OperatorTable:
         )
 
 
+HARD_RULES: tuple[Rule, ...] = (UnknownOperator(), Float32Kernel(), NamedOutputs(), ParameterRange())
+"""Rules that a user's wish for low precision does not override: the result would be wrong, not less exact."""
+
 RULES: tuple[Rule, ...] = (
     UserRules(),
     UserColorFunction(),

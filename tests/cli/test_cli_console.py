@@ -1,0 +1,74 @@
+"""Progress is for people at a terminal, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from mxamp.cli import console
+from mxamp.cli.console import Steps
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(console, "_PROGRESS_EVERY", 0.01)
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    return stream
+
+
+def wait_for(stream: Terminal, text: str) -> None:
+    deadline = time.monotonic() + 10
+    while text not in stream.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_clock_runs_on_a_terminal_and_is_wiped_off(terminal):
+    with Steps(quiet=False).step("casting"):
+        wait_for(terminal, "casting ... 0 s")
+    assert "\rcasting ... 0 s" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_clock_is_wiped_off_after_an_error(terminal):
+    def interrupted() -> None:
+        with Steps(quiet=False).step("casting"):
+            raise KeyboardInterrupt
+
+    pytest.raises(KeyboardInterrupt, interrupted)
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_no_clock_when_quiet(terminal):
+    with Steps(quiet=True).step("casting"):
+        time.sleep(0.05)
+    assert terminal.getvalue() == ""
+
+
+def test_no_clock_on_a_dumb_terminal(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    with Steps(quiet=False).step("casting"):
+        time.sleep(0.05)
+    assert terminal.getvalue() == ""
+
+
+def test_no_clock_where_there_is_no_terminal(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Steps(quiet=False).step("casting"):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_finished_steps_are_lines_on_standard_output(capsys):
+    Steps(quiet=False).done("reading", "net")
+    assert capsys.readouterr() == ("reading:    net\n", "")

@@ -1,0 +1,86 @@
+"""``mxamp inspect``: read from the files alone, at any width."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def converted(mxamp, folder):
+    assert mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out").status == 0
+    return folder
+
+
+def test_overview_tells_precision_casts_sizes_and_ends(mxamp, converted):
+    result = mxamp("inspect", "out")
+    assert result.status == 0, result.err
+    assert "4 in bfloat16, 1 in float32" in result.out
+    assert "Inputs: data float32." in result.out
+    assert "Outputs: exp0_output float32." in result.out
+    assert "2 casts: 1 down, 1 up" in result.out
+    assert "float32 -> bfloat16" in result.out
+
+
+def test_full_precision_model_is_said_to_be_one(mxamp, folder):
+    result = mxamp("inspect", "net")
+    assert result.status == 0, result.err
+    assert "none in low precision" in result.out
+    assert "No casts." in result.out
+
+
+def test_json_holds_everything(mxamp, converted):
+    document = json.loads(mxamp("inspect", "out", "--json").out)
+    assert document["operators"]["Convolution"] == {"bfloat16": 2}
+    assert document["operators"]["exp"] == {"float32": 1}
+    assert [cast["direction"] for cast in document["casts"]] == ["down", "up"]
+    assert document["inputs"] == {"data": "float32"}
+    assert document["parameters"]["float32"]["arrays"] == 4
+
+
+def test_nodes_are_picked_by_name_or_operator(mxamp, converted):
+    by_name = mxamp("inspect", "out", "--nodes", "conv*")
+    by_operator = mxamp("inspect", "out", "--nodes", "Convolution")
+    assert by_name.out == by_operator.out
+    assert len(by_name.out.splitlines()) == 4
+    assert len(mxamp("inspect", "out", "--nodes").out.splitlines()) == 7
+
+
+def test_pattern_that_fits_no_node_suggests_the_nearest(mxamp, converted):
+    result = mxamp("inspect", "out", "--nodes", "Convolutio")
+    assert result.status == 2
+    assert "Did you mean 'Convolution'" in result.err
+
+
+def test_casts_are_listed_with_their_readers(mxamp, converted):
+    result = mxamp("inspect", "out", "--casts")
+    assert result.status == 0
+    rows = [line.split() for line in result.out.splitlines()[2:]]
+    assert ["data", "float32", "->", "bfloat16", "conv0"] in rows
+    assert ["conv1", "bfloat16", "->", "float32", "exp0"] in rows
+
+
+def test_graph_is_printed_with_dtypes(mxamp, converted):
+    lines = mxamp("inspect", "out", "--graph").out.splitlines()
+    assert lines[0] == "data: float32"
+    assert any(line.startswith("conv0: bfloat16 = Convolution(") for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("view", [[], ["--nodes"], ["--casts"]], ids=["overview", "nodes", "casts"])
+@pytest.mark.parametrize("how", ["option", "terminal"])
+def test_no_line_is_wider_than_the_terminal(mxamp, converted, monkeypatch, width, view, how):
+    if how == "terminal":
+        monkeypatch.setenv("COLUMNS", str(width))
+        result = mxamp("inspect", "out", *view)
+    else:
+        result = mxamp("inspect", "out", "--width", str(width), *view)
+    assert result.status == 0, result.err
+    assert max(len(line) for line in result.out.splitlines()) <= width
+
+
+def test_inputs_are_not_opened_for_writing(mxamp, converted):
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in converted.iterdir()}
+    mxamp("inspect", "out")
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in converted.iterdir()} == before

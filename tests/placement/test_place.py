@@ -1,0 +1,328 @@
+"""The placement has the fewest casts: by enumeration on small graphs, against a greedy one on larger ones."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
+from mxamp.placement import Demand, PlacementProblem, Supply, count_casts, place
+
+C, F, L = Supply.CHOSEN, Supply.FP32, Supply.LOW
+
+
+class Sketch:
+    """Draws a placement problem: ``g`` is GREEN, ``f`` free, ``r`` RED, ``p`` a parameter, ``x`` an input."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.kinds: list[str] = []
+
+    def add(self, kind: str, *inputs: int, outputs: int = 1) -> int:
+        op = VARIABLE if kind in "xp" else "op"
+        position = len(self.nodes)
+        self.nodes.append(Node(op, f"n{position}", {}, tuple(Entry(i) for i in inputs), outputs))
+        self.kinds.append(kind)
+        return position
+
+    def problem(
+        self,
+        *heads: int,
+        low_heads: Sequence[int] = (),
+        groups: Sequence[tuple[int, ...]] = (),
+        widest: Sequence[int] = (),
+    ) -> PlacementProblem:
+        graph = Graph(tuple(self.nodes), tuple(Entry(head) for head in heads))
+        verify_graph(graph)
+        offers = {"p": Supply.EITHER, "x": F, "r": F, "g": C, "f": C}
+        wants = {"r": Demand.FP32, "g": Demand.CHOSEN, "f": Demand.CHOSEN}
+        return PlacementProblem(
+            graph=graph,
+            free={n for n, kind in enumerate(self.kinds) if kind == "f"},
+            low={n for n, kind in enumerate(self.kinds) if kind == "g"},
+            supply=[(offers[k],) * node.num_outputs for k, node in zip(self.kinds, self.nodes)],
+            demand=[tuple(wants[kind] for _ in node.inputs) for kind, node in zip(self.kinds, self.nodes)],
+            head_demand=[Demand.LOW if head in low_heads else Demand.FP32 for head in heads],
+            groups=groups,
+            widest=set(widest),
+        )
+
+
+def chain(kinds: str) -> tuple[Sketch, list[int]]:
+    sketch = Sketch()
+    positions = [sketch.add("x")]
+    for kind in kinds:
+        positions.append(sketch.add(kind, positions[-1]))
+    return sketch, positions
+
+
+def solved(problem: PlacementProblem) -> tuple[set[int], int]:
+    low = place(problem)
+    return low, count_casts(problem, low)
+
+
+# ---------------------------------------------------------------------- claims
+
+
+def test_gray_between_green_is_low() -> None:
+    sketch, nodes = chain("gffg")
+    # One cast down of the input, one up of the output.
+    assert solved(sketch.problem(nodes[-1])) == ({1, 2, 3, 4}, 2)
+
+
+def test_gray_between_red_is_fp32() -> None:
+    sketch, nodes = chain("rffr")
+    assert solved(sketch.problem(nodes[-1])) == (set(), 0)
+
+
+def test_gray_downstream_of_green_is_low_and_upstream_of_it_is_fp32() -> None:
+    sketch, nodes = chain("ffgff")
+    assert solved(sketch.problem(nodes[-1])) == ({3, 4, 5}, 2)
+
+
+def test_gray_without_green_is_fp32() -> None:
+    sketch, nodes = chain("fff")
+    assert solved(sketch.problem(nodes[-1])) == (set(), 0)
+
+
+def test_one_cast_serves_all_readers() -> None:
+    sketch = Sketch()
+    x = sketch.add("x")
+    greens = [sketch.add("g", x) for _ in range(5)]
+    assert solved(sketch.problem(*greens)) == (set(greens), 1 + 5)
+
+
+def test_one_cast_up_serves_readers_and_heads() -> None:
+    sketch = Sketch()
+    green = sketch.add("g", sketch.add("x"))
+    reds = [sketch.add("r", green) for _ in range(3)]
+    # The input down, the GREEN node's output up, once for three readers and the head.
+    assert solved(sketch.problem(*reds, green, green))[1] == 2
+
+
+def test_a_free_node_that_spares_its_readers_a_cast_moves() -> None:
+    sketch = Sketch()
+    green = sketch.add("g", sketch.add("x"))
+    free = sketch.add("f", green)
+    # Three RED readers share one cast wherever it is, and the free node is low for less memory traffic.
+    problem = sketch.problem(*(sketch.add("r", free) for _ in range(3)))
+    assert solved(problem) == ({green, free}, 2)
+
+
+def test_a_join_of_two_low_branches_is_low() -> None:
+    sketch = Sketch()
+    x = sketch.add("x")
+    join = sketch.add("f", sketch.add("g", x), sketch.add("g", x))
+    assert solved(sketch.problem(join)) == ({1, 2, 3}, 2)
+
+
+def test_a_join_of_a_low_branch_and_two_fp32_ones_is_fp32() -> None:
+    sketch = Sketch()
+    x = sketch.add("x")
+    join = sketch.add("f", sketch.add("g", x), sketch.add("r", x), sketch.add("r", x))
+    # Low, it would need two casts down and one up.
+    assert solved(sketch.problem(join)) == ({1}, 2)
+
+
+def test_a_parameter_costs_nothing() -> None:
+    sketch = Sketch()
+    weight = sketch.add("p")
+    green = sketch.add("g", sketch.add("x"), weight)
+    red = sketch.add("r", green, weight)
+    assert solved(sketch.problem(red))[1] == 2
+
+
+def test_a_low_head_needs_no_cast_up() -> None:
+    sketch, nodes = chain("g")
+    assert solved(sketch.problem(nodes[-1], low_heads=nodes[-1:]))[1] == 1
+    assert solved(sketch.problem(nodes[-1]))[1] == 2
+
+
+def test_a_low_head_draws_gray_nodes_low() -> None:
+    sketch, nodes = chain("gf")
+    assert place(sketch.problem(nodes[-1], low_heads=nodes[-1:])) == {1, 2}
+
+
+def test_the_same_head_twice_is_cast_once() -> None:
+    sketch, nodes = chain("g")
+    assert solved(sketch.problem(nodes[-1], nodes[-1]))[1] == 2
+
+
+def test_a_group_moves_together() -> None:
+    sketch, nodes = chain("rffg")
+    assert place(sketch.problem(nodes[-1], groups=[(2, 3)])) == {4}
+    sketch, nodes = chain("gffr")
+    assert place(sketch.problem(nodes[-1], groups=[(2, 3)])) == {1, 2, 3}
+
+
+def test_a_group_with_a_green_member_is_low() -> None:
+    sketch, nodes = chain("rffg")
+    assert place(sketch.problem(nodes[-1], groups=[(2, 3, 4)])) == {2, 3, 4}
+
+
+def test_a_group_with_an_fp32_member_is_fp32() -> None:
+    sketch, nodes = chain("gfr")
+    assert place(sketch.problem(nodes[-1], groups=[(2, 3)])) == {1}
+
+
+def test_widest_is_low_only_where_every_producer_is() -> None:
+    def join(other: str) -> tuple[PlacementProblem, int]:
+        sketch = Sketch()
+        x = sketch.add("x")
+        node = sketch.add("f", sketch.add("g", x), sketch.add(other, x))
+        readers = [sketch.add("g", node) for _ in range(2)]
+        return sketch.problem(*readers, low_heads=readers, widest=[node]), node
+
+    problem, node = join("g")
+    assert node in place(problem)
+    problem, node = join("r")
+    assert node not in place(problem)
+
+
+def test_widest_on_a_graph_input_is_fp32() -> None:
+    sketch = Sketch()
+    x = sketch.add("x")
+    node = sketch.add("f", x)
+    green = sketch.add("g", node)
+    assert node not in place(sketch.problem(green, low_heads=[green], widest=[node]))
+
+
+def test_a_fixed_low_producer_costs_a_cast_up_only() -> None:
+    sketch, nodes = chain("rr")
+    problem = sketch.problem(nodes[-1])
+    supply = [(F,), (L,), (F,)]
+    assert count_casts(PlacementProblem(**{**vars(problem), "supply": supply}), set()) == 1
+
+
+def test_each_output_of_a_node_is_cast_for_itself() -> None:
+    sketch = Sketch()
+    split = sketch.add("g", sketch.add("x"), outputs=2)
+    first = sketch.add("r", split)
+    sketch.nodes.append(Node("op", "second", {}, (Entry(split, 1), Entry(split, 1))))
+    sketch.kinds.append("r")
+    assert solved(sketch.problem(first, 3))[1] == 1 + 2
+
+
+def test_ten_thousand_nodes_are_placed() -> None:
+    sketch = Sketch()
+    last = sketch.add("x")
+    for number in range(10_000):
+        last = sketch.add("gfrff"[number % 5], last)
+    low, casts = solved(sketch.problem(last))
+    # Every RED node splits the chain: down before each GREEN node, up before each RED one, up at the head.
+    assert len(low) == 10_000 // 5 * 2
+    assert casts == 10_000 // 5 * 2
+
+
+# ---------------------------------------------------------------------- properties
+
+
+@st.composite
+def problems(draw: st.DrawFn, most_nodes: int, most_free: int) -> PlacementProblem:
+    sketch = Sketch()
+    for _ in range(draw(st.integers(1, 2))):
+        sketch.add("x")
+    sketch.add("p")
+    for _ in range(draw(st.integers(1, most_nodes))):
+        kinds = "gfr" if sketch.kinds.count("f") < most_free else "gr"
+        inputs = draw(st.lists(st.integers(0, len(sketch.nodes) - 1), min_size=1, max_size=3))
+        kind = draw(st.sampled_from(kinds))
+        position = sketch.add(kind, *inputs)
+        if draw(st.booleans()):
+            outputs = [Entry(i, draw(st.integers(0, sketch.nodes[i].num_outputs - 1))) for i in inputs]
+            sketch.nodes[position] = sketch.nodes[position]._replace(
+                inputs=tuple(outputs), num_outputs=draw(st.integers(1, 2))
+            )
+    count = len(sketch.nodes)
+    heads = draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=3))
+    operators = [n for n, kind in enumerate(sketch.kinds) if kind in "gf"]
+    group = tuple(sorted(draw(st.sets(st.sampled_from(operators), max_size=3)))) if operators else ()
+    low_heads = draw(st.lists(st.sampled_from(heads), max_size=1))
+    return sketch.problem(*heads, low_heads=low_heads, groups=[group] if len(group) > 1 else [])
+
+
+def allowed(problem: PlacementProblem) -> list[set[int]]:
+    """Return every placement that respects what is fixed and the groups."""
+    free = sorted(problem.free)
+    found = []
+    for choice in itertools.product((False, True), repeat=len(free)):
+        low = problem.low | {position for position, is_low in zip(free, choice) if is_low}
+        if all(len({position in low for position in group}) == 1 for group in problem.groups):
+            found.append(low)
+    return found
+
+
+@settings(max_examples=150)
+@given(problems(most_nodes=9, most_free=7))
+def test_no_placement_has_fewer_casts(problem: PlacementProblem) -> None:
+    low, casts = solved(problem)
+    assert low in allowed(problem)
+    assert casts == min(count_casts(problem, other) for other in allowed(problem))
+
+
+@settings(max_examples=100)
+@given(problems(most_nodes=9, most_free=6), st.data())
+def test_no_placement_with_widest_nodes_has_fewer_casts(
+    problem: PlacementProblem, data: st.DataObject
+) -> None:
+    free = sorted(problem.free)
+    widest = data.draw(st.sets(st.sampled_from(free))) if free else set()
+    problem = PlacementProblem(**{**vars(problem), "widest": widest})
+
+    def fits(low: set[int]) -> bool:
+        return all(
+            problem.supply[entry.node][entry.output] is Supply.EITHER
+            or (problem.supply[entry.node][entry.output] is C and entry.node in low)
+            for position in widest & low
+            for entry in problem.graph.nodes[position].inputs
+        )
+
+    grouped = {position for group in problem.groups for position in group}
+    if grouped & (problem.low | widest):
+        return  # a fused group is low with its GREEN member, whatever else was asked
+    low, casts = solved(problem)
+    assert fits(low)
+    assert casts == min(count_casts(problem, other) for other in allowed(problem) if fits(other))
+
+
+def greedy(problem: PlacementProblem) -> set[int]:
+    """Make each free node low, in order, where most of what it reads is low; groups are left out."""
+    low = set(problem.low)
+    for position, node in enumerate(problem.graph.nodes):
+        if position in problem.free:
+            votes = sum(
+                1 if entry.node in low else -1
+                for entry in node.inputs
+                if problem.supply[entry.node][0] is not Supply.EITHER
+            )
+            if votes >= 0:
+                low.add(position)
+    return low
+
+
+@settings(max_examples=40)
+@given(problems(most_nodes=60, most_free=60))
+def test_greedy_never_has_fewer_casts(problem: PlacementProblem) -> None:
+    problem = PlacementProblem(**{**vars(problem), "groups": ()})
+    casts = solved(problem)[1]
+    assert casts <= count_casts(problem, greedy(problem))
+    assert casts <= count_casts(problem, problem.low)
+    assert casts <= count_casts(problem, problem.low | problem.free)
+
+
+@settings(max_examples=40)
+@given(problems(most_nodes=20, most_free=20))
+def test_a_free_node_upstream_of_every_low_one_is_fp32_unless_that_costs_a_cast(
+    problem: PlacementProblem,
+) -> None:
+    low, casts = solved(problem)
+    downstream = set(problem.low)
+    for position, node in enumerate(problem.graph.nodes):
+        if any(entry.node in downstream for entry in node.inputs):
+            downstream.add(position)
+    grouped = {position for group in problem.groups for position in group}
+    for position in low - downstream - grouped:
+        assert count_casts(problem, low - {position}) > casts
