@@ -6,19 +6,17 @@ import warnings
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-import numpy as np
-
 from mxamp.decisions import DecisionInputs, IoDtype, decide, resolve_io_dtype
-from mxamp.errors import MxampWarning, ParamsError, PolicyError, UnknownNameError, nearest_names
+from mxamp.errors import MxampWarning, PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.infer import variable_dtypes
 from mxamp.graph.output_names import output_names
-from mxamp.model import Model
+from mxamp.model import Model, graph_of
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS
 from mxamp.params.check import check_params
-from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.parameter import Parameter
 from mxamp.passes import FoldBatchNorm, InsertCasts, Pipeline
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
@@ -252,7 +250,8 @@ def convert_model(
     >>> model = mxamp.convert_model(sym, args, auxs, target_dtype="bfloat16")  # doctest: +SKIP
     >>> model.save("resnet50-bf16")  # doctest: +SKIP
     """
-    graph = _as_graph(sym)
+    model = Model.of(sym, args, auxs)
+    graph = model.graph
     chosen = resolve_policy(
         policy,
         target_dtype,
@@ -265,16 +264,15 @@ def convert_model(
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
     )
-    arg_params, aux_params = _as_parameters(args, "args"), _as_parameters(auxs, "auxs")
     shapes = None
     if input_shapes is not None:
         from mxamp.runtime.shapes import infer_shapes
 
-        shapes = infer_shapes(graph, input_shapes, {**arg_params, **aux_params})
+        shapes = infer_shapes(graph, input_shapes, {**model.arg_params, **model.aux_params})
     return convert_graph(
         graph,
-        arg_params,
-        aux_params,
+        model.arg_params,
+        model.aux_params,
         policy=chosen,
         target=Target.builtin(target) if isinstance(target, str) else target,
         io_dtype=io_dtype,
@@ -337,7 +335,7 @@ def convert_symbol(
             "convert_symbol has no parameter values to cast. Use convert_model(sym, args, auxs, ...), which "
             "casts them once and stores a parameter in both dtypes where its readers disagree."
         )
-    graph = _as_graph(sym)
+    graph = graph_of(sym)
     for name in data_names or ():
         if name not in graph.variables:
             raise UnknownNameError(
@@ -410,28 +408,3 @@ def resolve_policy(
     for pattern in patterns:
         policy = policy.excluding(globs=[pattern])
     return policy.with_color_function(color) if color is not None else policy
-
-
-def _as_graph(sym: Any) -> Graph:
-    if isinstance(sym, Graph):
-        return sym
-    from mxamp.runtime.symbol import graph_from_symbol
-
-    return graph_from_symbol(sym)
-
-
-def _as_parameters(given: Mapping[str, Any], label: str) -> dict[str, Parameter]:
-    """Wrap arrays as parameters; nothing is copied and nothing of the caller's is changed."""
-    if not isinstance(given, Mapping):
-        raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
-    wrapped: dict[str, Parameter] = {}
-    for name, value in given.items():
-        if isinstance(value, np.ndarray):
-            wrapped[name] = ArrayParameter(value)
-        elif isinstance(value, Parameter):
-            wrapped[name] = value
-        else:
-            from mxamp.runtime.parameter import parameter_from_ndarray
-
-            wrapped[name] = parameter_from_ndarray(name, value)
-    return wrapped

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Union
 
-from mxamp.errors import ExportError, ModelFileNotFoundError
+import numpy as np
+
+from mxamp.errors import ExportError, ModelFileNotFoundError, ParamsError
 from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
@@ -41,6 +43,26 @@ class Model:
     aux_params: Mapping[str, Parameter]
     report: Report | None = None
     _mxnet: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, sym: Any, args: Mapping[str, Any], auxs: Mapping[str, Any]) -> Model:
+        """Wrap a symbol and its parameters; nothing is copied and nothing of the caller's is changed.
+
+        Parameters
+        ----------
+        sym
+            ``mx.sym.Symbol`` or :class:`mxamp.graph.Graph`.
+        args, auxs
+            Parameters and auxiliary states by name: NDArrays, NumPy arrays or parameters of another model.
+
+        Raises
+        ------
+        GraphError
+            When ``sym`` is neither.
+        ParamsError
+            When a value is no array, or is sparse.
+        """
+        return cls(graph_of(sym), _parameters_of(args, "args"), _parameters_of(auxs, "auxs"))
 
     # ------------------------------------------------------------------ MXNet's view
 
@@ -117,6 +139,31 @@ class Model:
                 {name: value.numpy() for name, value in self.arg_params.items()},
                 {name: value.numpy() for name, value in self.aux_params.items()},
             )
+
+
+def graph_of(sym: Any) -> Graph:
+    """Return the graph of a Symbol; a graph is returned as it is."""
+    if isinstance(sym, Graph):
+        return sym
+    from mxamp.runtime.symbol import graph_from_symbol
+
+    return graph_from_symbol(sym)
+
+
+def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]:
+    if not isinstance(given, Mapping):
+        raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
+    wrapped: dict[str, Parameter] = {}
+    for name, value in given.items():
+        if isinstance(value, np.ndarray):
+            wrapped[name] = ArrayParameter(value)
+        elif isinstance(value, Parameter):
+            wrapped[name] = value
+        else:
+            from mxamp.runtime.parameter import parameter_from_ndarray
+
+            wrapped[name] = parameter_from_ndarray(name, value)
+    return wrapped
 
 
 def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:

@@ -26,18 +26,21 @@ class Steps:
     ----------
     quiet
         Print no lines; the clock too stays off.
+    terminal
+        Where the clock is shown, if that is a terminal; by default standard error.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, terminal: TextIO | None = None) -> None:
         self._quiet = quiet
+        self._terminal = sys.stderr if terminal is None else terminal
 
     @contextlib.contextmanager
     def step(self, doing: str) -> Iterator[None]:
-        """Show on standard error, where it is a terminal, that something is being done."""
-        if self._quiet or not supports_progress(sys.stderr):
+        """Show that something is being done."""
+        if self._quiet or not supports_progress(self._terminal):
             yield
             return
-        with _clock(doing, sys.stderr):
+        with _clock(doing, self._terminal):
             yield
 
     def done(self, what: str, detail: str) -> None:

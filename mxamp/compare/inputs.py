@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
-from mxamp.errors import DataError, ParamsError, nearest_names
-from mxamp.graph.graph import Graph
+from mxamp.errors import DataError, nearest_names
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.check import check_params
-from mxamp.params.parameter import ArrayParameter, Parameter
 
 __all__ = [
     "Inputs",
@@ -84,30 +82,7 @@ def as_model(model: Any, label: str) -> Model:
             f"{label} must be an mxamp.Model or a triple (sym, args, auxs), not {type(model).__name__}. "
             "mxamp.load(prefix) reads one from files."
         )
-    sym, args, auxs = model
-    if isinstance(sym, Graph):
-        graph = sym
-    else:
-        from mxamp.runtime.symbol import graph_from_symbol
-
-        graph = graph_from_symbol(sym)
-    return Model(graph, _parameters(args, label), _parameters(auxs, label))
-
-
-def _parameters(given: Any, label: str) -> dict[str, Parameter]:
-    if not isinstance(given, Mapping):
-        raise ParamsError(f"The parameters of {label} must be a dict, not {type(given).__name__}.")
-    wrapped: dict[str, Parameter] = {}
-    for name, value in given.items():
-        if isinstance(value, np.ndarray):
-            wrapped[name] = ArrayParameter(value)
-        elif isinstance(value, ArrayParameter):
-            wrapped[name] = value
-        else:
-            from mxamp.runtime.parameter import parameter_from_ndarray
-
-            wrapped[name] = parameter_from_ndarray(name, value)
-    return wrapped
+    return Model.of(*model)
 
 
 def input_names(model: Model) -> tuple[str, ...]:

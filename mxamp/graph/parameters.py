@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Mapping, Tuple
 
 from mxamp.graph.graph import Graph, Node
@@ -115,6 +116,7 @@ def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
     return {}
 
 
+@lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
 def _tuple(text: str) -> PartialShape | None:
     try:
         value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))

@@ -293,7 +293,7 @@ class _Rewriter:
         if before is dtype:
             return entry
         known = self.cast_map.get((entry, dtype))
-        if known is not None:
+        if known is not None and not (for_head and self._loses_name(known, origin, dtype)):
             return known
         if before is None and for_head:
             return entry  # an operator nobody knows hands on what it always did
@@ -307,6 +307,12 @@ class _Rewriter:
         if before is not None:
             self.cast_map[made, before] = entry
         return made
+
+    def _loses_name(self, known: Entry, origin: Entry, dtype: DType) -> bool:
+        """Whether handing on ``known`` as the graph output ``origin`` would give that another name."""
+        if origin.output != 0 or self.head_dtypes.get(origin.node) is not dtype:
+            return False
+        return self.builder.node(known.node).name != self.graph.nodes[origin.node].name
 
     def _cast_name(self, entry: Entry, origin: Entry, dtype: DType) -> str:
         if origin.output == 0 and self.head_dtypes.get(origin.node) is dtype:

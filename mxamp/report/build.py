@@ -177,7 +177,10 @@ def _casts(rewrites: Rewrites, plan: Plan, shapes: Shapes | None) -> tuple[CastR
     reports = []
     prepared, after, insert = rewrites.prepared, rewrites.after, rewrites.insert
     heads = set(after.heads)
-    user_name = {new: rewrites.describe(Entry(old)) for old, new in enumerate(insert.positions)}
+    # A layer that a BatchNorm was folded into is what reads; what it hands on goes by the BatchNorm's name.
+    reader: dict[int, str] = {}
+    for old, new in enumerate(rewrites.positions):
+        reader.setdefault(new, rewrites.before.nodes[old].name)
     for cast in insert.casts:
         decision = plan.decisions[cast.origin.node]
         source = (
@@ -186,7 +189,7 @@ def _casts(rewrites: Rewrites, plan: Plan, shapes: Shapes | None) -> tuple[CastR
             else insert.new_variables.get(prepared.nodes[cast.origin.node].name, DType.FLOAT32)
         )
         consumers = [
-            user_name.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
+            reader.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
         ]
         if Entry(cast.node) in heads:
             consumers.append("(output)")

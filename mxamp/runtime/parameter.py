@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from functools import cached_property
 from typing import Any, Sequence
 
 import numpy as np
@@ -50,9 +51,16 @@ class NDArrayParameter(Parameter):
         """The dtype it is stored in."""
         return self._dtype
 
+    @cached_property
+    def _is_on_host(self) -> bool:
+        kinds = ("cpu", "cpu_pinned", "cpu_shared")
+        return self.array.context.device_type in kinds and self.array.stype == "default"
+
     def values(self) -> NDArray[Any]:
         """See :class:`mxamp.params.parameter.Parameter`. In place where the NDArray lies in host memory."""
-        return _values_in_place(self.array, self._shape, self._dtype)
+        if self._is_on_host:
+            return _values_in_place(self.array, self._shape, self._dtype)
+        return self.numpy()
 
     def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
         """See :class:`mxamp.params.parameter.Parameter`.
@@ -60,7 +68,7 @@ class NDArrayParameter(Parameter):
         Casting is done on the host with the same code as for files, so both routes give the same bits. (MXNet's
         own ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
         """
-        if 0 in self._shape or not _is_in_host_memory(self.array):
+        if 0 in self._shape or not self._is_on_host:
             return ArrayParameter(np.empty(self._shape, dtype.numpy)).allocate(dtype)
         made = _empty(self._shape, self.array.context, dtype)
         return NDArrayParameter(made), _values_in_place(made, self._shape, dtype)
@@ -77,14 +85,11 @@ class NDArrayParameter(Parameter):
 
 
 def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Return the NDArray's values without a copy where it lies in host memory.
+    """Return the values of an NDArray in host memory without a copy.
 
     The view must not outlive ``array``. Reading goes through ``MXNDArrayGetData``, which also brings a
     oneDNN-blocked array into plain order, as ``asnumpy`` does.
     """
-    if not _is_in_host_memory(array):
-        values: NDArray[Any] = array.asnumpy()
-        return values.view(DType.BFLOAT16.numpy) if dtype is DType.BFLOAT16 else values
     mx = import_mxnet()
     array.wait_to_read()
     pointer = ctypes.c_void_p()
@@ -94,10 +99,6 @@ def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArra
         return np.zeros(shape, dtype.numpy)
     buffer = (ctypes.c_byte * size).from_address(pointer.value)
     return np.frombuffer(buffer, dtype=dtype.numpy).reshape(shape)
-
-
-def _is_in_host_memory(array: Any) -> bool:
-    return array.context.device_type in ("cpu", "cpu_pinned", "cpu_shared") and array.stype == "default"
 
 
 def _empty(shape: Sequence[int], ctx: Any, dtype: DType) -> Any:

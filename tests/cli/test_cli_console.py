@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import time
 
 import pytest
@@ -21,9 +20,7 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(console, "_PROGRESS_EVERY", 0.01)
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    return stream
+    return Terminal()
 
 
 def wait_for(stream: Terminal, text: str) -> None:
@@ -33,39 +30,35 @@ def wait_for(stream: Terminal, text: str) -> None:
 
 
 def test_clock_runs_on_a_terminal_and_is_wiped_off(terminal):
-    with Steps(quiet=False).step("casting"):
+    with Steps(quiet=False, terminal=terminal).step("casting"):
         wait_for(terminal, "casting ... 0 s")
     assert "\rcasting ... 0 s" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 def test_clock_is_wiped_off_after_an_error(terminal):
-    def interrupted() -> None:
-        with Steps(quiet=False).step("casting"):
-            raise KeyboardInterrupt
-
-    pytest.raises(KeyboardInterrupt, interrupted)
+    with pytest.raises(KeyboardInterrupt), Steps(quiet=False, terminal=terminal).step("casting"):
+        raise KeyboardInterrupt
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 def test_no_clock_when_quiet(terminal):
-    with Steps(quiet=True).step("casting"):
+    with Steps(quiet=True, terminal=terminal).step("casting"):
         time.sleep(0.05)
     assert terminal.getvalue() == ""
 
 
 def test_no_clock_on_a_dumb_terminal(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    with Steps(quiet=False).step("casting"):
+    with Steps(quiet=False, terminal=terminal).step("casting"):
         time.sleep(0.05)
     assert terminal.getvalue() == ""
 
 
-def test_no_clock_where_there_is_no_terminal(monkeypatch):
+def test_no_clock_where_there_is_no_terminal():
     stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with Steps(quiet=False).step("casting"):
-        pass
+    with Steps(quiet=False, terminal=stream).step("casting"):
+        time.sleep(0.05)
     assert stream.getvalue() == ""
 
 

@@ -47,8 +47,11 @@ def test_the_reason_of_a_free_node_is_the_placements() -> None:
     first = net.op("relu", net.var("x"), name="before")
     last = net.op("relu", net.fc(first, "fc"), name="after")
     made = decisions(net, last)
-    assert made["before"].reason.endswith("; float32 needs the fewest casts here")
-    assert made["after"].reason.endswith("; bfloat16 needs the fewest casts here")
+    for name, dtype in (("before", "float32"), ("after", "bfloat16")):
+        of_the_policy, of_the_placement = made[name].reason.rsplit("; ", 1)
+        assert of_the_policy == Policy.default(BF16).operators["relu"].reason
+        assert of_the_placement.startswith(dtype)
+        assert "fewest casts" in of_the_placement
 
 
 def test_the_reason_of_what_the_target_refuses_is_the_targets() -> None:

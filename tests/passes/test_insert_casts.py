@@ -230,6 +230,23 @@ def test_outputs_of_a_multi_output_operator_keep_their_names() -> None:
     assert casts(after) == ["x -> bfloat16", "fc -> float32"]
 
 
+def test_a_cast_that_was_there_does_not_take_the_name_of_an_output() -> None:
+    net = Net()
+    layer = net.fc(net.var("x"), "fc")
+    pinned = net.op("amp_cast", layer, name="pinned", dtype="float32")
+    after = insert_casts(net.graph(layer, pinned), net.params)
+    assert [after.describe(head) for head in after.heads] == ["fc", "pinned"]
+
+
+def test_an_fp32_output_that_is_asked_for_low_keeps_its_name() -> None:
+    net = Net()
+    wide = net.op("amp_cast", net.var("x", __dtype__="12"), name="wide", dtype="float32")
+    graph = net.graph(net.op("exp", wide, name="e"), wide)
+    after = insert_casts(graph, low_heads=frozenset({0, 1}), heads_fp32=False)
+    assert [after.describe(head) for head in after.heads] == ["e", "wide"]
+    assert casts(after) == ["x -> float32", "e_float32 -> bfloat16", "wide_float32 -> bfloat16"]
+
+
 def test_low_outputs_are_handed_on_as_they_are() -> None:
     net = Net()
     graph = net.graph(net.fc(net.var("x"), "fc"))

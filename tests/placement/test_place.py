@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
@@ -255,7 +255,6 @@ def allowed(problem: PlacementProblem) -> list[set[int]]:
     return found
 
 
-@settings(max_examples=150)
 @given(problems(most_nodes=9, most_free=7))
 def test_no_placement_has_fewer_casts(problem: PlacementProblem) -> None:
     low, casts = solved(problem)
@@ -263,7 +262,6 @@ def test_no_placement_has_fewer_casts(problem: PlacementProblem) -> None:
     assert casts == min(count_casts(problem, other) for other in allowed(problem))
 
 
-@settings(max_examples=100)
 @given(problems(most_nodes=9, most_free=6), st.data())
 def test_no_placement_with_widest_nodes_has_fewer_casts(
     problem: PlacementProblem, data: st.DataObject
@@ -303,7 +301,6 @@ def greedy(problem: PlacementProblem) -> set[int]:
     return low
 
 
-@settings(max_examples=40)
 @given(problems(most_nodes=60, most_free=60))
 def test_greedy_never_has_fewer_casts(problem: PlacementProblem) -> None:
     problem = PlacementProblem(**{**vars(problem), "groups": ()})
@@ -313,7 +310,6 @@ def test_greedy_never_has_fewer_casts(problem: PlacementProblem) -> None:
     assert casts <= count_casts(problem, problem.low | problem.free)
 
 
-@settings(max_examples=40)
 @given(problems(most_nodes=20, most_free=20))
 def test_a_free_node_upstream_of_every_low_one_is_fp32_unless_that_costs_a_cast(
     problem: PlacementProblem,

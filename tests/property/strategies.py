@@ -140,7 +140,7 @@ def samples(
     continuous: bool = False,
     unknown: bool = False,
     casts: bool = True,
-    most_nodes: int = 14,
+    most_nodes: int = 16,
 ) -> Sample:
     """Draw a graph with one input, a few layers that may share weights, and up to three outputs.
 
@@ -166,7 +166,7 @@ def samples(
         steps.append(writer.mystery)
     if casts:
         steps.append(writer.cast)
-    for _ in range(draw(st.integers(1, most_nodes))):
+    for _ in range(draw(st.integers(3, most_nodes))):
         writer.values.append(draw(st.sampled_from(steps))())
     heads = [writer.values[-1], *draw(st.lists(st.sampled_from(writer.values), max_size=2))]
     return Sample(_reachable(writer.net.graph(*heads)), writer.net.params)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mxamp.dtypes import DType
 from mxamp.graph import Graph, parse_symbol, write_symbol
 from mxamp.model import Model
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import LOW, assert_sound, convert, parameters, reconvert
 from tests.passes.harness import insert_casts
@@ -42,25 +43,21 @@ def inserted(before: Graph, model: Model) -> list[int]:
     ]
 
 
-@settings(max_examples=60)
 @given(sample=samples(unknown=True))
 def test_every_graph_converts_to_a_sound_one(dtype: DType, sample: Sample) -> None:
     assert_sound(sample.graph, converted(sample, dtype))
 
 
-@settings(max_examples=30)
 @given(sample=samples(unknown=True))
 def test_every_graph_converts_on_the_built_in_target(dtype: DType, sample: Sample) -> None:
     assert_sound(sample.graph, converted(sample, dtype, target=Target.for_dtype(dtype), fold_batch_norm=True))
 
 
-@settings(max_examples=30)
 @given(sample=samples(unknown=True))
 def test_every_graph_passes_the_harness(dtype: DType, sample: Sample) -> None:
     insert_casts(sample.graph, kept_params(sample), dtype)
 
 
-@settings(max_examples=25)
 @given(sample=samples(unknown=True), offline=st.booleans(), io_dtype=st.sampled_from([None, "low"]))
 def test_every_combination_of_options_is_sound(
     dtype: DType, sample: Sample, offline: bool, io_dtype: str | None
@@ -69,7 +66,6 @@ def test_every_combination_of_options_is_sound(
     assert_sound(sample.graph, model)
 
 
-@settings(max_examples=40)
 @given(sample=samples(unknown=True))
 def test_converting_a_converted_model_changes_nothing(dtype: DType, sample: Sample) -> None:
     model = converted(sample, dtype)
@@ -80,7 +76,6 @@ def test_converting_a_converted_model_changes_nothing(dtype: DType, sample: Samp
     assert again.report.casts == ()
 
 
-@settings(max_examples=20)
 @given(sample=samples(unknown=True))
 def test_neither_does_converting_what_was_written_and_read(dtype: DType, sample: Sample) -> None:
     model = converted(sample, dtype)
@@ -91,7 +86,6 @@ def test_neither_does_converting_what_was_written_and_read(dtype: DType, sample:
     assert again.graph is read
 
 
-@settings(max_examples=60)
 @given(sample=samples(unknown=True))
 def test_common_subexpression_elimination_finds_no_cast_to_remove(dtype: DType, sample: Sample) -> None:
     model = converted(sample, dtype)
@@ -107,7 +101,6 @@ def test_common_subexpression_elimination_finds_no_cast_to_remove(dtype: DType, 
         same_as.append(first)
 
 
-@settings(max_examples=40)
 @given(sample=samples(unknown=True))
 def test_no_cast_undoes_another(dtype: DType, sample: Sample) -> None:
     model = converted(sample, dtype)
@@ -117,7 +110,6 @@ def test_no_cast_undoes_another(dtype: DType, sample: Sample) -> None:
         assert source.node not in ours
 
 
-@settings(max_examples=40)
 @given(sample=samples(unknown=True))
 def test_every_cast_is_read(dtype: DType, sample: Sample) -> None:
     model = converted(sample, dtype)
@@ -129,7 +121,6 @@ def test_every_cast_is_read(dtype: DType, sample: Sample) -> None:
             assert model.graph.uses[model.graph.variables[name]], f"the copy {name} is read by nobody"
 
 
-@settings(max_examples=40)
 @given(sample=samples())
 def test_red_computes_in_fp32_and_green_in_low_precision(dtype: DType, sample: Sample) -> None:
     report = converted(sample, dtype).report
@@ -141,13 +132,11 @@ def test_red_computes_in_fp32_and_green_in_low_precision(dtype: DType, sample: S
             assert node.compute == dtype.label or "already" in node.reason, node
 
 
-@settings(max_examples=30)
 @given(sample=samples(unknown=True))
 def test_multicast_is_never_needed_where_dtypes_are_known(dtype: DType, sample: Sample) -> None:
     assert all(node.op != AMP_MULTICAST for node in converted(sample, dtype).graph.nodes)
 
 
-@settings(max_examples=20)
 @given(sample=samples(unknown=True))
 def test_neither_graph_nor_parameters_of_the_caller_are_touched(dtype: DType, sample: Sample) -> None:
     text = write_symbol(sample.graph)
@@ -157,10 +146,7 @@ def test_neither_graph_nor_parameters_of_the_caller_are_touched(dtype: DType, sa
     assert all((values[name] == value).all() for name, value in sample.params.items())
 
 
-@settings(max_examples=20)
-@given(sample=samples(unknown=True))
+@given(sample=samples())
 def test_excluding_every_node_changes_nothing(dtype: DType, sample: Sample) -> None:
-    from mxamp.policy import Policy
-
     everything = Policy.default(dtype).excluding(globs=["*"])
     assert converted(sample, dtype, policy=everything).graph is sample.graph

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 mx = pytest.importorskip("mxnet", reason="converted graphs are bound and run")
 
@@ -33,7 +33,6 @@ def run(symbol: Any, args: Any, auxs: Any) -> list[Any]:
 DATA_ND = mx.nd.array(DATA)
 
 
-@settings(max_examples=25)
 @given(sample=samples(continuous=True))
 def test_converted_graphs_run_and_agree_with_fp32(sample: Sample) -> None:
     symbol = symbol_from_graph(sample.graph)
@@ -51,7 +50,6 @@ def test_converted_graphs_run_and_agree_with_fp32(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
-@settings(max_examples=25)
 @given(sample=samples())
 def test_mxnet_infers_the_dtypes_we_infer(dtype: DType, sample: Sample) -> None:
     model = convert(sample.graph, kept_params(sample), dtype)
