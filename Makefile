@@ -17,7 +17,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint format environment environment-core bench-convert clean
+.PHONY: help demo test test-core lint format environment environment-core bench-convert bench-latency clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -28,6 +28,7 @@ help:
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
 	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
+	@echo "  make bench-latency    time the converted ResNet-50 against FP32 and MXNet's own converter's"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
 	@echo
@@ -41,7 +42,7 @@ help:
 	@echo "  make test-core PYTHON=python3.12  is how files are known to convert where MXNet cannot be installed"
 
 demo: environment
-	@$(RUN) tools/demo.py $(ARGS)
+	@$(RUN) -m tools.demo $(ARGS)
 
 test: environment
 	@$(RUN) -m pytest -n 2 --dist worksteal -m "$(MARKS)" $(ARGS)
@@ -59,7 +60,10 @@ format: environment
 	@$(RUN) -m ruff format .
 
 bench-convert: environment
-	@$(RUN) tools/benchmark_conversion.py $(ARGS)
+	@$(RUN) -m tools.benchmark_conversion $(ARGS)
+
+bench-latency: environment
+	@$(RUN) -m tools.benchmark_latency $(ARGS)
 
 environment:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(VENV)) && \

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+import numpy as np
+
 from mxamp.decisions import DecisionInputs, IoDtype, decide, resolve_io_dtype
-from mxamp.errors import MxampWarning, PolicyError, UnknownNameError, nearest_names
+from mxamp.errors import MxampWarning, PolicyError, TargetError, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.infer import variable_dtypes
@@ -71,9 +74,16 @@ def convert_graph(
     Model
         The converted model with its report.
     """
-    if cast_op not in CAST_OPERATORS:
+    if not isinstance(cast_op, str) or cast_op not in CAST_OPERATORS:
         raise PolicyError(f"cast_op must be {' or '.join(CAST_OPERATORS)}, not {cast_op!r}.")
-    target = target or Target.for_dtype(policy.target_dtype)
+    _check_flag(cast_offline, "cast_optional_params")
+    _check_flag(fold_batch_norm, "fold_batch_norm")
+    if target is None:
+        target = Target.for_dtype(policy.target_dtype)
+    elif not isinstance(target, Target):
+        raise TargetError(
+            f"target must be the name of a built-in target or a Target, not {type(target).__name__}."
+        )
     if target.dtype is not policy.target_dtype:
         raise PolicyError(
             f"The policy is for {policy.target_dtype} and the target {target.name} for {target.dtype}; "
@@ -102,7 +112,7 @@ def convert_graph(
     )
     fold = FoldBatchNorm(plan, arg_params, aux_params, policy.target_dtype)
     prepared = Pipeline([fold] if fold_batch_norm else []).run(graph)
-    rewrite = InsertCasts(fold.plan, cast_op=cast_op)
+    rewrite = InsertCasts(fold.plan, cast_op=cast_op, reserved_names=[*fold.arg_params, *fold.aux_params])
     after = Pipeline([rewrite], finished=[fold.name]).run(prepared)
     notes = _notes(graph, policy, cast_op)
     for note in notes:
@@ -330,13 +340,14 @@ def convert_symbol(
     PolicyError
         When ``cast_optional_params`` is true, and as in :func:`convert_model`.
     """
+    _check_flag(cast_optional_params, "cast_optional_params")
     if cast_optional_params:
         raise PolicyError(
             "convert_symbol has no parameter values to cast. Use convert_model(sym, args, auxs, ...), which "
             "casts them once and stores a parameter in both dtypes where its readers disagree."
         )
     graph = graph_of(sym)
-    for name in data_names or ():
+    for name in _names(data_names, "data_names"):
         if name not in graph.variables:
             raise UnknownNameError(
                 f"data_names holds {name!r}, which is no variable of the symbol."
@@ -381,19 +392,20 @@ def resolve_policy(
     default = Policy.default(target_dtype)
     if policy is None:
         policy = default
-    elif not isinstance(policy, Policy):
+    elif isinstance(policy, (str, os.PathLike)):
         policy = Policy.load(policy)
+    elif not isinstance(policy, Policy):
+        raise PolicyError(f"policy must be a Policy or the path of a TOML file, not {type(policy).__name__}.")
     if policy.target_dtype is not default.target_dtype:
         raise PolicyError(
             f"The policy is for {policy.target_dtype}, but target_dtype is {default.target_dtype}. "
             "Give the target_dtype that the policy is for."
         )
-    if isinstance(exclude, str):
-        raise PolicyError(
-            f"exclude must be a list of names, not the string {exclude!r}: write [{exclude!r}]."
-        )
-    patterns = [name for name in exclude if any(sign in name for sign in "*?[")]
-    names = [name for name in exclude if name not in patterns]
+    excluded = _names(exclude, "exclude")
+    present = {node.name for top in graphs_within(graph) for node in top.nodes}
+    # A name may hold the signs of a pattern: then it is a name first.
+    patterns = [name for name in excluded if name not in present and any(sign in name for sign in "*?[")]
+    names = [name for name in excluded if name not in patterns]
     policy = apply_mxnet_lists(
         policy,
         target_dtype_ops=target_dtype_ops,
@@ -408,3 +420,23 @@ def resolve_policy(
     for pattern in patterns:
         policy = policy.excluding(globs=[pattern])
     return policy.with_color_function(color) if color is not None else policy
+
+
+def _check_flag(given: Any, label: str) -> None:
+    if not isinstance(given, (bool, np.bool_)):
+        raise PolicyError(f"{label} must be True or False, not {given!r}.")
+
+
+def _names(given: Any, label: str) -> list[str]:
+    """Return names given by the user as a list; a generator can be read once only."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        raise PolicyError(f"{label} must be a list of names, not the string {given!r}: write [{given!r}].")
+    try:
+        names = list(given)
+    except TypeError:
+        names = [None]
+    if not all(isinstance(name, str) for name in names):
+        raise PolicyError(f"{label} must be a list of names, which are strings, not {given!r}.")
+    return names

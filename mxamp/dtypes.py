@@ -110,8 +110,9 @@ class DType(enum.Enum):
     def from_numpy(cls, value: DTypeLike) -> DType:
         """Return the member for a NumPy dtype; MXNet's ``[('bfloat16', uint16)]`` is bfloat16."""
         try:
-            dtype = np.dtype(value)
-        except TypeError:
+            # NumPy takes None for float64; and it refuses a dict or a list with a ValueError.
+            dtype = np.dtype(value) if value is not None else None
+        except (TypeError, ValueError):
             dtype = None
         if dtype is not None:
             if dtype.names == ("bfloat16",):

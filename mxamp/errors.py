@@ -25,6 +25,7 @@ __all__ = [
     "ParamsError",
     "PassError",
     "PolicyError",
+    "ReportError",
     "SymbolFormatError",
     "TargetError",
     "TracingError",
@@ -100,6 +101,10 @@ class ExportError(MxampError, OSError):
     """A model could not be written; nothing half-written is left behind."""
 
 
+class ReportError(MxampError, ValueError):
+    """A report's text is damaged, or is no report of mxamp."""
+
+
 class TracingError(MxampError, ValueError):
     """A Gluon block cannot be turned into one Symbol."""
 
@@ -108,18 +113,20 @@ class MxnetMissingError(MxampError, ImportError):
     """The operation needs MXNet, and MXNet cannot be imported here."""
 
 
-def nearest_names(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+def nearest_names(name: object, known: Iterable[str], *, limit: int = 3) -> str:
     """Return a `` Did you mean ...?`` clause with the known names nearest to ``name``, or ``""``.
 
     Parameters
     ----------
     name
-        The name that was not found.
+        The name that was not found; what is no string resembles nothing.
     known
         The names that exist.
     limit
         The most names to suggest.
     """
+    if not isinstance(name, str):
+        return ""
     matches = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
     if not matches:
         return ""

@@ -147,6 +147,9 @@ def atomic_write(*paths: str | PathLike[str]) -> Iterator[tuple[BinaryIO, ...]]:
 
 def _destinations(paths: tuple[str | PathLike[str], ...]) -> list[Path]:
     """Resolve links and refuse what could only fail after part of the work is done."""
+    for path in paths:
+        if "\0" in str(path):
+            raise ExportError(f"Cannot write {os.fspath(path)!r}: no file name can hold a NUL.")
     destinations = [Path(os.path.realpath(path)) for path in paths]
     for path, destination in zip(paths, destinations):
         if destination.is_dir():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Union
 
 import numpy as np
 
-from mxamp.errors import ExportError, ModelFileNotFoundError, ParamsError
+from mxamp.dtypes import DType
+from mxamp.errors import ExportError, ModelFileNotFoundError, ParamsError, TargetError
 from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
@@ -155,8 +157,10 @@ def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
         raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
     wrapped: dict[str, Parameter] = {}
     for name, value in given.items():
+        if not isinstance(name, str):
+            raise ParamsError(f"{label} must map names, which are strings, to arrays; it holds {name!r:.80}.")
         if isinstance(value, np.ndarray):
-            wrapped[name] = ArrayParameter(value)
+            wrapped[name] = _array_parameter(name, value)
         elif isinstance(value, Parameter):
             wrapped[name] = value
         else:
@@ -166,15 +170,29 @@ def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
     return wrapped
 
 
+def _array_parameter(name: str, value: Any) -> ArrayParameter:
+    try:
+        return ArrayParameter(value)
+    except TargetError:
+        raise ParamsError(
+            f"The parameter {name!r} is an array of {value.dtype}, which MXNet does not have. Use one of: "
+            f"{', '.join(map(str, DType))}."
+        ) from None
+
+
 def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
     """Return the paths of a model's two files.
 
     Raises
     ------
     ExportError
-        When the epoch is not a number from 0 to 9999.
+        When the prefix is no path, or the epoch not a number from 0 to 9999.
     """
-    if not 0 <= epoch <= 9999:
+    if not isinstance(prefix, (str, os.PathLike)) or "\0" in str(prefix):
+        raise ExportError(
+            f"prefix must be a path, the part of the file names before -symbol.json, not {prefix!r:.80}."
+        )
+    if not isinstance(epoch, (int, np.integer)) or not 0 <= epoch <= 9999:
         raise ExportError(f"epoch must be from 0 to 9999, not {epoch}: it is four digits of a file's name.")
     return Path(f"{prefix}-symbol.json"), Path(f"{prefix}-{epoch:04d}.params")
 
@@ -197,11 +215,14 @@ def load(prefix: PathLike, epoch: int = 0) -> Model:
     Raises
     ------
     ModelFileNotFoundError
-        When a file does not exist.
+        When a file does not exist, or prefix and epoch cannot name one.
     SymbolFormatError, ParamsError
         When a file is damaged, or the two do not belong together.
     """
-    symbol_path, params_path = model_paths(prefix, epoch)
+    try:
+        symbol_path, params_path = model_paths(prefix, epoch)
+    except ExportError as error:
+        raise ModelFileNotFoundError(str(error)) from None
     graph = read_symbol(symbol_path)
     if not params_path.is_file():
         others = sorted(path.name for path in params_path.parent.glob(f"{Path(prefix).name}-*.params"))

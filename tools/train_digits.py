@@ -34,7 +34,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from tools import digits
+from tools import digits, stock
 
 __all__ = ["MODEL", "Settings", "augment", "count_correct", "main", "train"]
 
@@ -206,12 +206,7 @@ def count_correct(prefix: Path, images: NDArray[np.float32], labels: NDArray[np.
     int
         How many images score highest for their own digit.
     """
-    sym, args, auxs = mx.model.load_checkpoint(str(prefix), 0)
-    module = mx.mod.Module(sym, data_names=["data"], label_names=None, context=mx.cpu())
-    batches = mx.io.NDArrayIter(images, batch_size=min(_EVALUATION_BATCH, len(images)))
-    module.bind(data_shapes=batches.provide_data, for_training=False)
-    module.set_params(args, auxs)
-    scores = module.predict(batches).asnumpy()
+    scores = stock.predict(prefix, images, batch_size=_EVALUATION_BATCH)
     return int((scores.argmax(axis=1) == labels).sum())
 
 

@@ -62,7 +62,7 @@ class Parameter(ABC):
 
     @abstractmethod
     def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
-        """Return a new parameter of this shape, in memory of the same kind, and its values to be filled in."""
+        """Return a new parameter of this shape, in memory of the same kind, and its values to fill in."""
 
     def numpy(self) -> NDArray[Any]:
         """Return the values as a NumPy array (ml_dtypes' bfloat16); read-only for the caller."""

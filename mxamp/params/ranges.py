@@ -189,8 +189,9 @@ def underflows_beyond(array: NDArray[Any], dtype: DType, share: float) -> bool:
 def magnitude_bound(array: NDArray[Any]) -> float:
     """Return a number that no finite magnitude in ``array`` exceeds.
 
-    It is the Euclidean norm where BLAS can compute it, at the speed of memory, and the largest finite magnitude
-    elsewhere. The norm of a weight is far below what overflows, so that nearly always this is all there is to know.
+    It is the Euclidean norm where BLAS can compute it, at the speed of memory, and the largest finite
+    magnitude elsewhere. The norm of a weight is far below what overflows, so that nearly always this is all
+    there is to know.
 
     Parameters
     ----------
@@ -205,8 +206,8 @@ def magnitude_bound(array: NDArray[Any]) -> float:
     Notes
     -----
     A sum of non-negative numbers, rounded to nearest, is never less than any of them rounded, in whatever
-    order BLAS adds; the margin covers the rounding of the largest square. Squares that underflow to zero belong
-    to magnitudes below 1e-22.
+    order BLAS adds; the margin covers the rounding of the largest square. Squares that underflow to zero
+    belong to magnitudes below 1e-22.
     """
     _, array = as_float_array(array)
     if array.dtype in _IN_BLAS and array.flags.c_contiguous:

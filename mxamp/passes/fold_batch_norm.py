@@ -160,13 +160,19 @@ class FoldBatchNorm(GraphPass):
         if factors is None:
             return None
         scaled, shifted = ScaledParameter(weight, factors), ArrayParameter(shift)
-        if self._leaves_range(weight, float(np.abs(scale).max(initial=0.0))) or shifted.range_loss(self._dtype) is not None:
+        if (
+            self._leaves_range(weight, float(np.abs(scale).max(initial=0.0)))
+            or shifted.range_loss(self._dtype) is not None
+        ):
             return None
         return _Fold(layer_position, position, scaled, shifted)
 
     def _leaves_range(self, weight: Parameter, factor: float) -> bool:
         limit = self._dtype.max_finite
-        return weight.magnitude_bound * factor > limit and magnitude_range(weight.values()).largest * factor > limit
+        return (
+            weight.magnitude_bound * factor > limit
+            and magnitude_range(weight.values()).largest * factor > limit
+        )
 
     def _is_low(self, position: int) -> bool:
         decision = self._before.decisions[position]
@@ -193,7 +199,8 @@ class FoldBatchNorm(GraphPass):
     def _rewrite(self, graph: Graph, folds: Mapping[int, _Fold]) -> Graph:
         norms = {fold.norm: fold.layer for fold in folds.values()}
         dropped = _variables_of(graph, norms)
-        builder = GraphBuilder(node.name for node in graph.nodes)
+        # A file may hold parameters that the graph does not use; their names are taken too.
+        builder = GraphBuilder([*(node.name for node in graph.nodes), *self._params])
         positions: list[int] = []
         decisions: list[Decision | None] = []
         new_bias: dict[str, ArrayParameter] = {}

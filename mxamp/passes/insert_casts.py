@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
@@ -77,6 +77,9 @@ class InsertCasts(GraphPass):
         The decisions.
     cast_op
         ``"amp_cast"``, or ``"Cast"`` for consumers that do not know the amp operators.
+    reserved_names
+        Names that no new node may have, besides those of the graph: a file may hold parameters that the graph
+        does not use.
 
     Notes
     -----
@@ -94,11 +97,12 @@ class InsertCasts(GraphPass):
     Linear in nodes and inputs. Numerical effect: exactly the roundings the plan asks for.
     """
 
-    def __init__(self, plan: Plan, *, cast_op: str = AMP_CAST) -> None:
+    def __init__(self, plan: Plan, *, cast_op: str = AMP_CAST, reserved_names: Iterable[str] = ()) -> None:
         if cast_op not in CAST_OPERATORS:
             raise PassError(f"cast_op must be one of {', '.join(CAST_OPERATORS)}, not {cast_op!r}.")
         self._plan = plan
         self._cast_op = cast_op
+        self._reserved_names = frozenset(reserved_names)
         self.casts: tuple[InsertedCast, ...] = ()
         """The casts put in, in graph order. Filled by :meth:`run`."""
         self.parameters: Mapping[str, StoredParameter] = {}
@@ -115,7 +119,7 @@ class InsertCasts(GraphPass):
 
     def run(self, graph: Graph) -> Graph:
         """Return the graph with the casts in it."""
-        rewriter = _Rewriter(graph, self._plan, self._cast_op)
+        rewriter = _Rewriter(graph, self._plan, self._cast_op, reserved_names=self._reserved_names)
         after = rewriter.rewrite()
         self.positions = rewriter.positions
         self.new_variables = rewriter.variables
@@ -138,12 +142,20 @@ class InsertCasts(GraphPass):
 class _Rewriter:
     """One run of :class:`InsertCasts`."""
 
-    def __init__(self, graph: Graph, plan: Plan, cast_op: str, *, named_outputs: bool = True) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        cast_op: str,
+        *,
+        named_outputs: bool = True,
+        reserved_names: frozenset[str] = frozenset(),
+    ) -> None:
         self.graph = graph
         self.plan = plan
         self.variables: dict[str, DType] = dict(plan.variables_before)
         self.cast_op = cast_op
-        self.builder = GraphBuilder(_all_names(graph))
+        self.builder = GraphBuilder(_all_names(graph) | reserved_names)
         self.positions: list[int] = []
         self.dtypes: list[tuple[DType | None, ...]] = []
         self.cast_map: dict[tuple[Entry, DType], Entry] = {}

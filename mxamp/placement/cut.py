@@ -89,14 +89,16 @@ class CutProblem:
         infinite = self._total + 1
         if infinite >= 2**31:
             raise ValueError(f"the costs add up to {self._total}, more than 32 bits hold; scale them down")
-        capacities = np.asarray(self._capacities, dtype=np.int32)
+        capacities = np.asarray(self._capacities, dtype=np.int64)
         capacities[self._unbounded] = infinite
         shape = (self._count, self._count)
         capacity = csr_matrix(
             (capacities, (np.asarray(self._tails, np.int32), np.asarray(self._heads, np.int32))), shape=shape
         )
-        # Parallel forbidden edges add up on construction; one infinity is as good as two and cannot overflow.
+        # Parallel forbidden edges add up on construction, in 64 bits; one infinity is as good as several.
+        capacity.sum_duplicates()
         np.minimum(capacity.data, infinite, out=capacity.data)
+        capacity = capacity.astype(np.int32)
         capacity.eliminate_zeros()
         residual = capacity - maximum_flow(capacity, SOURCE, SINK).flow
         residual.data[residual.data < 0] = 0

@@ -56,11 +56,14 @@ def apply_mxnet_lists(
     PolicyError
         When an operator is in two lists, an operator does not exist, or a list is not a list.
     """
+    conditional_fp32_ops = _conditions(conditional_fp32_ops)
     lists = {
         "target_dtype_ops": _names(target_dtype_ops, "target_dtype_ops"),
         "fp32_ops": _names(fp32_ops, "fp32_ops"),
         "widest_dtype_ops": _names(widest_dtype_ops, "widest_dtype_ops"),
-        "conditional_fp32_ops": _conditional_names(conditional_fp32_ops),
+        "conditional_fp32_ops": None
+        if conditional_fp32_ops is None
+        else [FACTS.canonical(op) for op, _, _ in conditional_fp32_ops],
     }
     _check_disjoint(lists)
     _check_known(lists, known_operators)
@@ -97,21 +100,24 @@ def apply_mxnet_lists(
 def _names(given: Sequence[str] | None, label: str) -> list[str] | None:
     if given is None:
         return None
+    # A generator can be read once only.
+    names = list(given) if isinstance(given, Iterable) else []
     if (
         isinstance(given, str)
         or not isinstance(given, Iterable)
-        or not all(isinstance(name, str) for name in given)
+        or not all(isinstance(n, str) for n in names)
     ):
         raise PolicyError(f"{label} must be a list of strings, not {given!r}.")
-    return list(given) if label == "excluded_sym_names" else [FACTS.canonical(name) for name in given]
+    return names if label == "excluded_sym_names" else [FACTS.canonical(name) for name in names]
 
 
-def _conditional_names(given: ConditionalOperators | None) -> list[str] | None:
+def _conditions(given: ConditionalOperators | None) -> ConditionalOperators | None:
     if given is None:
         return None
     if not isinstance(given, Iterable):
         raise PolicyError(f"conditional_fp32_ops must be a list, not {given!r}.")
-    for item in given:
+    items = list(given)
+    for item in items:
         well_formed = (
             isinstance(item, (tuple, list))
             and len(item) == 3
@@ -124,7 +130,7 @@ def _conditional_names(given: ConditionalOperators | None) -> list[str] | None:
                 "conditional_fp32_ops must hold (operator, attribute, list of values), for example "
                 f"('Activation', 'act_type', ['softrelu']), not {item!r}."
             )
-    return [FACTS.canonical(op) for op, _, _ in given]
+    return items
 
 
 def _check_disjoint(lists: Mapping[str, list[str] | None]) -> None:

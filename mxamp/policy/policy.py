@@ -6,15 +6,17 @@ A :class:`Policy` prints as text, and loads from and saves to TOML; the built-in
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 import tomli_w
 
 from mxamp.dtypes import LOW_PRECISION, DType
-from mxamp.errors import ModelFileNotFoundError, PolicyError, TargetError, nearest_names
+from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
+from mxamp.files import atomic_write, existing_file
 from mxamp.ops import FACTS
 from mxamp.policy.color import Color
 from mxamp.policy.selector import Selector
@@ -162,7 +164,8 @@ class Policy:
 
     def with_rules(self, rules: Iterable[UserRule]) -> Policy:
         """Return this policy with more user rules after those it has."""
-        return replace(self, rules=self.rules + tuple(rules))
+        added = _items(rules, "rules", UserRule)
+        return replace(self, rules=self.rules + added)
 
     def excluding(
         self,
@@ -193,11 +196,16 @@ class Policy:
 
     def with_color_function(self, function: ColorFunction | None) -> Policy:
         """Return this policy with a color function over node views."""
+        if function is not None and not callable(function):
+            raise PolicyError(
+                f"color must be a function from a NodeView to a Color or None, not {type(function).__name__}."
+            )
         return replace(self, color_function=function)
 
     def with_operators(self, color: Color, operators: Iterable[str], reason: str) -> Policy:
         """Return this policy with some operators in another color, whatever their attributes."""
-        names = [FACTS.canonical(op) for op in operators]
+        color = Color.parse(color)
+        names = [FACTS.canonical(op) for op in _items(operators, "operators", str)]
         changed = dict(self.operators)
         for name in names:
             before = changed.get(name)
@@ -250,8 +258,18 @@ class Policy:
         return tomli_w.dumps(document)
 
     def save(self, path: str | Path) -> None:
-        """Write the policy to a TOML file."""
-        Path(path).write_text(self.to_toml(), encoding="utf-8")
+        """Write the policy to a TOML file.
+
+        Raises
+        ------
+        ExportError
+            When it cannot be written; a file that was there is kept then.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise ExportError(f"A policy is saved to a path, not to {type(path).__name__}.")
+        text = self.to_toml()
+        with atomic_write(Path(path)) as (file,):
+            file.write(text.encode("utf-8"))
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -264,10 +282,16 @@ class Policy:
         PolicyError
             When it is not a policy; the message says where.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            raise PolicyError(f"A policy is read from a path, not from {type(path).__name__}.")
         try:
-            text = Path(path).read_text("utf-8")
-        except FileNotFoundError:
-            raise ModelFileNotFoundError(f"There is no policy file {str(path)!r}.") from None
+            text = existing_file(path, "policy file").read_text("utf-8")
+        except UnicodeDecodeError:
+            raise PolicyError(f"{str(path)!r} is not text, and a policy is a TOML file.") from None
+        except OSError as error:
+            if isinstance(error, MxampError):
+                raise
+            raise PolicyError(f"The policy file {str(path)!r} cannot be read: {error.strerror}.") from None
         return cls.from_toml(text, source=str(path))
 
     @classmethod
@@ -282,6 +306,8 @@ class Policy:
         PolicyError
             When the text is not TOML, has an unknown key, or gives one operator two colors.
         """
+        if not isinstance(text, str):
+            raise PolicyError(f"from_toml reads text, not {type(text).__name__}; for a file use Policy.load.")
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -377,6 +403,18 @@ def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
     )
     widest = frozenset(FACTS.canonical(str(op)) for op in _list(document, "widest_operators", source))
     return Policy(dtype, operators, conditions, rules, None, widest)
+
+
+_Item = TypeVar("_Item")
+
+
+def _items(given: Iterable[_Item], label: str, kind: type[_Item]) -> tuple[_Item, ...]:
+    """Return what the user gave as a list of ``kind``."""
+    whole = isinstance(given, str) or not isinstance(given, Iterable)
+    items = () if whole else tuple(given)
+    if whole or not all(isinstance(item, kind) for item in items):
+        raise PolicyError(f"{label} must be a list of {kind.__name__}, not {given!r}.")
+    return items
 
 
 def _list(document: Mapping[str, Any], key: str, source: str) -> Sequence[Any]:

@@ -54,15 +54,21 @@ class UserColorFunction:
         function = context.policy.color_function
         if function is None:
             return None
-        answer = function(context.view(position))
+        node = context.graph.nodes[position]
+        label = getattr(function, "__name__", type(function).__name__)
+        try:
+            answer = function(context.view(position))
+        except Exception as error:
+            raise PolicyError(
+                f"The color function {label!r} failed at {node}: {type(error).__name__}: {error}. It is "
+                "called with one NodeView for every operator node, and must return a Color or None."
+            ) from error
         if answer is None:
             return None
         try:
             color = Color.parse(answer)
         except PolicyError as error:
-            node = context.graph.nodes[position]
             raise PolicyError(f"The color function answered {answer!r} for {node}. {error}") from None
-        label = getattr(function, "__name__", type(function).__name__)
         return Verdict(color, self.name, f"the color function {label!r} says so")
 
 

@@ -58,20 +58,18 @@ class Selector:
         PolicyError
             When it selects by nothing, a list is a plain string, or a regular expression is not one.
         """
-        groups = {"names": names, "globs": globs, "patterns": patterns, "operators": operators}
-        for label, group in groups.items():
-            if isinstance(group, str):
-                raise PolicyError(
-                    f"{label} must be a list of strings, not the string {group!r}: write [{group!r}]."
-                )
-            if not isinstance(group, Iterable):
-                raise PolicyError(f"{label} must be a list of strings, not {group!r}.")
-            for item in group:
-                if not isinstance(item, str):
-                    raise PolicyError(f"{label} must hold strings, not {item!r}.")
+        groups = {
+            label: _strings(group, label)
+            for label, group in (
+                ("names", names),
+                ("globs", globs),
+                ("patterns", patterns),
+                ("operators", operators),
+            )
+        }
         if not isinstance(attributes, Mapping):
             raise PolicyError(f"attributes must map attribute names to values, not {attributes!r}.")
-        for pattern in patterns:
+        for pattern in groups["patterns"]:
             try:
                 re.compile(pattern)
             except re.error as error:
@@ -81,10 +79,10 @@ class Selector:
                 "A rule must select something: give names, globs, patterns, operators or attributes."
             )
         return cls(
-            tuple(names),
-            tuple(globs),
-            tuple(patterns),
-            tuple(FACTS.canonical(op) for op in operators),
+            groups["names"],
+            groups["globs"],
+            groups["patterns"],
+            tuple(FACTS.canonical(op) for op in groups["operators"]),
             tuple(sorted((str(key), str(value)) for key, value in attributes.items())),
         )
 
@@ -121,3 +119,15 @@ class Selector:
             conditions = ", ".join(f"{key}={value}" for key, value in self.attributes)
             text = f"{text} with {conditions}" if text else f"nodes with {conditions}"
         return text
+
+
+def _strings(group: Any, label: str) -> tuple[str, ...]:
+    if isinstance(group, str):
+        raise PolicyError(f"{label} must be a list of strings, not the string {group!r}: write [{group!r}].")
+    if not isinstance(group, Iterable):
+        raise PolicyError(f"{label} must be a list of strings, not {group!r}.")
+    items = tuple(group)
+    for item in items:
+        if not isinstance(item, str):
+            raise PolicyError(f"{label} must hold strings, not {item!r}.")
+    return items

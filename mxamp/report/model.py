@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping
 
-from mxamp.errors import UnknownNameError, nearest_names
+from mxamp.errors import ReportError, UnknownNameError, nearest_names
+from mxamp.version import __version__
 
 __all__ = ["CastReport", "NodeReport", "ParameterReport", "Report"]
 
@@ -200,8 +201,23 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """Read a report from JSON."""
-        document = json.loads(text)
+        """Read a report from JSON.
+
+        Raises
+        ------
+        ReportError
+            When the text is not a report of this version.
+        """
+        try:
+            return cls._from_document(json.loads(text))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ReportError(
+                f"This is no report that mxamp {__version__} reads: {type(error).__name__}: {error}. "
+                "Give what Report.to_json returned."
+            ) from error
+
+    @classmethod
+    def _from_document(cls, document: Any) -> Report:
         return cls(
             target_dtype=document["target_dtype"],
             target=document["target"],

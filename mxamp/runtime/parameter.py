@@ -65,8 +65,8 @@ class NDArrayParameter(Parameter):
     def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
         """See :class:`mxamp.params.parameter.Parameter`.
 
-        Casting is done on the host with the same code as for files, so both routes give the same bits. (MXNet's
-        own ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
+        Casting is done on the host with the same code as for files, so both routes give the same bits.
+        (MXNet's own ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
         """
         if 0 in self._shape or not self._is_on_host:
             return ArrayParameter(np.empty(self._shape, dtype.numpy)).allocate(dtype)
@@ -97,7 +97,7 @@ def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArra
     size = math.prod(shape) * dtype.itemsize
     if not pointer.value or not size:
         return np.zeros(shape, dtype.numpy)
-    buffer = (ctypes.c_byte * size).from_address(pointer.value)
+    buffer: Any = (ctypes.c_byte * size).from_address(pointer.value)
     return np.frombuffer(buffer, dtype=dtype.numpy).reshape(shape)
 
 

@@ -91,6 +91,11 @@ def _has_numpy_shapes(graph: Graph) -> bool:
 def _checked_shapes(
     graph: Graph, input_shapes: Mapping[str, Sequence[int]], params: Mapping[str, Parameter]
 ) -> dict[str, tuple[int, ...]]:
+    if not isinstance(input_shapes, Mapping):
+        raise DataError(
+            "input_shapes must map input names to shapes, as in {'data': (1, 3, 224, 224)}, "
+            f"not {input_shapes!r}."
+        )
     inputs = [name for name in graph.variables if name not in params]
     checked: dict[str, tuple[int, ...]] = {}
     for name, shape in input_shapes.items():

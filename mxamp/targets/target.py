@@ -141,6 +141,8 @@ class Target:
         TargetError
             When there is none of that name.
         """
+        if not isinstance(name, str):
+            raise TargetError(f"A target is named by a string, not by {type(name).__name__}.")
         if name not in _CACHE:
             path = _BUILTIN / f"{name}.json"
             if not path.is_file():

@@ -11,7 +11,16 @@ from hypothesis.extra import numpy as hnp
 
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError
-from mxamp.params import Range, cast_array, magnitude_range, overflows, ranges, underflow_fraction
+from mxamp.params import (
+    Range,
+    cast_array,
+    magnitude_bound,
+    magnitude_range,
+    overflows,
+    ranges,
+    underflow_fraction,
+    underflows_beyond,
+)
 
 FLOATS = [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64]
 
@@ -138,3 +147,30 @@ def test_inputs_are_not_changed_and_may_be_read_only():
     overflows(values, DType.FLOAT16)
     assert underflow_fraction(values, DType.FLOAT16) == 1 / 3
     assert values.tolist() == np.array([1, 0, -1e-9, 1e9], np.float32).tolist()
+
+
+@every_float
+@every_target
+@settings(deadline=None)
+@given(values=any_values, share=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+def test_stopping_early_gives_the_same_answer(source, target, values, share):
+    array = cast_array(values, source)
+    assert underflows_beyond(array, target, share) == (underflow_fraction(array, target) > share)
+
+
+@every_float
+@settings(deadline=None)
+@given(values=any_values)
+def test_no_finite_magnitude_exceeds_the_bound(source, values):
+    array = cast_array(values, source)
+    assert magnitude_bound(array) >= magnitude_range(array).largest
+
+
+def test_the_bound_of_an_array_with_infinities_is_that_of_its_finite_values():
+    assert magnitude_bound(np.array([np.inf, np.nan, -3], np.float32)) == 3
+
+
+def test_the_bound_holds_where_blas_is_not_used():
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert magnitude_bound(values.T) >= 11
+    assert magnitude_bound(np.zeros(0, np.float32)) >= 0

@@ -1,286 +1,230 @@
-"""Folding BatchNorm: what it computes, what it keeps, what it refuses."""
+"""BatchNorm goes into the layer before it where that loses nothing, and stays where it would."""
 
 from __future__ import annotations
 
-import ml_dtypes
+from typing import Any, Callable
+
 import numpy as np
 import pytest
 
-import mxamp
-from mxamp.graph import Entry, Graph, Node
-from mxamp.graph.output_names import output_names
+from mxamp.dtypes import DType
+from mxamp.errors import PassError
+from mxamp.graph import Entry, Graph
 from mxamp.model import Model
-
-CHANNELS = 8
-RANDOM = np.random.default_rng(7)
-STATISTICS = {
-    "gamma": RANDOM.uniform(0.5, 1.5, CHANNELS).astype(np.float32),
-    "beta": RANDOM.normal(0.0, 1.0, CHANNELS).astype(np.float32),
-    "mean": RANDOM.normal(0.0, 1.0, CHANNELS).astype(np.float32),
-    "var": RANDOM.uniform(0.5, 2.0, CHANNELS).astype(np.float32),
-}
-CONVOLUTION = {"kernel": "(3, 3)", "num_filter": str(CHANNELS), "no_bias": "True"}
+from mxamp.passes import FoldBatchNorm, Pipeline
+from mxamp.policy import Policy
+from tests.building import AUXILIARY, BF16, F16, Net, convert, named, parameters, plan_for, reads
+from tests.passes.harness import run_pass
 
 
-class Network:
-    """data -> layer -> BatchNorm -> relu, with the parts a test wants changed."""
-
-    def __init__(self) -> None:
-        self.op = "Convolution"
-        self.attrs = dict(CONVOLUTION)
-        self.weight = RANDOM.normal(0.0, 0.2, (CHANNELS, 4, 3, 3)).astype(np.float32)
-        self.bias: np.ndarray | None = None
-        self.norm_attrs = {"fix_gamma": "False", "eps": "1e-05"}
-        self.extra: list[Node] = []
-        self.heads = ["relu"]
-
-    def build(self) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
-        nodes = [Node("null", "data"), Node("null", "conv_weight")]
-        inputs = [Entry(0), Entry(1)]
-        args = {"conv_weight": self.weight, "gamma": STATISTICS["gamma"], "beta": STATISTICS["beta"]}
-        if self.bias is not None:
-            inputs.append(Entry(len(nodes)))
-            nodes.append(Node("null", "conv_bias"))
-            args["conv_bias"] = self.bias
-            self.attrs["no_bias"] = "False"
-        layer = len(nodes)
-        nodes.append(Node(self.op, "conv", self.attrs, tuple(inputs)))
-        first = len(nodes)
-        nodes.extend(Node("null", name) for name in STATISTICS)
-        parameters = tuple(Entry(first + number) for number in range(4))
-        nodes.append(Node("BatchNorm", "bn", self.norm_attrs, (Entry(layer), *parameters), num_outputs=3))
-        nodes.append(Node("Activation", "relu", {"act_type": "relu"}, (Entry(len(nodes) - 1),)))
-        nodes.extend(self.extra)
-        position = {node.name: number for number, node in enumerate(nodes)}
-        heads = tuple(Entry(position[name]) for name in self.heads)
-        auxs = {"mean": STATISTICS["mean"], "var": STATISTICS["var"]}
-        return Graph(tuple(nodes), heads), args, auxs
-
-    def convert(self, dtype: str = "bfloat16", **options: object) -> Model:
-        graph, args, auxs = self.build()
-        return mxamp.convert_model(graph, args, auxs, dtype, **options)  # type: ignore[arg-type]
+def split(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    auxs = {name: value for name, value in params.items() if name.endswith(AUXILIARY)}
+    return {name: value for name, value in params.items() if name not in auxs}, auxs
 
 
-def is_folded(model: Model) -> bool:
-    gone = all(node.op != "BatchNorm" for node in model.graph.nodes)
-    assert gone == ("gamma" not in model.arg_params)
-    assert gone == ("mean" not in model.aux_params)
-    return gone
+def fold(
+    graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any
+) -> tuple[Graph, FoldBatchNorm]:
+    """Fold under the harness; parameters that the first run replaced are those of the second."""
+    made: list[FoldBatchNorm] = []
+
+    def make(current: Graph) -> FoldBatchNorm:
+        values = params
+        if made:
+            kept = {**made[0].arg_params, **made[0].aux_params}
+            values = {name: np.asarray(value.numpy(), np.float32) for name, value in kept.items()}
+        args, auxs = split(values)
+        plan = plan_for(current, values, dtype, **options)
+        made.append(FoldBatchNorm(plan, parameters(args), parameters(auxs), dtype))
+        return made[-1]
+
+    before = {node.name for node in graph.nodes if not node.is_variable}
+    after = run_pass(graph, make, variables_may_go=True)
+    gone = {graph.nodes[position].name for position in made[0].folded}
+    assert {node.name for node in after.nodes if not node.is_variable} == before - gone
+    return after, made[0]
 
 
-def scale_and_shift(eps: float = 1e-5) -> tuple[np.ndarray, np.ndarray]:
-    exact = {name: values.astype(np.float64) for name, values in STATISTICS.items()}
-    scale = exact["gamma"] / np.sqrt(exact["var"] + eps)
-    return scale, exact["beta"] - exact["mean"] * scale
+def statistics(net: Net, name: str = "bn") -> dict[str, Any]:
+    """Give a BatchNorm statistics that do something."""
+    rng = np.random.default_rng(5)
+    for part, low, high in (
+        ("gamma", 0.5, 2),
+        ("beta", -1, 1),
+        ("moving_mean", -1, 1),
+        ("moving_var", 0.1, 4),
+    ):
+        net.params[f"{name}_{part}"] = rng.uniform(low, high, 4).astype(np.float32)
+    return net.params
 
 
-def distance_in_ulps(stored: np.ndarray, exact: np.ndarray) -> float:
-    info = ml_dtypes.finfo(stored.dtype)
-    exponent = np.maximum(np.floor(np.log2(np.abs(exact))), info.minexp)
-    return float(np.max(np.abs(stored.astype(np.float64) - exact) / 2.0 ** (exponent - info.nmant)))
+def conv_bn(**attrs: str) -> tuple[Net, Entry]:
+    net = Net()
+    last = net.bn(net.conv(net.var("x"), "conv"), "bn")
+    statistics(net)
+    for op in ("conv", "bn"):
+        position = next(n for n, node in enumerate(net.nodes) if node.name == op)
+        here = {key[len(op) + 1 :]: value for key, value in attrs.items() if key.startswith(op)}
+        net.nodes[position] = net.nodes[position]._replace(attrs={**net.nodes[position].attrs, **here})
+    return net, last
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_folded_parameters_are_the_float64_product_rounded_once(dtype: str) -> None:
-    network = Network()
-    model = network.convert(dtype)
-    assert is_folded(model)
-    scale, shift = scale_and_shift()
-    weight = model.arg_params["conv_weight"].numpy()
-    bias = model.arg_params["conv_bias"].numpy()
-    assert str(weight.dtype) == str(bias.dtype) == dtype
-    exact = network.weight.astype(np.float64) * scale[:, None, None, None]
-    slack = 2.0**-15 if dtype == "bfloat16" else 2.0**-12
-    assert distance_in_ulps(weight, exact) <= 0.5 + slack
-    assert distance_in_ulps(bias, shift) <= 0.5 + 1e-9
-    # Truncation would hide in the mean: every error would point the same way.
-    bias_of_errors = np.mean((np.abs(weight.astype(np.float64)) - np.abs(exact)) / np.abs(exact))
-    assert abs(bias_of_errors) < 2.0 ** (-10 if dtype == "bfloat16" else -13)
+def after_it(net: Net, last: Entry) -> Graph:
+    return net.graph(net.op("Activation", last, name="relu", act_type="relu"))
 
 
-def test_folding_into_an_existing_bias_scales_it() -> None:
-    network = Network()
-    network.bias = RANDOM.normal(0.0, 1.0, CHANNELS).astype(np.float32)
-    model = network.convert()
-    assert is_folded(model)
-    scale, shift = scale_and_shift()
-    exact = network.bias.astype(np.float64) * scale + shift
-    assert distance_in_ulps(model.arg_params["conv_bias"].numpy(), exact) <= 0.5 + 1e-9
-    assert [node.name for node in model.graph.nodes].count("conv_bias") == 1
+def is_folded(graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any) -> bool:
+    return fold(graph, params, dtype, **options)[0] is not graph
 
 
-def test_fix_gamma_counts_gamma_as_one() -> None:
-    network = Network()
-    network.norm_attrs = {"eps": "1e-05"}  # MXNet's default is fix_gamma=True
-    model = network.convert()
-    scale = 1.0 / np.sqrt(STATISTICS["var"].astype(np.float64) + 1e-5)
-    exact = network.weight.astype(np.float64) * scale[:, None, None, None]
-    assert distance_in_ulps(model.arg_params["conv_weight"].numpy(), exact) <= 0.5 + 2.0**-15
-
-
-def test_grouped_deconvolution_scales_the_output_channels_of_each_group() -> None:
-    network = Network()
-    network.op = "Deconvolution"
-    network.attrs = {"kernel": "(2, 2)", "num_filter": str(CHANNELS), "num_group": "2", "no_bias": "True"}
-    network.weight = RANDOM.normal(0.0, 0.2, (6, CHANNELS // 2, 2, 2)).astype(np.float32)
-    model = network.convert()
-    assert is_folded(model)
-    scale, _ = scale_and_shift()
-    exact = network.weight.astype(np.float64)
-    exact[:3] *= scale[None, :4, None, None]
-    exact[3:] *= scale[None, 4:, None, None]
-    assert distance_in_ulps(model.arg_params["conv_weight"].numpy(), exact) <= 0.5 + 2.0**-15
-
-
-def test_fully_connected_is_folded() -> None:
-    network = Network()
-    network.op = "FullyConnected"
-    network.attrs = {"num_hidden": str(CHANNELS), "no_bias": "True"}
-    network.weight = RANDOM.normal(0.0, 0.2, (CHANNELS, 5)).astype(np.float32)
-    assert is_folded(network.convert())
-
-
-def test_report_keeps_the_folded_node_and_its_parameters() -> None:
-    network = Network()
-    report = network.convert().report
-    assert report is not None
-    node = report.node("bn")
-    assert node.rule == "fold batch norm"
-    assert "'conv'" in node.reason
-    assert node.name_after == "conv"
-    parameters = {parameter.name: parameter for parameter in report.parameters}
-    assert not parameters["gamma"].stored
-    assert parameters["gamma"].bytes_after == 0
-    assert parameters["conv_weight"].stored == {"conv_weight": "bfloat16", "conv_bias": "bfloat16"}
-    stored = network.convert()
-    arrays = [*stored.arg_params.values(), *stored.aux_params.values()]
-    assert report.parameter_bytes_after == sum(array.numpy().nbytes for array in arrays)
-
-
-def test_names_of_outputs_and_other_nodes_are_kept() -> None:
-    network = Network()
-    before, _, _ = network.build()
-    after = network.convert().graph
-    assert output_names(after) == output_names(before) == ("relu_output",)
-    assert {"data", "conv", "conv_weight", "relu"} <= {node.name for node in after.nodes}
-
-
-def test_new_bias_does_not_take_a_name_that_exists() -> None:
-    network = Network()
-    network.extra = [Node("Activation", "conv_bias", {"act_type": "tanh"}, (Entry(8),))]
-    network.heads = ["conv_bias"]
-    model = network.convert()
-    assert is_folded(model)
-    assert "conv_bias_1" in model.arg_params
-
-
-def test_second_conversion_changes_nothing() -> None:
-    model = Network().convert()
-    again = mxamp.convert_model(
-        model.graph,
-        {name: value.numpy() for name, value in model.arg_params.items()},
-        {name: value.numpy() for name, value in model.aux_params.items()},
-        "bfloat16",
+def test_the_layer_takes_over_scale_and_shift() -> None:
+    net, last = conv_bn(bn_eps="0.01")
+    after, done = fold(after_it(net, last), net.params)
+    gamma, beta, mean, variance = (
+        net.params[f"bn_{part}"].astype(np.float64) for part in ("gamma", "beta", "moving_mean", "moving_var")
     )
-    assert again.graph == model.graph
+    scale = gamma / np.sqrt(variance + 0.01)
+    weight, bias = done.arg_params["conv_weight"].numpy(), done.arg_params["conv_bias"].numpy()
+    np.testing.assert_allclose(weight, net.params["conv_weight"] * scale.reshape(-1, 1, 1, 1), rtol=1e-6)
+    np.testing.assert_allclose(bias, beta - mean * scale, rtol=1e-6)
+    assert reads(after, "relu") == ["conv"]
+    assert reads(after, "conv") == ["x", "conv_weight", "conv_bias"]
+    assert named(after, "conv").attrs["no_bias"] == "False"
+    assert set(done.arg_params) == {"conv_weight", "conv_bias"}
+    assert done.aux_params == {}
 
 
-def test_caller_arrays_are_not_changed() -> None:
-    network = Network()
-    graph, args, auxs = network.build()
-    copies = {name: values.copy() for name, values in {**args, **auxs}.items()}
-    mxamp.convert_model(graph, args, auxs, "bfloat16").arg_params["conv_weight"].numpy()
-    for name, values in {**args, **auxs}.items():
-        np.testing.assert_array_equal(values, copies[name])
+def test_a_bias_that_is_there_takes_part() -> None:
+    net = Net()
+    x, weight, bias = net.var("x"), net.param("w", 4, 4, 1, 1), net.param("b", 4)
+    layer = net.op("Convolution", x, weight, bias, name="conv", num_filter=4, kernel="(1, 1)")
+    last = net.bn(layer, "bn")
+    statistics(net)
+    _, done = fold(after_it(net, last), net.params)
+    scale = net.params["bn_gamma"] / np.sqrt(net.params["bn_moving_var"] + 1e-3)
+    expected = (net.params["b"] - net.params["bn_moving_mean"]) * scale + net.params["bn_beta"]
+    np.testing.assert_allclose(done.arg_params["b"].numpy(), expected, rtol=1e-5)
 
 
-def refuses(network: Network, **options: object) -> None:
-    assert not is_folded(network.convert(**options))
+def test_a_fixed_gamma_is_one_whatever_is_stored() -> None:
+    net, last = conv_bn(bn_fix_gamma="True", bn_eps="0")
+    _, done = fold(after_it(net, last), net.params)
+    scale = 1 / np.sqrt(net.params["bn_moving_var"])
+    np.testing.assert_allclose(
+        done.arg_params["conv_weight"].numpy(),
+        net.params["conv_weight"] * scale.reshape(-1, 1, 1, 1),
+        rtol=1e-6,
+    )
 
 
-def test_refuses_when_switched_off() -> None:
-    refuses(Network(), fold_batch_norm=False)
+def test_a_dense_layer_folds_too() -> None:
+    net = Net()
+    last = net.bn(net.fc(net.var("x"), "fc"), "bn")
+    assert is_folded(after_it(net, last), statistics(net))
 
 
-def test_refuses_when_the_batch_norm_is_a_graph_output() -> None:
-    network = Network()
-    network.heads = ["relu", "bn"]
-    refuses(network)
+@pytest.mark.parametrize("attrs", [{"bn_axis": "3"}, {"conv_layout": "NHWC"}, {"bn_axis": "-1"}])
+def test_another_channel_axis_is_refused(attrs: dict[str, str]) -> None:
+    net, last = conv_bn(**attrs)
+    assert not is_folded(after_it(net, last), net.params)
 
 
-def test_refuses_when_the_layer_is_a_graph_output() -> None:
-    network = Network()
-    network.heads = ["relu", "conv"]
-    refuses(network)
+REFUSALS: dict[str, Callable[[Net, Entry, Entry], Graph]] = {
+    "the layer is read twice": lambda net, layer, norm: net.graph(
+        norm_reader(net, norm), net.op("exp", layer)
+    ),
+    "the layer is an output": lambda net, layer, norm: net.graph(norm_reader(net, norm), layer),
+    "the norm is an output": lambda net, layer, norm: net.graph(norm),
+    "statistics are read": lambda net, layer, norm: net.graph(
+        norm_reader(net, norm), net.op("exp", Entry(norm.node, 1))
+    ),
+    "the weight is read twice": lambda net, layer, norm: net.graph(
+        norm_reader(net, norm), net.op("exp", net.nodes[layer.node].inputs[1])
+    ),
+    "the weight is an output": lambda net, layer, norm: net.graph(
+        norm_reader(net, norm), net.nodes[layer.node].inputs[1]
+    ),
+}
 
 
-def test_refuses_when_something_else_reads_the_layer() -> None:
-    network = Network()
-    network.extra = [Node("Activation", "other", {"act_type": "tanh"}, (Entry(2),))]
-    network.heads = ["relu", "other"]
-    refuses(network)
+def norm_reader(net: Net, norm: Entry) -> Entry:
+    return net.op("Activation", norm, name="relu", act_type="relu")
 
 
-def test_refuses_when_something_else_reads_the_weight() -> None:
-    network = Network()
-    network.extra = [Node("Convolution", "other", dict(CONVOLUTION), (Entry(0), Entry(1)))]
-    network.heads = ["relu", "other"]
-    refuses(network)
-
-
-def test_refuses_when_statistics_are_read() -> None:
-    network = Network()
-    network.extra = [Node("_copy", "statistics", {}, (Entry(7, 1),))]
-    network.heads = ["relu", "statistics"]
-    refuses(network)
+@pytest.mark.parametrize("reason", REFUSALS)
+def test_what_somebody_else_sees_is_not_folded_away(reason: str) -> None:
+    net, norm = conv_bn()
+    layer = net.nodes[norm.node].inputs[0]
+    assert not is_folded(REFUSALS[reason](net, layer, norm), net.params)
 
 
 @pytest.mark.parametrize("name", ["conv", "bn"])
-def test_refuses_when_the_user_keeps_one_of_the_two_in_float32(name: str) -> None:
-    refuses(Network(), exclude=[name])
+def test_what_stays_fp32_is_not_folded(name: str) -> None:
+    net, last = conv_bn()
+    policy = Policy.default(BF16).excluding(names=[name])
+    assert not is_folded(after_it(net, last), net.params, policy=policy)
 
 
-def test_refuses_another_axis() -> None:
-    network = Network()
-    network.norm_attrs["axis"] = "3"
-    refuses(network)
+def test_weights_that_would_overflow_are_not_folded() -> None:
+    net, last = conv_bn()
+    net.params["bn_moving_var"] = np.full(4, 1e-12, np.float32)
+    net.params["bn_gamma"] = np.full(4, 1e6, np.float32)
+    assert not is_folded(after_it(net, last), net.params, F16)
 
 
-def test_refuses_channels_last() -> None:
-    network = Network()
-    network.attrs["layout"] = "NHWC"
-    refuses(network)
+def test_parameters_cast_at_run_time_are_not_folded() -> None:
+    net, last = conv_bn()
+    assert not is_folded(after_it(net, last), net.params, offline=False)
 
 
-def test_refuses_a_product_beyond_the_range() -> None:
-    network = Network()
-    network.weight = np.full((CHANNELS, 4, 3, 3), 6e4, np.float32)
-    network.norm_attrs["eps"] = "0.0"
-    model = network.convert("float16")
-    scale, _ = scale_and_shift(0.0)
-    assert 6e4 * scale.max() > 65504
-    assert not is_folded(model)
-    assert np.isfinite(model.arg_params["conv_weight"].numpy().astype(np.float32)).all()
+def test_statistics_shared_with_a_norm_that_stays_are_kept() -> None:
+    net, last = conv_bn()
+    shared = net.nodes[last.node].inputs[1:]
+    pooled = net.op("Pooling", net.var("y"), name="pool", kernel="(1, 1)")
+    other = net.op("BatchNorm", pooled, *shared, name="other", outputs=3, fix_gamma=False)
+    relu = net.op("Activation", last, name="relu", act_type="relu")
+    _, done = fold(net.graph(relu, other), net.params)
+    assert set(done.aux_params) == {"bn_moving_mean", "bn_moving_var"}
+    assert {"bn_gamma", "bn_beta"} <= set(done.arg_params)
 
 
-def test_refuses_when_parameters_are_cast_at_run_time() -> None:
-    refuses(Network(), cast_optional_params=False)
+def test_a_plan_for_another_graph_is_refused() -> None:
+    net, last = conv_bn()
+    small = Net()
+    plan = plan_for(small.graph(small.op("exp", small.var("x"))))
+    with pytest.raises(PassError, match="another graph"):
+        Pipeline([FoldBatchNorm(plan, {}, {}, BF16)]).run(after_it(net, last))
 
 
-def test_runs_in_mxnet_as_the_float32_network() -> None:
-    pytest.importorskip("mxnet", reason="executes the folded network")
-    from mxamp.params.parameter import ArrayParameter
-    from mxamp.runtime.executor import run_outputs
+def whole(net: Net, last: Entry, **extra: Any) -> Model:
+    return convert(after_it(net, last), {**net.params, **extra}, BF16, fold_batch_norm=True)
 
-    network = Network()
-    graph, args, auxs = network.build()
-    data = {"data": RANDOM.normal(0.0, 1.0, (2, 4, 6, 6)).astype(np.float32)}
-    reference = Model(
-        graph,
-        {name: ArrayParameter(values) for name, values in args.items()},
-        {name: ArrayParameter(values) for name, values in auxs.items()},
-    )
-    expected = run_outputs(reference, data, fusion=False)[0]
-    for fusion in (True, False):
-        actual = run_outputs(network.convert(), data, fusion=fusion)[0]
-        assert np.linalg.norm(actual - expected) < 6e-3 * np.linalg.norm(expected)
+
+def test_a_new_bias_does_not_take_the_name_of_a_parameter_the_graph_does_not_use() -> None:
+    net, last = conv_bn()
+    plain = whole(net, last)
+    left_over = np.full(4, 99, np.float32)
+    model = whole(net, last, conv_bias=left_over)
+    (bias,) = [name for name in model.graph.variables if "bias" in name]
+    np.testing.assert_array_equal(model.arg_params[bias].numpy(), plain.arg_params["conv_bias"].numpy())
+    np.testing.assert_array_equal(model.arg_params["conv_bias"].numpy(), left_over)
+
+
+def test_a_second_copy_does_not_take_the_name_of_a_parameter_the_graph_does_not_use() -> None:
+    net = Net()
+    layer = net.fc(net.var("x"), "fc")
+    weight = net.nodes[layer.node].inputs[1]
+    graph = net.graph(layer, net.op("exp", weight, name="e"))
+    left_over = np.full(3, 99, np.float32)
+    model = convert(graph, {**net.params, "fc_weight_bfloat16": left_over})
+    low = reads(model.graph, "fc_bfloat16")[1]
+    assert model.arg_params[low].shape == (4, 4)
+    np.testing.assert_array_equal(model.arg_params["fc_weight_bfloat16"].numpy(), left_over)
+
+
+def test_the_report_says_where_a_norm_went() -> None:
+    net, last = conv_bn()
+    report = whole(net, last).report
+    assert report is not None
+    assert report.node("bn").rule == "fold batch norm"
+    assert "'conv'" in report.node("bn").reason

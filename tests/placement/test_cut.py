@@ -72,9 +72,10 @@ def test_the_largest_costs_that_fit_do_not_overflow() -> None:
     assert problem(2, edges).solve() == {SOURCE, 2, 3}
 
 
-def test_many_forbidden_edges_at_one_vertex_do_not_overflow() -> None:
-    edges: list[tuple[int, int, int | None]] = [(SOURCE, 2, 2**29), (2, 3, None)]
-    edges += [(2, 3, None)] * 50 + [(3, SINK, 1)]
+@pytest.mark.parametrize("parallel", [2, 3, 4, 50])
+def test_parallel_forbidden_edges_do_not_overflow(parallel: int) -> None:
+    edges: list[tuple[int, int, int | None]] = [(SOURCE, 2, 2**30), (3, SINK, 1)]
+    edges += [(2, 3, None)] * parallel
     assert problem(2, edges).solve() == {SOURCE, 2, 3}
 
 

@@ -127,6 +127,16 @@ def test_a_join_of_a_low_branch_and_two_fp32_ones_is_fp32() -> None:
     assert solved(sketch.problem(join)) == ({1}, 2)
 
 
+def test_two_shared_casts_up_outweigh_one() -> None:
+    sketch = Sketch()
+    x = sketch.add("x")
+    left, right = sketch.add("g", x), sketch.add("g", x)
+    joins = [sketch.add("f", left, right) for _ in range(2)]
+    heads = [sketch.add("r", joins[0]), sketch.add("g", joins[1])]
+    # FP32, the first join would need both layers cast up; low, it is cast up itself.
+    assert solved(sketch.problem(*heads, low_heads=heads[1:])) == ({left, right, *joins, heads[1]}, 2)
+
+
 def test_a_parameter_costs_nothing() -> None:
     sketch = Sketch()
     weight = sketch.add("p")
@@ -244,6 +254,19 @@ def problems(draw: st.DrawFn, most_nodes: int, most_free: int) -> PlacementProbl
     return sketch.problem(*heads, low_heads=low_heads, groups=[group] if len(group) > 1 else [])
 
 
+@st.composite
+def crossed(draw: st.DrawFn) -> PlacementProblem:
+    """Draw layers whose entries have several free readers, so that sharing a cast decides."""
+    sketch = Sketch()
+    x = sketch.add("x")
+    producers = [sketch.add(draw(st.sampled_from("ggr")), x) for _ in range(draw(st.integers(2, 4)))]
+    two = st.lists(st.sampled_from(producers), min_size=2, max_size=3, unique=True)
+    free = [sketch.add("f", *draw(two)) for _ in range(draw(st.integers(2, 4)))]
+    two = st.lists(st.sampled_from(free), min_size=1, max_size=3, unique=True)
+    readers = [sketch.add(draw(st.sampled_from("grf")), *draw(two)) for _ in range(draw(st.integers(2, 4)))]
+    return sketch.problem(*readers, low_heads=draw(st.lists(st.sampled_from(readers), unique=True)))
+
+
 def allowed(problem: PlacementProblem) -> list[set[int]]:
     """Return every placement that respects what is fixed and the groups."""
     free = sorted(problem.free)
@@ -255,7 +278,7 @@ def allowed(problem: PlacementProblem) -> list[set[int]]:
     return found
 
 
-@given(problems(most_nodes=9, most_free=7))
+@given(problems(most_nodes=9, most_free=7) | crossed())
 def test_no_placement_has_fewer_casts(problem: PlacementProblem) -> None:
     low, casts = solved(problem)
     assert low in allowed(problem)

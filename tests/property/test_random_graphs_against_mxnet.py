@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 mx = pytest.importorskip("mxnet", reason="converted graphs are bound and run")
 
@@ -33,8 +34,8 @@ def run(symbol: Any, args: Any, auxs: Any) -> list[Any]:
 DATA_ND = mx.nd.array(DATA)
 
 
-@given(sample=samples(continuous=True))
-def test_converted_graphs_run_and_agree_with_fp32(sample: Sample) -> None:
+@given(sample=samples(continuous=True), fold=st.booleans())
+def test_converted_graphs_run_and_agree_with_fp32(sample: Sample, fold: bool) -> None:
     symbol = symbol_from_graph(sample.graph)
     arrays = {name: mx.nd.array(value) for name, value in kept_params(sample).items()}
     with pytest.MonkeyPatch.context() as patch:
@@ -42,7 +43,8 @@ def test_converted_graphs_run_and_agree_with_fp32(sample: Sample) -> None:
         patch.setenv("MXNET_SUBGRAPH_BACKEND", "NONE")
         expected = run(symbol, arrays, arrays)
         scale = max(float(np.abs(v).max()) for v in run(symbol.get_internals(), arrays, arrays))
-    model = convert(sample.graph, kept_params(sample), BF16, target=Target.for_dtype(BF16))
+    options = {"target": Target.for_dtype(BF16), "fold_batch_norm": fold}
+    model = convert(sample.graph, kept_params(sample), BF16, **options)
     found = run(model.sym, model.args, model.auxs)
     for one, other in zip(expected, found):
         assert np.isfinite(other).all()

@@ -1,0 +1,136 @@
+"""A drop-in for ``mx.contrib.amp.convert_model``: MXNet objects in and out, never changed, and they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+mx = pytest.importorskip("mxnet", reason="symbols and arrays of MXNet go in and come out")
+
+import mxamp
+from mxamp.errors import GraphError, ParamsError
+from tests.building import BF16, capable
+
+S = mx.sym
+SHAPE = (2, 3, 8, 8)
+
+
+def network() -> Any:
+    body = S.Convolution(S.var("data"), num_filter=8, kernel=(3, 3), pad=(1, 1), no_bias=True, name="conv")
+    body = S.Activation(S.BatchNorm(body, fix_gamma=False, name="bn"), act_type="relu", name="relu")
+    body = body + S.Convolution(body, num_filter=8, kernel=(1, 1), name="side")
+    body = S.Pooling(body, global_pool=True, pool_type="avg", kernel=(1, 1), name="pool")
+    return S.softmax(S.FullyConnected(body, num_hidden=5, name="fc"), name="prob")
+
+
+def model_of(symbol: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    shapes, _, aux_shapes = symbol.infer_shape(data=SHAPE)
+    rng = np.random.default_rng(1)
+
+    def array(name: str, shape: tuple[int, ...]) -> Any:
+        low, high = (0.5, 1.5) if name.endswith(("var", "gamma")) else (-0.4, 0.4)
+        return mx.nd.array(rng.uniform(low, high, shape))
+
+    args = {
+        name: array(name, shape) for name, shape in zip(symbol.list_arguments(), shapes) if name != "data"
+    }
+    auxs = {name: array(name, shape) for name, shape in zip(symbol.list_auxiliary_states(), aux_shapes)}
+    return symbol, args, auxs
+
+
+@pytest.fixture
+def model() -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    return model_of(network())
+
+
+def run(symbol: Any, args: Any, auxs: Any, data: Any) -> list[Any]:
+    executor = symbol.bind(mx.cpu(), {**args, "data": data}, aux_states=auxs)
+    return [output.asnumpy() for output in executor.forward()]
+
+
+DATA = np.random.default_rng(2).uniform(-1, 1, SHAPE).astype(np.float32)
+
+
+def test_the_result_unpacks_and_runs_and_agrees(model: Any) -> None:
+    symbol, args, auxs = mxamp.convert_model(*model, target_dtype="bfloat16")
+    assert symbol.list_outputs() == model[0].list_outputs()
+    (expected,), (found,) = run(*model, mx.nd.array(DATA)), run(symbol, args, auxs, mx.nd.array(DATA))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def test_nothing_of_the_callers_is_changed(model: Any) -> None:
+    symbol, args, auxs = model
+    text = symbol.tojson(remove_amp_cast=False)
+    values = {name: value.asnumpy().copy() for name, value in {**args, **auxs}.items()}
+    handles = {name: value.handle.value for name, value in {**args, **auxs}.items()}
+    converted = mxamp.convert_model(*model, target_dtype="bfloat16")
+    _ = converted.sym, converted.args, converted.auxs
+    assert symbol.tojson(remove_amp_cast=False) == text
+    assert list(values) == [*args, *auxs]
+    for name, value in {**args, **auxs}.items():
+        assert value.handle.value == handles[name]
+        assert value.dtype == np.float32
+        np.testing.assert_array_equal(value.asnumpy(), values[name])
+
+
+def test_folding_changes_the_result_by_rounding_only(model: Any) -> None:
+    plain = mxamp.convert_model(*model, target_dtype="bfloat16", fold_batch_norm=False)
+    folded = mxamp.convert_model(*model, target_dtype="bfloat16")
+    assert "bn_gamma" in plain.args
+    assert "bn_gamma" not in folded.args
+    for converted in (plain, folded):
+        np.testing.assert_allclose(
+            *(run(*triple, mx.nd.array(DATA))[0] for triple in (tuple(converted), model)), atol=0.01
+        )
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_offline_casts_give_the_bits_of_run_time_casts(model: Any, offline: bool) -> None:
+    options: dict[str, Any] = {"target_dtype": "bfloat16", "fold_batch_norm": False}
+    one = mxamp.convert_model(*model, cast_optional_params=offline, **options)
+    other = mxamp.convert_model(*model, cast_optional_params=not offline, **options)
+    np.testing.assert_array_equal(*(run(*triple, mx.nd.array(DATA)) for triple in (tuple(one), tuple(other))))
+
+
+def test_a_symbol_alone_runs_with_the_parameters_it_had(model: Any) -> None:
+    symbol, args, auxs = model
+    low = mxamp.convert_symbol(symbol, "bfloat16")
+    assert isinstance(low, S.Symbol)
+    assert low.list_arguments() == symbol.list_arguments()
+    (expected,), (found,) = run(*model, mx.nd.array(DATA)), run(low, args, auxs, mx.nd.array(DATA))
+    np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def test_low_outputs_come_out_low(model: Any) -> None:
+    converted = mxamp.convert_model(
+        *model, target_dtype="bfloat16", io_dtype={"prob_output": "low"}, target=capable(BF16)
+    )
+    symbol = converted.sym
+    assert symbol.list_outputs() == ["prob_output"]
+    executor = symbol.bind(mx.cpu(), {**converted.args, "data": mx.nd.array(DATA)}, aux_states=converted.auxs)
+    assert "bfloat16" in str(executor.forward()[0].dtype)
+
+
+def test_a_shared_parameter_does_not_clash() -> None:
+    data, weight = S.var("data"), S.var("w", shape=(4, 4))
+    layer = S.FullyConnected(data, weight, num_hidden=4, no_bias=True, name="fc")
+    symbol = S.broadcast_add(layer, S.sum(S.exp(weight), axis=0, keepdims=True), name="out")
+    args = {"w": mx.nd.random.uniform(-0.5, 0.5, shape=(4, 4))}
+    converted = mxamp.convert_model(symbol, args, {}, target_dtype="bfloat16")
+    data_array = mx.nd.random.uniform(-1, 1, shape=(3, 4))
+    (expected,) = run(symbol, args, {}, data_array)
+    (found,) = run(converted.sym, converted.args, converted.auxs, data_array)
+    np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02)
+
+
+def test_inputs_of_the_wrong_kind_are_named(model: Any) -> None:
+    symbol, args, auxs = model
+    with pytest.raises(GraphError, match=r"not HybridSequential.*convert_block"):
+        mxamp.convert_model(mx.gluon.nn.HybridSequential(), args, auxs)
+    with pytest.raises(ParamsError, match=r"'fc_bias' must be an mx\.nd\.NDArray or a NumPy array, not list"):
+        mxamp.convert_model(symbol, {**args, "fc_bias": [1, 2]}, auxs)
+    with pytest.raises(ParamsError, match=r"'fc_weight' is stored as row_sparse.*tostype"):
+        mxamp.convert_model(symbol, {**args, "fc_weight": args["fc_weight"].tostype("row_sparse")}, auxs)

@@ -1,0 +1,1 @@
+"""The demonstration, benchmarks, measurements and generators: run them as ``python -m tools.NAME``."""

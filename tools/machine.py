@@ -1,0 +1,104 @@
+"""What a measurement was made with: printed at the top of the demonstration and of every benchmark."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+__all__ = ["ROOT", "describe_machine", "has_native_bfloat16", "machine_lines", "prepare_environment"]
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The top of the repository."""
+
+_PACKAGES = ("mxamp", "mxnet", "gluoncv", "numpy", "ml_dtypes", "scipy")
+
+
+def prepare_environment() -> None:
+    """Keep downloads inside the clone, and oneDNN quiet, unless the user has said otherwise."""
+    os.environ.setdefault("MXNET_HOME", str(ROOT / ".cache" / "mxnet"))
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+
+
+def has_native_bfloat16() -> bool:
+    """Tell whether the CPU multiplies bfloat16 in hardware; elsewhere oneDNN imitates it, slowly."""
+    words = set(_cpu_info(("flags", "Features")).split())
+    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def describe_machine(*, seed: int | None = None) -> dict[str, object]:
+    """Return versions, CPU, threads, seed and commit.
+
+    Parameters
+    ----------
+    seed : int, optional
+        The seed of the run, where it has one.
+    """
+    return {
+        "commit": _commit(),
+        "seed": seed,
+        "cpu": _cpu_info(("model name", "Model")) or platform.processor() or platform.machine(),
+        "native_bfloat16": has_native_bfloat16(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "one per core"),
+        "load_average": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def machine_lines(machine: dict[str, object]) -> list[str]:
+    """Return a description of :func:`describe_machine` as lines of text."""
+    versions = machine["versions"]
+    assert isinstance(versions, dict)
+    native = "runs bfloat16 natively" if machine["native_bfloat16"] else "has NO native bfloat16"
+    seed = "" if machine["seed"] is None else f", seed {machine['seed']}"
+    lines = [
+        f"CPU       {machine['cpu']}, {machine['cores']} cores, {native}",
+        f"Threads   {machine['threads']} (load of the machine at the start: {machine['load_average']})",
+        f"Versions  Python {machine['python']}, "
+        + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        f"Commit    {machine['commit']}{seed}",
+    ]
+    if not machine["native_bfloat16"]:
+        lines.append(
+            "          Without avx512_bf16 MXNet imitates bfloat16 in software: the times and ratios below\n"
+            "          say nothing about a CPU that has it. Sizes, casts, fidelity and accuracy hold."
+        )
+    return lines
+
+
+def _cpu_info(keys: tuple[str, ...]) -> str:
+    """Return the first value of some keys in Linux's description of the CPU; nothing elsewhere."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in keys:
+            return value.strip()
+    return ""
+
+
+def _version(package: str) -> str:
+    try:
+        # gluoncv.__version__ of 0.10.5.post0 says "0.11.0"; its metadata is right.
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        if package != "mxamp":
+            return "none"
+        from mxamp.version import __version__
+
+        return __version__
+
+
+def _commit() -> str:
+    """Return the commit of the working tree, marked where it was edited since."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=-edited", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
