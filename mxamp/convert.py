@@ -172,8 +172,8 @@ def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
         )
     if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
         notes.append(
-            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so every "
-            "cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
+            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so "
+            "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
         )
     return tuple(notes)
 

@@ -140,6 +140,8 @@ class Model:
                 params_file,
                 {name: value.numpy() for name, value in self.arg_params.items()},
                 {name: value.numpy() for name, value in self.aux_params.items()},
+                # Such a graph runs under NumPy shape semantics alone, where MXNet refuses the other format.
+                numpy_shapes=self.graph.has_numpy_shapes,
             )
 
 
@@ -171,8 +173,11 @@ def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
 
 
 def _array_parameter(name: str, value: Any) -> ArrayParameter:
+    array = np.asarray(value)  # a subclass such as np.matrix has operators of its own
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     try:
-        return ArrayParameter(value)
+        return ArrayParameter(array)
     except TargetError:
         raise ParamsError(
             f"The parameter {name!r} is an array of {value.dtype}, which MXNet does not have. Use one of: "

@@ -114,6 +114,12 @@ class Graph:
         """The number of nodes that are not variables."""
         return sum(node.op != VARIABLE for node in self.nodes)
 
+    @property
+    def has_numpy_shapes(self) -> bool:
+        """Whether it was saved under NumPy shape semantics, where () is a scalar and 0 an empty axis."""
+        flag = self.attrs.get("is_np_shape")
+        return isinstance(flag, (list, tuple)) and bool(flag) and bool(flag[-1])
+
     def uses_of(self, entry: Entry) -> tuple[Use, ...]:
         """Return the places that read ``entry`` (heads are not uses)."""
         return self.uses[entry.node].get(entry.output, ())

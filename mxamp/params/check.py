@@ -29,10 +29,12 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Seque
     ParamsError
         Naming the parameters, and the operators that read them.
     """
+    # A file may hold nodes that no output needs; MXNet drops them, and asks for none of their parameters.
+    needed = {graph.nodes[position].name for position in graph.input_order()}
     missing = {
         name: reader
         for name, reader in parameter_names(graph).items()
-        if name not in params and name not in inputs
+        if name in needed and name not in params and name not in inputs
     }
     if missing:
         name, reader = next(iter(missing.items()))

@@ -74,14 +74,17 @@ class Parameter(ABC):
         return magnitude_bound(self.values())
 
     def range_loss(self, dtype: DType) -> RangeLoss | None:
-        """Return what casting to ``dtype`` would lose for want of range; None when it keeps what matters."""
+        """Return what casting to ``dtype`` would lose for want of range; None when it keeps what matters.
+
+        bfloat16 has float32's exponents: what it makes zero is subnormal in float32 already.
+        """
         if not self.dtype.is_float:
             return None
         values = self.values()
         largest = zeroed = None
         if self.magnitude_bound >= overflow_limit(dtype) and overflows(values, dtype):
             largest = magnitude_range(values).largest
-        if underflows_beyond(values, dtype, _MOST):
+        if dtype.smallest_normal > self.dtype.smallest_normal and underflows_beyond(values, dtype, _MOST):
             zeroed = underflow_fraction(values, dtype)
         return None if largest is None and zeroed is None else RangeLoss(largest, zeroed)
 

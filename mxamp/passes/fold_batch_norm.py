@@ -65,8 +65,8 @@ class FoldBatchNorm(GraphPass):
     Notes
     -----
     Why: MXNet 1.9.1's fused BF16 Convolution+BatchNorm scales the BF16 weights by truncation, a systematic
-    shrink of half an ulp a layer (measured: bias -0.4 to -0.6 ulp, twice the error of the unfused pair); folded
-    here, from the FP32 weights, each is rounded once. On GPUs it saves the BatchNorm.
+    shrink of half an ulp a layer (measured: bias -0.4 to -0.6 ulp, twice the error of the unfused pair);
+    folded here, from the FP32 weights, each is rounded once. On GPUs it saves the BatchNorm.
 
     Numerical effect: scale and shift in float64; the product is rounded once to the low dtype (see
     :class:`mxamp.params.scaled.ScaledParameter`), and so is the shift, which BatchNorm had in FP32.
@@ -192,7 +192,7 @@ class FoldBatchNorm(GraphPass):
         parameter = self._params.get(node.name) if node.op == VARIABLE else None
         if parameter is None or not parameter.dtype.is_float:
             return None
-        return parameter.numpy().astype(np.float64)
+        return parameter.values().astype(np.float64)
 
     # ------------------------------------------------------------------ the new graph
 

@@ -11,7 +11,7 @@ from mxamp.errors import PolicyError, nearest_names
 __all__ = ["USER_RULES", "Color", "Verdict"]
 
 USER_RULES = frozenset({"user rule", "color function"})
-"""The rules by which a user gives a color; no other rule takes it away, except where results would be wrong."""
+"""The rules by which a user gives a color; nothing takes it away, except where results would be wrong."""
 
 
 class Color(enum.Enum):

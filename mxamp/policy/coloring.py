@@ -1,4 +1,4 @@
-"""Color every node of a graph: the rules first, then the spread of exactness."""
+"""Color every node of a graph: the rules first, then the spread of exactness and of oversized values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mxamp.graph.graph import Graph
 from mxamp.policy.color import USER_RULES, Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.exactness import exact_region
+from mxamp.policy.magnitude import oversized_region
 from mxamp.policy.policy import Policy
 from mxamp.policy.rules import HARD_RULES, RULES
 
@@ -52,6 +53,8 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
         verdicts.append(verdict)
     for position, reason in exact_region(context, verdicts).items():
         verdicts[position] = Verdict(Color.RED, "exact region", reason)
+    for position, reason in oversized_region(context, verdicts).items():
+        verdicts[position] = Verdict(Color.RED, "oversized region", reason)
     return verdicts
 
 

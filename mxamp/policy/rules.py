@@ -174,8 +174,8 @@ class ParameterRange:
             return Verdict(
                 Color.RED,
                 self.name,
-                f"{loss.zeroed:.0%} of parameter {name!r} would become zero in {dtype}, whose smallest value is "
-                f"{dtype.smallest_subnormal:.3g}",
+                f"{loss.zeroed:.0%} of parameter {name!r} would become zero in {dtype}, whose smallest value "
+                f"is {dtype.smallest_subnormal:.3g}",
             )
         return None
 

@@ -64,7 +64,7 @@ def infer_shapes(
             known[name] = shape
     entries = _entries(graph)
     probe = Graph(graph.nodes, tuple(entries), graph.attrs)
-    numpy_shapes = _has_numpy_shapes(graph) or mx.util.is_np_shape()
+    numpy_shapes = graph.has_numpy_shapes or mx.util.is_np_shape()
     unknown = -1 if numpy_shapes else 0
     if numpy_shapes:
         known = {name: tuple(-1 if size == 0 else size for size in shape) for name, shape in known.items()}
@@ -80,12 +80,6 @@ def infer_shapes(
             continue
         shapes[node][output] = shape
     return [tuple(outputs) for outputs in shapes]
-
-
-def _has_numpy_shapes(graph: Graph) -> bool:
-    """Whether the graph was saved under NumPy shape semantics, where () is a scalar and 0 an empty axis."""
-    flag = graph.attrs.get("is_np_shape")
-    return isinstance(flag, (list, tuple)) and bool(flag) and bool(flag[-1])
 
 
 def _checked_shapes(

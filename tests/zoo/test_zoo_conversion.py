@@ -1,8 +1,8 @@
 """Every network of the issue's list converts, type-checks in MXNet, and in BF16 runs and agrees with FP32.
 
 The weights are random (nothing can be downloaded in a test), so errors measure rounding, not accuracy. A
-detector ranks its candidates, and random scores nearly tie: which boxes win is chaotic, in FP32 too (fusion on
-against fusion off changes them). So what is compared of a detector are the tensors that enter the first
+detector ranks its candidates, and random scores nearly tie: which boxes win is chaotic, in FP32 too (fusion
+on against fusion off changes them). So what is compared of a detector are the tensors that enter the first
 ranking, where rounding shows and ranking does not.
 """
 

@@ -1,0 +1,121 @@
+"""Where values too large for the dtype go: an attention mask of -1e18 must not become minus infinity.
+
+The rules keep the node that makes such a value in FP32 (:class:`mxamp.policy.rules.ScalarRange`,
+:class:`mxamp.policy.rules.ParameterRange`). That is of no use when the value is cast just after: a softmax
+over a row of minus infinities is NaN, where FP32 gives a uniform row. So FP32 spreads forward to what reads
+the value, and on through moves and through arithmetic that keeps values large. It ends at the first operator
+of any other kind, which reads FP32 too: how large its results are is not known, and most that follow a mask
+(softmax, sigmoid, exp, comparisons) are bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Node
+from mxamp.ops import OperatorFacts, ValueKind
+from mxamp.policy.color import USER_RULES, Color, Verdict
+from mxamp.policy.context import ColoringContext
+
+__all__ = ["oversized_region"]
+
+_MAKES_LARGE: Mapping[str, str] = {
+    "_full": "value",
+    "_mul_scalar": "scalar",
+    "_minus_scalar": "scalar",
+    "_plus_scalar": "scalar",
+    "_rdiv_scalar": "scalar",
+    "_rminus_scalar": "scalar",
+    "_scatter_minus_scalar": "scalar",
+    "_scatter_plus_scalar": "scalar",
+    "_slice_assign_scalar": "scalar",
+    "Pad": "constant_value",
+    "SequenceMask": "value",
+}
+"""Operator -> the attribute that reaches its values."""
+_BOUNDS: Mapping[str, Sequence[str]] = {"clip": ("a_min", "a_max")}
+"""Operator -> the attributes that its values stay between."""
+_HANDS_ON = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
+
+
+def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> dict[int, str]:
+    """Return the nodes that must be FP32 because they read values beyond the dtype's range, with the reason.
+
+    Parameters
+    ----------
+    context
+        The graph and what is known about it.
+    verdicts
+        The verdict of every node by the rules; ignored for variables.
+
+    Returns
+    -------
+    dict
+        Node position -> reason. Only nodes that are not RED already; a user's own color is not overridden.
+
+    Notes
+    -----
+    Linear in nodes and uses: one sweep over the topological order.
+    """
+    region: dict[int, str] = {}
+    # Entry that holds such values -> the node that made them.
+    oversized: dict[Entry, int] = {}
+    dtype = context.policy.target_dtype
+    for position, node in enumerate(context.graph.nodes):
+        facts = context.facts[position]
+        if facts is None:
+            continue
+        origin = next(
+            (
+                oversized[entry]
+                for number, entry in enumerate(node.inputs)
+                if entry in oversized and facts.role(number, node.attrs).shares_dtype
+            ),
+            None,
+        )
+        verdict = verdicts[position]
+        if origin is not None and verdict.color is not Color.RED and verdict.rule not in USER_RULES:
+            maker = context.graph.nodes[origin]
+            region[position] = (
+                f"it reads values that {maker.name!r} ({maker.op}) makes beyond {dtype}'s largest value "
+                f"{dtype.max_finite:.5g}"
+            )
+        if origin is None and _makes_oversized(context, position, verdict):
+            origin = position
+        if origin is not None and (facts.kind in _HANDS_ON or origin == position):
+            if _keeps_within(node, facts, dtype):
+                continue
+            for output in range(node.num_outputs):
+                oversized[Entry(position, output)] = origin
+    return region
+
+
+def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) -> bool:
+    """Whether a node's own attribute or parameter makes its values too large."""
+    node, facts, dtype = context.graph.nodes[position], context.facts[position], context.policy.target_dtype
+    attribute = _MAKES_LARGE.get(context.names[position])
+    if attribute is not None and _beyond(node, attribute, dtype):
+        return True
+    if facts is None or verdict.rule != "parameter range" or facts.kind not in _HANDS_ON:
+        return False
+    losses = [
+        parameter.range_loss(dtype)
+        for entry in node.inputs
+        for parameter in [context.parameter(entry.node)]
+        if parameter is not None
+    ]
+    return any(loss is not None and loss.largest is not None for loss in losses)
+
+
+def _keeps_within(node: Node, facts: OperatorFacts, dtype: DType) -> bool:
+    """Whether the attributes of an operator bound its values."""
+    bounds = _BOUNDS.get(facts.name, ())
+    return bool(bounds) and not any(_beyond(node, bound, dtype) for bound in bounds)
+
+
+def _beyond(node: Node, attribute: str, dtype: DType) -> bool:
+    try:
+        return abs(float(node.attrs.get(attribute, "0"))) > dtype.max_finite
+    except ValueError:
+        return False
