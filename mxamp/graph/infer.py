@@ -143,17 +143,24 @@ def _body_output_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DTy
     """
     number = len(node.subgraphs) - 1
     body = node.subgraphs[number]
-    names = body_inputs(node, number)
-    variables = {
-        name: dtype for name, position in names.items() for dtype in [inputs[position]] if dtype is not None
-    }
-    inner = infer_dtypes(body, variables)
+    inner = _infer_body(node, number, inputs)
     found = [inner[head.node][head.output] for head in body.heads[: node.num_outputs]]
     return tuple(found + [None] * (node.num_outputs - len(found)))
 
 
+def _infer_body(node: Node, number: int, inputs: Sequence[DType | None]) -> EntryDtypes:
+    """Infer the dtypes inside body ``number`` from those of the node's inputs."""
+    variables = {
+        name: dtype
+        for name, position in body_inputs(node, number).items()
+        for dtype in [inputs[position]]
+        if dtype is not None
+    }
+    return infer_dtypes(node.subgraphs[number], variables)
+
+
 def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
-    """Check that inputs that must share a dtype do, and that FP32 parameters are FP32.
+    """Check that inputs that must share a dtype do, and that FP32 parameters are FP32; in bodies too.
 
     Raises
     ------
@@ -163,6 +170,10 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
     for node in graph.nodes:
         facts = FACTS.get(node.op) if node.op != VARIABLE else None
         if facts is None:
+            if is_control_flow(node):
+                inputs = [dtypes[entry.node][entry.output] for entry in node.inputs]
+                for number, body in enumerate(node.subgraphs):
+                    check_dtypes(body, _infer_body(node, number, inputs))
             continue
         first: tuple[int, DType] | None = None
         for number, entry in enumerate(node.inputs):
