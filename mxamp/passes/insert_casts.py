@@ -83,9 +83,10 @@ class InsertCasts(GraphPass):
 
     Notes
     -----
-    Invariants: names of inputs, outputs and nodes are kept, and the order of MXNet's ``list_arguments`` but
-    for a parameter that is stored twice, which stands where its first reader of either kind is; every entry is cast at most once to each dtype (the cast map holds (entry, dtype) -> entry), and casting a
-    cast back gives the original entry (the map holds the way back too). Casts that were in the graph enter
+    Invariants: names of inputs, outputs and nodes are kept, and so is the order of MXNet's
+    ``list_arguments`` but for a parameter that is stored twice, which stands where its first reader is.
+    Every entry is cast at most once to each dtype (the cast map holds (entry, dtype) -> entry), and casting
+    a cast back gives the original entry (the map holds the way back too). Casts that were in the graph enter
     the map where they lose nothing: one from low to FP32 has a way back, one from FP32 to low has not, for
     its rounding is the user's meaning. A parameter whose readers agree is stored in their dtype; where they
     disagree it is stored in both.
