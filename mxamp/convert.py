@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxamp.decisions import DecisionInputs, IoDtype, decide, resolve_io_dtype
+from mxamp.dtypes import DType
 from mxamp.errors import MxampWarning, PolicyError, TargetError, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import Graph, Node
@@ -94,7 +95,19 @@ def convert_graph(
         check_params(graph, params)
         inputs = [name for name in graph.variables if name not in params]
     check_rules_fit(policy, graph)
-    low_inputs, low_outputs = resolve_io_dtype(io_dtype, policy.target_dtype, inputs, output_names(graph))
+    names = output_names(graph)
+    low_inputs, low_outputs = resolve_io_dtype(io_dtype, policy.target_dtype, inputs, names)
+    notes = [*_notes(graph, policy, cast_op)]
+    for name in _outputs_that_stay(graph, names, low_inputs):
+        if name not in low_outputs:
+            continue
+        reason = (
+            f"the output {name!r} cannot be {policy.target_dtype}, for a cast would have to change its name"
+        )
+        if isinstance(io_dtype, Mapping):
+            raise PolicyError(f"io_dtype: {reason}. Leave it float32.")
+        notes.append(f"io_dtype: {reason}; it stays float32.")
+        del low_outputs[name]
 
     dtypes = variable_dtypes(graph, {name: parameter.dtype for name, parameter in params.items()})
     plan = decide(
@@ -106,7 +119,7 @@ def convert_graph(
             target=target,
             shapes=shapes,
             low_inputs=low_inputs,
-            low_heads=frozenset(n for n, name in enumerate(output_names(graph)) if name in low_outputs),
+            low_heads=frozenset(n for n, name in enumerate(names) if name in low_outputs),
             castable=frozenset(arg_params) if cast_offline else frozenset(),
         )
     )
@@ -114,7 +127,6 @@ def convert_graph(
     prepared = Pipeline([fold] if fold_batch_norm else []).run(graph)
     rewrite = InsertCasts(fold.plan, cast_op=cast_op, reserved_names=[*fold.arg_params, *fold.aux_params])
     after = Pipeline([rewrite], finished=[fold.name]).run(prepared)
-    notes = _notes(graph, policy, cast_op)
     for note in notes:
         warnings.warn(note, MxampWarning, stacklevel=3)
     return Model(
@@ -131,6 +143,19 @@ def convert_graph(
             warnings=notes,
         ),
     )
+
+
+def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:
+    """Return the outputs whose name MXNet does not derive as it would a cast's (``node_output``)."""
+    stay = []
+    for head, name in zip(graph.heads, names):
+        node = graph.nodes[head.node]
+        if node.is_variable:
+            if node.name not in low_inputs:
+                stay.append(name)
+        elif name != f"{node.name}_output":
+            stay.append(name)
+    return stay
 
 
 def _store(arg_params: Mapping[str, Parameter], rewrite: InsertCasts) -> dict[str, Parameter]:

@@ -105,6 +105,10 @@ class Model:
     def __getitem__(self, item: int) -> Any:
         return (self.sym, self.args, self.auxs)[item]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled mx.sym.Symbol loses its casts: it is made anew from the graph.
+        return {**self.__dict__, "_mxnet": {}}
+
     # ------------------------------------------------------------------ files
 
     def symbol_json(self) -> str:

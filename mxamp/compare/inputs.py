@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence
 
@@ -20,6 +21,7 @@ __all__ = [
     "Inputs",
     "as_model",
     "check_same_interface",
+    "counted",
     "expected_input_shapes",
     "input_names",
     "prepare_inputs",
@@ -228,8 +230,7 @@ def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -
     firsts = {values.shape[0] for values in arrays.values()}
     batched = len(firsts) == 1
     if max_samples is not None:
-        if max_samples < 1:
-            raise DataError(f"The number of samples must be at least 1, not {max_samples}.")
+        max_samples = counted(max_samples, "The number of samples")
         if not batched:
             raise DataError(
                 "The number of samples cannot be limited: the inputs differ in their first axes ("
@@ -347,3 +348,18 @@ def _with_labels(model: Model, inputs: Inputs) -> Inputs:
         arrays[name] = np.zeros(inputs.samples, np.float32)
     note = f"Labels of training heads were fed zeros, which inference does not read: {_listed(labels)}."
     return replace(inputs, arrays=arrays, notes=(*inputs.notes, note))
+
+
+def counted(given: Any, what: str) -> int:
+    """Return a count that the user gave.
+
+    Raises
+    ------
+    DataError
+        When it is no whole number from 1 on.
+    """
+    if not isinstance(given, numbers.Integral):
+        raise DataError(f"{what} must be a whole number, not {given!r}.")
+    if given < 1:
+        raise DataError(f"{what} must be at least 1, not {given}.")
+    return int(given)

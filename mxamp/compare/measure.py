@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any, Callable, Mapping, Sequence
 
 from numpy.typing import NDArray
 
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
-from mxamp.compare.inputs import Inputs, as_model, check_same_interface, prepare_inputs
+from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, prepare_inputs
 from mxamp.compare.matching import Match, match_entries
 from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
 from mxamp.dtypes import LOW_PRECISION, DType
@@ -98,8 +99,8 @@ def compare_models(
     low = _low_dtype(dtypes)
     if threshold is None:
         threshold = _THRESHOLD_IN_ROUNDINGS * _roundoff(low)
-    elif not threshold >= 0:
-        raise DataError(f"The threshold must be a number from 0 on, not {threshold}.")
+    else:
+        threshold = _checked_threshold(threshold)
 
     from mxamp.runtime.device import parse_context
     from mxamp.runtime.executor import batches, is_fusion_on
@@ -142,10 +143,16 @@ def compare_models(
     )
 
 
+def _checked_threshold(given: Any) -> float:
+    if not isinstance(given, numbers.Real) or not float(given) >= 0:
+        raise DataError(f"The threshold must be a number from 0 on, not {given!r}.")
+    return float(given)
+
+
 def _batch_size(inputs: Inputs, wanted: int | None) -> int | None:
     """Return the samples a forward pass; None where the inputs cannot be cut."""
-    if wanted is not None and wanted < 1:
-        raise DataError(f"The batch size must be at least 1, not {wanted}.")
+    if wanted is not None:
+        wanted = counted(wanted, "The batch size")
     if inputs.batched:
         return wanted or DEFAULT_BATCH_SIZE
     if wanted is not None:

@@ -21,7 +21,7 @@ from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.policy import Policy
-from mxamp.targets import Target, fusion_groups
+from mxamp.targets import Target, fusion_groups, read_volumes
 
 __all__ = ["DecisionInputs", "decide"]
 
@@ -125,6 +125,7 @@ class _Decider:
         target = self.given.target
         could_be_low: set[int] = set()
         refusals: dict[int, str] = {}
+        volumes = read_volumes(self.graph, self.context.names)
         for position, node in enumerate(self.graph.nodes):
             facts = self.context.facts[position]
             if facts is None or self.verdicts[position].color is Color.RED:
@@ -132,7 +133,7 @@ class _Decider:
             if facts.name == "Cast" or self._data_dtype(node, facts) is not DType.FLOAT32:
                 continue
             could_be_low.add(position)
-            refusal = target.refusal(facts.name, node.attrs)
+            refusal = target.refusal(facts.name, node.attrs, volume=position in volumes)
             if refusal is not None:
                 refusals[position] = refusal
         groups = []

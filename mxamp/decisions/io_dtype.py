@@ -71,7 +71,7 @@ def resolve_io_dtype(
 
 
 def _is_low(requested: str | DType, low: DType, where: str) -> bool:
-    if requested == "low":
+    if isinstance(requested, str) and requested == "low":
         return True
     try:
         dtype = DType.parse(requested)

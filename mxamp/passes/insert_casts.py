@@ -12,7 +12,7 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.cast_nodes import cast_node, multicast_node
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import check_dtypes, infer_dtypes
-from mxamp.graph.output_names import output_name
+from mxamp.graph.output_names import output_name, output_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
 from mxamp.passes.base import GraphPass
@@ -136,8 +136,8 @@ class InsertCasts(GraphPass):
         kept = [name for name in after.variables if name not in self.parameters or name in before.variables]
         if kept != list(before.variables):
             raise PassError("The names of the graph's inputs or parameters changed.")
-        if len(after.heads) != len(before.heads):
-            raise PassError("The number of outputs changed.")
+        if output_names(after) != output_names(before):
+            raise PassError("The names or the number of the graph's outputs changed.")
 
 
 class _Rewriter:

@@ -124,6 +124,11 @@ class Policy:
     widest_operators: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.target_dtype, DType) or not isinstance(self.operators, Mapping):
+            raise PolicyError(
+                "A Policy is made from a DType and a mapping from operators to OperatorPolicy, not from "
+                f"{self.target_dtype!r:.80} and {type(self.operators).__name__}. Start from Policy.default."
+            )
         if self.target_dtype not in LOW_PRECISION:
             raise PolicyError(
                 f"A model cannot be converted to {self.target_dtype}. Use target_dtype='float16' for GPUs "

@@ -135,7 +135,7 @@ def _parameter_line(report: Report) -> str:
         return "Parameters: none."
     text = (
         f"Parameters: {format_bytes(before)} -> {format_bytes(after)} ({100 * after / before:.1f} %) "
-        f"in {count_of(len(report.parameters), 'array')}."
+        f"in {count_of(sum(len(p.stored) for p in report.parameters), 'array')}."
     )
     twice = [p.name for p in report.parameters if len(set(p.stored.values())) > 1]
     if twice:

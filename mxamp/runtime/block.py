@@ -6,7 +6,7 @@ import warnings
 from typing import Any, Sequence
 
 from mxamp.dtypes import DType
-from mxamp.errors import ExportError, TargetError
+from mxamp.errors import DataError, ExportError, TargetError
 from mxamp.model import Model, PathLike
 from mxamp.params.parameter import ArrayParameter
 from mxamp.report.model import Report
@@ -125,7 +125,10 @@ class MixedPrecisionBlock(SymbolBlock):
         # The first input may be a list, and inputs may be None, which SymbolBlock does not foresee.
         given, nesting = gluon_block._flatten([x, *args], "input")
         if nesting != self._in_format:
-            raise ValueError(f"The inputs are nested as {nesting}, but the block takes {self._in_format}.")
+            raise DataError(
+                f"The inputs are nested as {nesting}, but the block takes {self._in_format} (0 is an array, "
+                "-1 None, a list a list). Give them as the block that was converted takes them."
+            )
         variables, sym = self._cached_graph
         composed = sym.__copy__()
         given = [symbol for symbol in given if symbol is not None]

@@ -125,10 +125,13 @@ def _scale(graph: Graph, position: int) -> float:
     """Return how large the output of a node shall be: smaller where it ends a residual branch."""
     reached = [position]
     for place in reached:  # grows while it is walked
-        for use in graph.uses_of(Entry(place)):
+        uses = graph.uses_of(Entry(place))
+        for use in uses:
             op = FACTS.canonical(graph.nodes[use.node].op)
             if op in _SUMS:
                 return _RESIDUAL_SCALE
-            if op in _GATES and len(reached) < 3:
+            # Darknet's branches end with an activation. One that others read too is the trunk.
+            ends_branch = op in _RECTIFIERS and len(uses) == 1 == len(graph.uses_of(Entry(use.node)))
+            if (op in _GATES or ends_branch) and len(reached) < 3:
                 reached.append(use.node)
     return 1.0

@@ -103,7 +103,7 @@ def _checked_shapes(
             sizes = tuple([operator.index(size) for size in shape])
         except TypeError:
             sizes = (-1,)
-        if any(size < 0 for size in sizes):
+        if any(not 0 <= size < 2**31 for size in sizes):
             raise DataError(
                 f"The shape of the input {name!r} must be a sequence of sizes such as (1, 3, 224, 224), "
                 f"not {shape!r}."

@@ -228,7 +228,8 @@ def _build(name: str, is_pretrained: bool) -> Any:
     for attempt in attempts:
         try:
             return zoo.get_model(name, **attempt)
-        except TypeError as error:  # an option that this constructor does not take
+        except (TypeError, Warning) as error:
+            # An option that this constructor does not take; darknet53 raises a Warning.
             failure = error
         except Exception as error:
             # GluonCV raises whatever its layers raise, and requests' errors for downloads.

@@ -49,11 +49,15 @@ class OperatorSupport:
     only
         Attribute name -> the values for which ``support`` holds; other values are unsupported. An
         attribute that is absent counts as ``""``.
+    volumes
+        Whether ``support`` holds for tensors in the blocked layout of three-dimensional convolutions too (see
+        :mod:`mxamp.targets.layout`); if not, the operator is unsupported on them.
     """
 
     support: Support
     note: str = ""
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    volumes: bool = True
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,7 @@ class Target:
                     Support(entry["support"]),
                     entry.get("note", ""),
                     {key: tuple(values) for key, values in entry.get("only", {}).items()},
+                    bool(entry.get("volumes", True)),
                 )
                 for op, entry in document["operators"].items()
             }
@@ -196,11 +201,25 @@ class Target:
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
 
-    def support(self, op: str, attrs: Mapping[str, str]) -> OperatorSupport:
-        """Return how well an operator with these attributes runs in the low dtype."""
+    def support(self, op: str, attrs: Mapping[str, str], *, volume: bool = False) -> OperatorSupport:
+        """Return how well an operator with these attributes runs in the low dtype.
+
+        Parameters
+        ----------
+        op
+            Its canonical name.
+        attrs
+            Its attributes.
+        volume
+            Whether it may read a tensor in the blocked layout of three-dimensional convolutions.
+        """
         found = self.operators.get(op)
         if found is None:
             return OperatorSupport(self.default, "not in the target's table")
+        if volume and not found.volumes:
+            return OperatorSupport(
+                Support.UNSUPPORTED, "MXNet raises on what a three-dimensional convolution or pooling wrote"
+            )
         for key, values in found.only.items():
             value = attrs.get(key, "")
             if value not in values:
@@ -211,9 +230,9 @@ class Target:
         """Return the listed operators of some kinds of support, sorted."""
         return sorted(op for op, entry in self.operators.items() if entry.support in kinds)
 
-    def refusal(self, op: str, attrs: Mapping[str, str]) -> str | None:
-        """Return why an operator cannot run low on its own, or None when it can."""
-        found = self.support(op, attrs)
+    def refusal(self, op: str, attrs: Mapping[str, str], *, volume: bool = False) -> str | None:
+        """Return why an operator cannot run low on its own, or None when it can; see :meth:`support`."""
+        found = self.support(op, attrs, volume=volume)
         if found.support is Support.WORKS:
             return None
         what = {

@@ -11,7 +11,7 @@ from mxamp.graph.infer import check_dtypes, infer_dtypes
 
 
 def loop(low_inside: bool) -> Graph:
-    """A loop over ``data`` that adds the invariant ``w`` to each slice, casting the slice or not."""
+    """Return a loop over ``data`` that adds the invariant ``w`` to each slice, casting the slice or not."""
     nodes = [Node("null", "slice"), Node("null", "w"), Node("null", "state")]
     source = 0
     if low_inside:
@@ -35,7 +35,7 @@ def check(graph: Graph) -> None:
 
 
 def test_a_clash_inside_a_body_is_found() -> None:
-    with pytest.raises(OperatorError, match="'sum'.*must have one dtype"):
+    with pytest.raises(OperatorError, match=r"'sum'.*must have one dtype"):
         check(loop(low_inside=True))
 
 

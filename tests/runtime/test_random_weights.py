@@ -65,3 +65,19 @@ def test_end_of_a_residual_branch_is_smaller():
     graph = net.graph(wide_fc(net, net.op("elemwise_add", data, wide_fc(net, data, "branch")), "last"))
     values = random_parameters(graph, shapes_of(net), seed=0)
     assert values["branch_weight"].std() < 0.5 * values["last_weight"].std()
+
+
+def test_residual_branch_that_ends_with_an_activation_is_smaller():
+    net = Net()
+    data = net.var("data")
+    leaky = net.op("LeakyReLU", net.bn(net.conv(data, "branch"), "inside"), act_type="leaky")
+    graph = net.graph(net.bn(net.conv(net.op("elemwise_add", data, leaky), "last"), "outside"))
+    values = random_parameters(graph, shapes_of(net), seed=0)
+    assert values["inside_gamma"].max() < 0.5 < values["outside_gamma"].min()
+
+
+def test_trunk_that_a_residual_sum_also_reads_keeps_its_size():
+    net = Net()
+    trunk = net.op("Activation", net.bn(net.conv(net.var("data"), "stem"), "trunk"), act_type="relu")
+    graph = net.graph(net.op("elemwise_add", trunk, net.conv(trunk, "branch")))
+    assert random_parameters(graph, shapes_of(net), seed=0)["trunk_gamma"].min() > 0.5

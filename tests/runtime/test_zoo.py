@@ -125,3 +125,9 @@ def test_nothing_is_printed_to_standard_output(offline, capsys):
 def test_default_input_shape_is_what_the_family_is_evaluated_with(name, shape):
     assert name in zoo_names()
     assert default_input_shapes(name) == [shape]
+
+
+def test_constructor_that_takes_no_options_is_called_without(offline):
+    """darknet53 raises a Warning, of all things, for every option."""
+    zoo = load_zoo("darknet53", pretrained=False, input_shapes={"data": (1, 3, 64, 64)})
+    assert "darknetv30_conv0_weight" in zoo.model.arg_params

@@ -130,3 +130,10 @@ def test_a_document_without_a_key_is_refused_and_the_key_named(key: str) -> None
     del incomplete[key]
     with pytest.raises(TargetError, match=key):
         Target.from_document(incomplete, source="t.json")
+
+
+def test_operator_that_fails_on_volumes_is_refused_there_alone():
+    target = Target.builtin("cpu-bf16")
+    assert target.refusal("Reshape", {}) is None
+    assert "three-dimensional" in (target.refusal("Reshape", {}, volume=True) or "")
+    assert target.refusal("Activation", {"act_type": "relu"}, volume=True) is None

@@ -1,0 +1,59 @@
+"""Which tensors oneDNN keeps in the blocked layout of three-dimensional convolutions.
+
+Some operators run in low precision on every tensor but those (:attr:`OperatorSupport.volumes`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Sequence
+
+from mxamp.graph.graph import Graph
+
+__all__ = ["read_volumes"]
+
+_MAKES = frozenset({"Convolution", "Deconvolution", "Pooling"})
+_KEEPS = frozenset(
+    {
+        "Activation",
+        "BatchNorm",
+        "BlockGrad",
+        "Concat",
+        "Dropout",
+        "LeakyReLU",
+        "Pooling",  # a global pooling may have no kernel
+        "_copy",
+        "amp_cast",
+        "amp_multicast",
+        "elemwise_add",
+    }
+)
+"""oneDNN's operators hand on the layout they read; all others write plain tensors."""
+
+
+def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
+    """Return the nodes that may read what a three-dimensional convolution or pooling wrote, in its layout.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    names
+        The canonical operator name of every node.
+
+    Notes
+    -----
+    Read off the kernels, so no shapes are needed. Linear in nodes and uses.
+    """
+    written: set[int] = set()
+    readers: set[int] = set()
+    for position, node in enumerate(graph.nodes):
+        reads = any(entry.node in written for entry in node.inputs)
+        if reads:
+            readers.add(position)
+        op = names[position]
+        if (op in _KEEPS and reads) or (
+            op in _MAKES and len(re.findall(r"\d+", node.attrs.get("kernel", ""))) == 3
+        ):
+            written.add(position)
+    return frozenset(readers)
