@@ -151,9 +151,10 @@ class Report:
         UnknownNameError
             When the model has no such node.
         """
-        for node in self.nodes:
-            if node.name == name:
-                return node
+        if isinstance(name, str):
+            for node in self.nodes:
+                if node.name == name:
+                    return node
         raise UnknownNameError(
             f"The model has no node {name!r}.{nearest_names(name, [node.name for node in self.nodes])}"
         )
