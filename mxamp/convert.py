@@ -123,7 +123,7 @@ def convert_graph(
             castable=frozenset(arg_params) if cast_offline else frozenset(),
         )
     )
-    fold = FoldBatchNorm(plan, arg_params, aux_params, policy.target_dtype)
+    fold = FoldBatchNorm(plan, arg_params, aux_params, policy.target_dtype, layers=target.fold_into)
     prepared = Pipeline([fold] if fold_batch_norm else []).run(graph)
     rewrite = InsertCasts(fold.plan, cast_op=cast_op, reserved_names=[*fold.arg_params, *fold.aux_params])
     after = Pipeline([rewrite], finished=[fold.name]).run(prepared)

@@ -22,6 +22,7 @@ from mxamp.passes.base import GraphPass
 
 __all__ = ["FoldBatchNorm"]
 
+_LAYERS = ("Convolution", "Deconvolution", "FullyConnected")
 _TRUE = frozenset({"True", "true", "1"})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
 
@@ -47,11 +48,11 @@ class FoldBatchNorm(GraphPass):
 
         x -> Convolution(w * s, (b - mean) * s + beta) -> y        s = gamma / sqrt(variance + eps)
 
-    Refuses: where the layer or the BatchNorm stays FP32; where anything but the BatchNorm reads the layer,
-    or the layer is a graph output; where the BatchNorm is a graph output (its name would go) or its
-    statistics are read; where the layer's weight or bias has other readers, is no parameter, or is not FP32;
-    where the BatchNorm's axis is not the layer's channel axis; where the folded weight would leave the
-    dtype's range.
+    Refuses: where the layer is none of ``layers``; where the layer or the BatchNorm stays FP32; where
+    anything but the BatchNorm reads the layer, or the layer is a graph output; where the BatchNorm is a graph
+    output (its name would go) or its statistics are read; where the layer's weight or bias has other readers,
+    is no parameter, or is not FP32; where the BatchNorm's axis is not the layer's channel axis; where the
+    folded weight would leave the dtype's range.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ class FoldBatchNorm(GraphPass):
         Its parameters.
     dtype
         The low dtype.
+    layers
+        The operators to fold into.
 
     Notes
     -----
@@ -85,7 +88,10 @@ class FoldBatchNorm(GraphPass):
         arg_params: Mapping[str, Parameter],
         aux_params: Mapping[str, Parameter],
         dtype: DType,
+        *,
+        layers: Sequence[str] = _LAYERS,
     ) -> None:
+        self._layers = frozenset(layers)
         self._before = plan
         self._params = {**arg_params, **aux_params}
         self._dtype = dtype
@@ -131,7 +137,7 @@ class FoldBatchNorm(GraphPass):
         layer_position = node.inputs[0].node
         layer = graph.nodes[layer_position]
         op = FACTS.canonical(layer.op)
-        if op not in ("Convolution", "Deconvolution", "FullyConnected") or len(node.inputs) != 5:
+        if op not in self._layers or len(node.inputs) != 5:
             return None
         if not (self._is_low(layer_position) and self._is_low(position)):
             return None

@@ -116,6 +116,9 @@ class Target:
         Canonical operator name -> support.
     default
         What holds for operators that are not listed.
+    fold_into
+        The operators that a BatchNorm is worth folding into. A fold may add a bias, and where a bias makes
+        the operator slow, the BatchNorm is better left alone.
     fusion
         What the backend fuses. Inside a fused chain an operator that is slow or biased alone may run low.
     """
@@ -127,6 +130,7 @@ class Target:
     operators: Mapping[str, OperatorSupport]
     default: Support
     fusion: tuple[FusionPattern, ...] = ()
+    fold_into: tuple[str, ...] = ("Convolution", "Deconvolution", "FullyConnected")
 
     @classmethod
     def for_dtype(cls, dtype: DType) -> Target:
@@ -197,6 +201,7 @@ class Target:
                 operators=operators,
                 default=Support(document["default"]),
                 fusion=fusion,
+                fold_into=tuple(document.get("fold_into", cls.fold_into)),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
