@@ -134,8 +134,10 @@ class BoundModel:
         self._arguments = self.symbol.list_arguments()
         self._auxiliary = self.symbol.list_auxiliary_states()
         arrays = {**model.args, **model.auxs}
+        # Copies: oneDNN reorders the weights it is given in place, and operators such as amp_cast refuse a
+        # grouped convolution's weight in that order. The caller's arrays stay as they were.
         self._arrays = {
-            name: arrays[name].as_in_context(self.ctx)
+            name: arrays[name].copyto(self.ctx)
             for name in [*self._arguments, *self._auxiliary]
             if name in arrays
         }
