@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Iterable, Mapping, Sequence
 
 from mxamp.decisions import Decision, Plan
@@ -17,7 +17,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
 from mxamp.passes.base import GraphPass
 
-__all__ = ["InsertCasts", "InsertedCast", "StoredParameter"]
+__all__ = ["BodyCasts", "InsertCasts", "InsertedCast", "StoredParameter"]
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,35 @@ class InsertedCast:
         The entry of the original graph whose values it carries.
     dtype
         What it casts to.
+    before
+        What it casts from; None behind an operator that mxamp knows nothing about.
     """
 
     node: int
     source: Entry
     origin: Entry
     dtype: DType
+    before: DType | None
+
+
+@dataclass(frozen=True)
+class BodyCasts:
+    """The casts put into one control-flow body.
+
+    Attributes
+    ----------
+    path
+        The name of the control-flow node, after those it lies in: ``outer/inner``.
+    before, after
+        The body without and with the casts.
+    casts
+        The casts.
+    """
+
+    path: str
+    before: Graph
+    after: Graph
+    casts: tuple[InsertedCast, ...]
 
 
 @dataclass(frozen=True)
@@ -106,6 +129,8 @@ class InsertCasts(GraphPass):
         self._reserved_names = frozenset(reserved_names)
         self.casts: tuple[InsertedCast, ...] = ()
         """The casts put in, in graph order. Filled by :meth:`run`."""
+        self.body_casts: tuple[BodyCasts, ...] = ()
+        """The casts put into control-flow bodies. Filled by :meth:`run`."""
         self.parameters: Mapping[str, StoredParameter] = {}
         """New variable -> what it stores, for those stored differently. Filled by :meth:`run`."""
         self.positions: Sequence[int] = ()
@@ -126,6 +151,7 @@ class InsertCasts(GraphPass):
         self.new_variables = rewriter.variables
         self.parameters = rewriter.stored
         self.casts = tuple(rewriter.casts)
+        self.body_casts = tuple(rewriter.body_casts)
         return after if rewriter.changed else graph
 
     def ensures(self, before: Graph, after: Graph) -> None:
@@ -162,6 +188,7 @@ class _Rewriter:
         self.cast_map: dict[tuple[Entry, DType], Entry] = {}
         self.stored: dict[str, StoredParameter] = {}
         self.casts: list[InsertedCast] = []
+        self.body_casts: list[BodyCasts] = []
         self.changed = False
         self.head_dtypes: dict[int, DType] = {}
         # The heads of a control-flow body have no names that anybody sees.
@@ -296,6 +323,10 @@ class _Rewriter:
             after = inner.rewrite()
             self.changed = self.changed or inner.changed
             bodies.append(after if inner.changed else body)
+            self.body_casts.append(BodyCasts(node.name, body, after, tuple(inner.casts)))
+            self.body_casts.extend(
+                replace(deeper, path=f"{node.name}/{deeper.path}") for deeper in inner.body_casts
+            )
         return tuple(bodies)
 
     # ------------------------------------------------------------------ casts
@@ -315,7 +346,7 @@ class _Rewriter:
         new = self._add(cast_node(op, self._cast_name(entry, origin, dtype), entry, dtype), (dtype,))
         self.changed = True
         made = Entry(new)
-        self.casts.append(InsertedCast(new, entry, origin, dtype))
+        self.casts.append(InsertedCast(new, entry, origin, dtype, before))
         self.cast_map[entry, dtype] = made
         if before is not None:
             self.cast_map[made, before] = entry

@@ -13,7 +13,7 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.graph.output_names import output_names
 from mxamp.params.parameter import Parameter
-from mxamp.passes import FoldBatchNorm, InsertCasts
+from mxamp.passes import FoldBatchNorm, InsertCasts, InsertedCast
 from mxamp.report.model import CastReport, NodeReport, ParameterReport, Report
 
 __all__ = ["Rewrites", "Shapes", "build_report"]
@@ -104,7 +104,7 @@ def build_report(
         target_dtype=target_dtype.label,
         target=target,
         nodes=tuple(nodes),
-        casts=_casts(rewrites, plan, shapes),
+        casts=_casts(rewrites, shapes),
         parameters=_parameters(rewrites, params),
         inputs={name: rewrites.insert.new_variables[name].label for name in inputs},
         outputs=dict(zip(output_names(rewrites.before), heads)),
@@ -173,48 +173,58 @@ def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[DType | None]:
     return found
 
 
-def _casts(rewrites: Rewrites, plan: Plan, shapes: Shapes | None) -> tuple[CastReport, ...]:
+def _casts(rewrites: Rewrites, shapes: Shapes | None) -> tuple[CastReport, ...]:
     reports = []
-    prepared, after, insert = rewrites.prepared, rewrites.after, rewrites.insert
+    after, insert = rewrites.after, rewrites.insert
     heads = set(after.heads)
     # A layer that a BatchNorm was folded into is what reads; what it hands on goes by the BatchNorm's name.
     reader: dict[int, str] = {}
     for old, new in enumerate(rewrites.positions):
         reader.setdefault(new, rewrites.before.nodes[old].name)
     for cast in insert.casts:
-        decision = plan.decisions[cast.origin.node]
-        source = (
-            decision.outputs[cast.origin.output]
-            if decision is not None
-            else insert.new_variables.get(prepared.nodes[cast.origin.node].name, DType.FLOAT32)
-        )
         consumers = [
             reader.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
         ]
         if Entry(cast.node) in heads:
             consumers.append("(output)")
-        reports.append(
-            CastReport(
-                name=after.nodes[cast.node].name,
-                entry=rewrites.describe(cast.origin),
-                direction="down" if cast.dtype.is_low_precision else "up",
-                from_dtype=_name(source),
-                to_dtype=cast.dtype.label,
-                consumers=tuple(dict.fromkeys(consumers)),
-                bytes=_cast_bytes(rewrites, cast.origin, source, cast.dtype, shapes),
-            )
-        )
+        moved = _cast_bytes(rewrites, cast, shapes)
+        entry = rewrites.describe(cast.origin)
+        reports.append(_cast_report(cast, after.nodes[cast.node].name, entry, consumers, moved))
+    for body in insert.body_casts:
+        for cast in body.casts:
+            consumers = [
+                f"{body.path}/{body.after.nodes[use.node].name}"
+                for use in body.after.uses[cast.node].get(0, ())
+            ]
+            if Entry(cast.node) in body.after.heads:
+                consumers.append(f"{body.path} (result)")
+            name = f"{body.path}/{body.after.nodes[cast.node].name}"
+            entry = f"{body.path}/{body.before.describe(cast.origin)}"
+            reports.append(_cast_report(cast, name, entry, consumers, None))
     return tuple(reports)
 
 
-def _cast_bytes(
-    rewrites: Rewrites, entry: Entry, source: DType | None, target: DType, shapes: Shapes | None
-) -> int | None:
-    origin = rewrites.origins.get(entry.node)
-    shape = shapes[origin][entry.output] if shapes is not None and origin is not None else None
-    if shape is None or source is None:
+def _cast_report(
+    cast: InsertedCast, name: str, entry: str, consumers: Sequence[str], moved: int | None
+) -> CastReport:
+    return CastReport(
+        name=name,
+        entry=entry,
+        direction="down" if cast.dtype.is_low_precision else "up",
+        from_dtype=_name(cast.before),
+        to_dtype=cast.dtype.label,
+        consumers=tuple(dict.fromkeys(consumers)),
+        bytes=moved,
+    )
+
+
+def _cast_bytes(rewrites: Rewrites, cast: InsertedCast, shapes: Shapes | None) -> int | None:
+    """Return the bytes that a forward pass reads and writes for a cast."""
+    origin = rewrites.origins.get(cast.origin.node)
+    if shapes is None or origin is None or cast.before is None:
         return None
-    return math.prod(shape) * (source.itemsize + target.itemsize)
+    shape = shapes[origin][cast.origin.output]
+    return None if shape is None else math.prod(shape) * (cast.before.itemsize + cast.dtype.itemsize)
 
 
 def _parameters(rewrites: Rewrites, params: Mapping[str, Parameter]) -> tuple[ParameterReport, ...]:

@@ -123,7 +123,7 @@ class Report:
     nodes
         Every operator node, in graph order; those inside control-flow bodies as ``loop/name``.
     casts
-        Every inserted cast, in graph order.
+        Every inserted cast, in graph order; those inside control-flow bodies last, as ``loop/name``.
     parameters
         Every parameter.
     inputs, outputs

@@ -203,12 +203,21 @@ def _why(cast: CastReport, report: Report, by_name: dict[str, NodeReport]) -> st
             return f"what makes it stays {cast.from_dtype or 'as it is'}: {producer.reason}"
         if cast.entry in report.inputs:
             return f"an input of the model, which stays {cast.from_dtype}"
+        if _in_body(cast, by_name):
+            return f"an input of a control-flow body, which stays {cast.from_dtype}"
         return "a parameter that is cast at every forward pass"
     for name in cast.consumers:
         consumer = by_name.get(name)
         if consumer is not None:
             return f"what reads it needs {cast.to_dtype}: {consumer.reason}"
+    if _in_body(cast, by_name):
+        return f"a result of a control-flow body, which stays {cast.to_dtype}"
     return f"an output of the model, which stays {cast.to_dtype}"
+
+
+def _in_body(cast: CastReport, by_name: dict[str, NodeReport]) -> bool:
+    """Whether a cast stands in the body of a control-flow node: ``loop/name``."""
+    return by_name.get(cast.name.rpartition("/")[0]) is not None
 
 
 def _reason_lines(report: Report, width: int) -> list[str]:
