@@ -12,6 +12,7 @@ import numpy as np
 from mxamp.decisions import DecisionInputs, IoDtype, decide, resolve_io_dtype
 from mxamp.dtypes import DType
 from mxamp.errors import MxampWarning, PolicyError, TargetError, UnknownNameError, nearest_names
+from mxamp.garbage import paused_collection
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.infer import variable_dtypes
@@ -31,6 +32,7 @@ from mxamp.targets import Target
 __all__ = ["convert_graph", "convert_model", "convert_symbol", "resolve_policy"]
 
 
+@paused_collection()
 def convert_graph(
     graph: Graph,
     arg_params: Mapping[str, Parameter],
@@ -128,7 +130,7 @@ def convert_graph(
     rewrite = InsertCasts(fold.plan, cast_op=cast_op, reserved_names=[*fold.arg_params, *fold.aux_params])
     after = Pipeline([rewrite], finished=[fold.name]).run(prepared)
     for note in notes:
-        warnings.warn(note, MxampWarning, stacklevel=3)
+        warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return Model(
         graph=after,
         arg_params=_store(fold.arg_params, rewrite),
@@ -193,7 +195,7 @@ def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
     for op, name in unknown.items():
         notes.append(
             f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
-            "it returns is cast to float32. Register its facts if it may do more."
+            "it returns is cast to float32.."
         )
     if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
         notes.append(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError, nearest_names
+from mxamp.garbage import paused_collection
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 
 __all__ = ["parse_symbol", "read_symbol", "write_symbol"]
@@ -65,6 +66,7 @@ def read_symbol(path: str | Path) -> Graph:
     return parse_symbol(text, source=str(path))
 
 
+@paused_collection()
 def parse_symbol(text: str, *, source: str = "the symbol") -> Graph:
     """Parse the text of a ``symbol.json``.
 

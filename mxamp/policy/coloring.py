@@ -108,5 +108,5 @@ def check_rules_fit(policy: Policy, graph: Graph) -> None:
             )
         if not rule.selector.names and not any(rule.selector.picks(node) for node in nodes):
             warnings.warn(
-                f"The rule for {rule.selector} picks no node of this model.", MxampWarning, stacklevel=3
+                f"The rule for {rule.selector} picks no node of this model.", MxampWarning, stacklevel=5
             )

@@ -1,0 +1,28 @@
+"""Python's cyclic garbage collector, paused while large graphs are built."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import Iterator
+
+__all__ = ["paused_collection"]
+
+
+@contextlib.contextmanager
+def paused_collection() -> Iterator[None]:
+    """Pause the cyclic garbage collector for a block that makes many objects and no cycles.
+
+    The collector walks all living objects each time enough new ones were made, so that building a graph of n
+    nodes takes more than n times the time of one: for 100,000 nodes it took 45 % of a conversion. Nodes,
+    decisions and reports are tuples and frozen values that refer one way, so there is nothing to collect.
+
+    The collector is as it was when the block ends, also by an exception. Reference counting goes on.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
