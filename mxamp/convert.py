@@ -195,7 +195,7 @@ def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
     for op, name in unknown.items():
         notes.append(
             f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
-            "it returns is cast to float32.."
+            "it returns is cast to float32."
         )
     if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
         notes.append(
