@@ -41,14 +41,17 @@ def resolve_io_dtype(
     """
     if requested is None:
         return {}, {}
-    if isinstance(requested, (str, DType)):
+    if not isinstance(requested, Mapping):
+        if not isinstance(requested, str):
+            try:
+                requested = DType.parse(requested)
+            except TargetError:
+                raise PolicyError(
+                    f"io_dtype must be 'float32', 'low', or a mapping from names to those, not {requested!r}."
+                ) from None
         if not _is_low(requested, low, "io_dtype"):
             return {}, {}
         return dict.fromkeys(inputs, low), dict.fromkeys(outputs, low)
-    if not isinstance(requested, Mapping):
-        raise PolicyError(
-            f"io_dtype must be 'float32', 'low', or a mapping from names to those, not {requested!r}."
-        )
     low_inputs: dict[str, DType] = {}
     low_outputs: dict[str, DType] = {}
     for name, dtype in requested.items():

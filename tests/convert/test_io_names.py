@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mxamp
@@ -35,3 +36,14 @@ def test_outputs_that_no_cast_can_name_stay_float32_with_a_warning() -> None:
 def test_asking_for_one_of_them_by_name_is_an_error() -> None:
     with pytest.raises(PolicyError, match=r"'split_output1' cannot be bfloat16.*Leave it float32"):
         mxamp.convert_model(split_network(), {}, {}, "bfloat16", io_dtype={"split_output1": "low"})
+
+
+def test_io_dtype_takes_what_target_dtype_takes() -> None:
+    graph = Graph(
+        (Node("null", "data"), Node("Activation", "relu", {"act_type": "relu"}, (Entry(0),))), (Entry(1),)
+    )
+    for spelling in ("low", "float16", np.float16, np.dtype("float16"), mxamp.DType.FLOAT16):
+        model = mxamp.convert_model(graph, {}, {}, "float16", io_dtype=spelling)  # type: ignore[arg-type]
+        assert model.report is not None
+        assert dict(model.report.outputs) == {"relu_output": "float16"}
+        assert dict(model.report.inputs) == {"data": "float16"}
