@@ -14,6 +14,7 @@ from mxamp.errors import DataError, nearest_names
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import is_true
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.check import check_params
 
@@ -340,7 +341,7 @@ def _with_labels(model: Model, inputs: Inputs) -> Inputs:
     for name in labels:
         use = graph.uses[graph.variables[name]][0][0]
         regression = graph.nodes[use.node].op.endswith("RegressionOutput")
-        if regression or graph.nodes[use.node].attrs.get("multi_output", "False") in ("True", "1"):
+        if regression or is_true(graph.nodes[use.node].attrs, "multi_output", default=False):
             raise DataError(
                 f"The model ends in {graph.nodes[use.node]}, whose label {name!r} has a shape of its own. "
                 "Compare the model without its training head."

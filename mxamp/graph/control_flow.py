@@ -7,11 +7,11 @@ is (src/operator/control_flow.cc, MXNet 1.9.1).
 
 from __future__ import annotations
 
-import json
 from typing import Mapping, Sequence
 
 from mxamp.errors import OperatorError
 from mxamp.graph.graph import Graph, Node
+from mxamp.ops.attributes import integers
 
 __all__ = ["CONTROL_FLOW", "body_inputs", "graphs_within", "invariant_inputs", "is_control_flow"]
 
@@ -28,14 +28,10 @@ def is_control_flow(node: Node) -> bool:
     return node.op in CONTROL_FLOW and bool(node.subgraphs)
 
 
-def _locations(node: Node, attribute: str) -> list[int]:
+def _locations(node: Node, attribute: str) -> tuple[int, ...]:
     text = node.attrs.get(attribute, "[]")
-    try:
-        # MXNet writes tuples both ways, "[0, 1]" and "(0, 1)".
-        found = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
-    except json.JSONDecodeError:
-        found = None
-    if not isinstance(found, list) or not all(type(item) is int and item >= 0 for item in found):
+    found = integers(text)
+    if found is None or min(found, default=0) < 0:
         raise OperatorError(
             f"{node} has the attribute {attribute}={text!r}, which is not a list of positions."
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Sequence, Tuple
 
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import is_true
 
 __all__ = ["multiply_adds"]
 
@@ -47,23 +49,16 @@ def multiply_adds(graph: Graph, position: int, shapes: Sequence[tuple[Shape | No
     assert first is not None  # checked above
     assert second is not None  # checked above
     if facts.name == "Convolution":
-        return _product(output) * _product(second[1:])
+        return math.prod(output) * math.prod(second[1:])
     if facts.name == "Deconvolution":
-        return _product(first) * _product(second[1:])
+        return math.prod(first) * math.prod(second[1:])
     if "DeformableConvolution" in facts.name:
         weight = inputs[2 if facts.name == "_contrib_DeformableConvolution" else 3]
-        return None if weight is None else _product(output) * _product(weight[1:])
+        return None if weight is None else math.prod(output) * math.prod(weight[1:])
     if facts.name == "FullyConnected":
-        return _product(output) * second[-1]
+        return math.prod(output) * second[-1]
     if facts.name in ("dot", "batch_dot"):
-        transposed = node.attrs.get("transpose_a", "False") in ("True", "1", "true")
+        transposed = is_true(node.attrs, "transpose_a", default=False)
         axis = (0 if facts.name == "dot" else -2) if transposed else -1
-        return _product(output) * first[axis]
+        return math.prod(output) * first[axis]
     return None
-
-
-def _product(shape: Shape) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product

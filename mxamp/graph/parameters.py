@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import Mapping, Tuple
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers
 from mxamp.ops.auxiliary import AUXILIARY_INPUTS
 
 __all__ = ["auxiliary_names", "expected_shapes", "parameter_names"]
@@ -80,7 +79,7 @@ def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, str]]:
     found: dict[str, tuple[PartialShape, str]] = {}
     for node in graph.nodes:
         if node.is_variable:
-            shape = _tuple(node.attrs.get("__shape__", ""))
+            shape = integers(node.attrs.get("__shape__", ""))
             if shape is not None:
                 found.setdefault(node.name, (shape, "its __shape__ attribute"))
             continue
@@ -98,11 +97,11 @@ def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
     attrs = node.attrs
     try:
         if op == "Convolution" and attrs.get("layout", "NCHW") in ("None", "NCHW", "NCW", "NCDHW"):
-            filters, kernel = int(attrs["num_filter"]), _tuple(attrs["kernel"])
+            filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])
             if kernel is not None:
                 return {1: (filters, 0, *kernel), 2: (filters,)}
         if op == "Deconvolution" and attrs.get("layout", "NCHW") in ("None", "NCHW", "NCW", "NCDHW"):
-            filters, kernel = int(attrs["num_filter"]), _tuple(attrs["kernel"])
+            filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])
             if kernel is not None:
                 groups = int(attrs.get("num_group", "1"))
                 return {1: (0, filters // groups, *kernel), 2: (filters,)}
@@ -114,16 +113,3 @@ def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
     except (KeyError, ValueError):
         pass  # MXNet reports an attribute it cannot read, with more to say about it than we have
     return {}
-
-
-@lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
-def _tuple(text: str) -> PartialShape | None:
-    try:
-        value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
-    except json.JSONDecodeError:
-        return None
-    if isinstance(value, int):
-        value = [value]
-    if not isinstance(value, list) or not all(type(size) is int for size in value):
-        return None
-    return tuple(value)

@@ -10,6 +10,7 @@ from typing import Mapping, Sequence
 
 from mxamp.dtypes import LOW_PRECISION, DType
 from mxamp.errors import OperatorError, TargetError
+from mxamp.ops.attributes import is_true
 
 __all__ = [
     "AMP_CAST",
@@ -60,7 +61,7 @@ def multicast_dtypes(attrs: Mapping[str, str], inputs: Sequence[DType | None]) -
     FP32, and else the dtype of the *first* input: an integer there turns the FP16 inputs into integers, and
     of FP16 and BF16 the first one wins.
     """
-    narrow = attrs.get("cast_narrow", "False") in ("True", "1", "true")
+    narrow = is_true(attrs, "cast_narrow", default=False)
     common = _narrowest(inputs) if narrow else _widest(inputs)
     return tuple(common if dtype in CASTABLE else dtype for dtype in inputs)
 

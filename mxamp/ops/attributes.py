@@ -1,0 +1,34 @@
+"""Operator attributes as values: ``symbol.json`` holds them all as text, spelt in more than one way."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Mapping
+
+__all__ = ["integers", "is_true"]
+
+_TRUE = frozenset({"True", "true", "1"})
+
+
+def is_true(attrs: Mapping[str, str], key: str, *, default: bool) -> bool:
+    """Return a boolean attribute, or ``default`` where it is absent."""
+    text = attrs.get(key)
+    return default if text is None else text in _TRUE
+
+
+@lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
+def integers(text: str) -> tuple[int, ...] | None:
+    """Return an attribute that holds one integer or several, or None when it holds anything else.
+
+    MXNet writes tuples both ways, ``[0, 1]`` and ``(0, 1)``, and takes ``3`` for ``(3,)``.
+    """
+    try:
+        value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
+    except ValueError:  # not JSON, or more digits than Python agrees to read
+        return None
+    if type(value) is int:
+        return (value,)
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        return None
+    return tuple(value)

@@ -1,0 +1,44 @@
+"""Attributes are read alike wherever they are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxamp.ops.attributes import integers, is_true
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(3, 3)", (3, 3)),
+        ("[0, 1]", (0, 1)),
+        ("(3,)", (3,)),
+        ("3", (3,)),
+        ("()", ()),
+        ("(-1, 0)", (-1, 0)),
+        ("", None),
+        ("None", None),
+        ("(1.5, 2)", None),
+        ("true", None),
+        ("{}", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_integers_reads_every_spelling_and_nothing_else(text: str, value: tuple[int, ...] | None) -> None:
+    if text.startswith("9"):
+        found = integers(text)  # Pythons before 3.11 have no limit on digits
+        assert found is None or found[0] > 0
+    else:
+        assert integers(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("True", True), ("true", True), ("1", True), ("False", False), ("0", False)]
+)
+def test_a_boolean_that_is_there_counts(text: str, value: bool) -> None:
+    assert is_true({"flag": text}, "flag", default=not value) is value
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_a_boolean_that_is_absent_is_the_default(default: bool) -> None:
+    assert is_true({}, "flag", default=default) is default
