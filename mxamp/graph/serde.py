@@ -13,7 +13,8 @@ import json
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError, nearest_names
+from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError
+from mxamp.files import existing_file
 from mxamp.garbage import paused_collection
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 
@@ -39,23 +40,19 @@ def read_symbol(path: str | Path) -> Graph:
     SymbolFormatError, GraphError
         When its content is not a symbol; see :func:`parse_symbol`.
     """
-    path = Path(path)
+    try:
+        path = existing_file(path, "symbol file")
+    except ModelFileNotFoundError as error:
+        raise ModelFileNotFoundError(
+            f"{error} A model is a pair PREFIX-symbol.json and PREFIX-0000.params, as HybridBlock.export or "
+            "model.save_checkpoint write it."
+        ) from None
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
-        siblings = sorted(p.name for p in path.parent.glob("*-symbol.json")) if path.parent.is_dir() else []
-        hint = nearest_names(path.name, siblings) or (
-            f" The folder holds: {', '.join(siblings[:5])}." if siblings else ""
-        )
-        raise ModelFileNotFoundError(
-            f"There is no symbol file {str(path)!r}.{hint} A model is a pair PREFIX-symbol.json and "
-            "PREFIX-0000.params, as HybridBlock.export or model.save_checkpoint write it."
-        ) from None
-    except IsADirectoryError:
-        raise ModelFileNotFoundError(
-            f"{str(path)!r} is a folder, not a symbol file. Give the prefix of a model's files, "
-            "the part before -symbol.json."
-        ) from None
+    except OSError as error:
+        raise SymbolFormatError(
+            f"{str(path)!r} cannot be read: {error.strerror or error}. Check its permissions and the disk."
+        ) from error
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
