@@ -126,9 +126,10 @@ def convert_graph(
         )
     )
     fold = FoldBatchNorm(plan, arg_params, aux_params, policy.target_dtype, layers=target.fold_into)
-    prepared = Pipeline([fold] if fold_batch_norm else []).run(graph)
+    preparation = [fold] if fold_batch_norm else []
+    prepared = Pipeline(preparation).run(graph)
     rewrite = InsertCasts(fold.plan, cast_op=cast_op, reserved_names=[*fold.arg_params, *fold.aux_params])
-    after = Pipeline([rewrite], finished=[fold.name]).run(prepared)
+    after = Pipeline([rewrite], finished=[step.name for step in preparation]).run(prepared)
     for note in notes:
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return Model(

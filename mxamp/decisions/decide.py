@@ -6,6 +6,7 @@ Nothing is rewritten here, and the rewriter decides nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Mapping, Sequence, Tuple
 
 from mxamp.decisions.decision import Decision, Plan
@@ -111,8 +112,15 @@ class _Decider:
 
     # ------------------------------------------------------------------ which nodes have a choice
 
+    @cached_property
+    def _data_dtypes(self) -> Sequence[DType | None]:
+        """The dtype every node computes in before conversion; None for variables and unknown operators."""
+        return [
+            None if facts is None else self._data_dtype(node, facts)
+            for node, facts in zip(self.graph.nodes, self.context.facts)
+        ]
+
     def _data_dtype(self, node: Node, facts: OperatorFacts) -> DType | None:
-        """Return the dtype the node computes in before conversion."""
         for number, (producer, index) in enumerate(node.inputs):
             if facts.role(number, node.attrs).shares_dtype:
                 dtype = self.dtypes[producer][index]
@@ -130,7 +138,7 @@ class _Decider:
             facts = self.context.facts[position]
             if facts is None or self.verdicts[position].color is Color.RED:
                 continue
-            if facts.name == "Cast" or self._data_dtype(node, facts) is not DType.FLOAT32:
+            if facts.name == "Cast" or self._data_dtypes[position] is not DType.FLOAT32:
                 continue
             could_be_low.add(position)
             refusal = target.refusal(facts.name, node.attrs, volume=position in volumes)
@@ -283,14 +291,14 @@ class _Decider:
         refusals: Mapping[int, str],
         demand: tuple[Demand, ...],
     ) -> Decision:
-        verdict, facts = self.verdicts[position], self.context.facts[position]
+        verdict = self.verdicts[position]
         needs = {
             Demand.CHOSEN: self.low if is_low else DType.FLOAT32,
             Demand.FP32: DType.FLOAT32,
             Demand.LOW: self.low,
         }
         inputs = tuple(self._need(entry, wanted, needs) for entry, wanted in zip(node.inputs, demand))
-        before = self._data_dtype(node, facts) if facts is not None else None
+        before = self._data_dtypes[position]
         if is_low:
             compute: DType | None = self.low
             outputs = self._output_if_low(position)

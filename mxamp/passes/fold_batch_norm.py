@@ -15,6 +15,7 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.ranges import magnitude_range
 from mxamp.params.scaled import ScaledParameter
@@ -23,7 +24,6 @@ from mxamp.passes.base import GraphPass
 __all__ = ["FoldBatchNorm"]
 
 _LAYERS = ("Convolution", "Deconvolution", "FullyConnected")
-_TRUE = frozenset({"True", "true", "1"})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
 
 
@@ -117,9 +117,10 @@ class FoldBatchNorm(GraphPass):
         """Return the graph without the BatchNorms that could be folded."""
         self.positions = range(len(graph.nodes))
         folds = {}
+        heads = frozenset(head.node for head in graph.heads)
         for position, node in enumerate(graph.nodes):
             if node.op == "BatchNorm":
-                fold = self._fold(graph, position, node)
+                fold = self._fold(graph, heads, position, node)
                 if fold is not None:
                     folds[fold.layer] = fold
         if not folds:
@@ -133,7 +134,7 @@ class FoldBatchNorm(GraphPass):
 
     # ------------------------------------------------------------------ what can be folded
 
-    def _fold(self, graph: Graph, position: int, node: Node) -> _Fold | None:
+    def _fold(self, graph: Graph, heads: frozenset[int], position: int, node: Node) -> _Fold | None:
         layer_position = node.inputs[0].node
         layer = graph.nodes[layer_position]
         op = FACTS.canonical(layer.op)
@@ -141,7 +142,6 @@ class FoldBatchNorm(GraphPass):
             return None
         if not (self._is_low(layer_position) and self._is_low(position)):
             return None
-        heads = {head.node for head in graph.heads}
         if layer_position in heads or position in heads or set(graph.uses[position]) - {0}:
             return None
         if len(graph.uses[layer_position]) != 1 or len(graph.uses_of(node.inputs[0])) != 1:
@@ -156,7 +156,7 @@ class FoldBatchNorm(GraphPass):
         if any(values is None for values in statistics):
             return None
         gamma, beta, mean, variance = (values for values in statistics if values is not None)
-        if node.attrs.get("fix_gamma", "True") in _TRUE:
+        if is_true(node.attrs, "fix_gamma", default=True):
             gamma = np.ones_like(gamma)
         scale = gamma / np.sqrt(variance + float(node.attrs.get("eps", "0.001")))
         shift = beta - mean * scale
@@ -286,7 +286,7 @@ def _channel_axes_agree(op: str, layer: Node, norm: Node) -> bool:
     if norm.attrs.get("axis", "1") != "1":
         return False
     if op == "FullyConnected":
-        return layer.attrs.get("flatten", "True") in _TRUE
+        return is_true(layer.attrs, "flatten", default=True)
     return layer.attrs.get("layout", "None") in _CHANNEL_AXIS_ONE
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Sequence
+from functools import cached_property
+from typing import Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
@@ -93,6 +94,14 @@ class PlacementProblem:
     groups: Sequence[tuple[int, ...]] = ()
     widest: set[int] = field(default_factory=set)
 
+    @cached_property
+    def demands_of_heads(self) -> Mapping[Entry, Sequence[Demand]]:
+        """Entry -> what the graph outputs that hand it on need."""
+        found: dict[Entry, list[Demand]] = {}
+        for head, demand in zip(self.graph.heads, self.head_demand):
+            found.setdefault(head, []).append(demand)
+        return found
+
 
 def place(problem: PlacementProblem) -> set[int]:
     """Return the nodes that compute in low precision, with the fewest casts.
@@ -128,9 +137,6 @@ def place(problem: PlacementProblem) -> set[int]:
         return vertex.get(position, SINK)
 
     graph = problem.graph
-    heads: dict[Entry, list[Demand]] = {}
-    for head, demand in zip(graph.heads, problem.head_demand):
-        heads.setdefault(head, []).append(demand)
     for position in range(len(graph.nodes)):
         for index, offer in enumerate(problem.supply[position]):
             if offer is Supply.EITHER:
@@ -140,9 +146,8 @@ def place(problem: PlacementProblem) -> set[int]:
                 _consumer_vertex(problem.demand[use.node][use.input], side(use.node))
                 for use in graph.uses[position].get(index, ())
             }
-            consumers.update(
-                _consumer_vertex(demand, SINK) for demand in heads.get(Entry(position, index), ())
-            )
+            outward = problem.demands_of_heads.get(Entry(position, index), ())
+            consumers.update(_consumer_vertex(demand, SINK) for demand in outward)
             consumers.discard(_NOBODY)
             _add_cast_costs(cut, producer, consumers)
     for position in problem.widest & problem.free:
@@ -224,9 +229,6 @@ def count_casts(problem: PlacementProblem, low: set[int]) -> int:
         The low nodes.
     """
     graph = problem.graph
-    heads: dict[Entry, list[Demand]] = {}
-    for head, demand in zip(graph.heads, problem.head_demand):
-        heads.setdefault(head, []).append(demand)
     casts = 0
     for position in range(len(graph.nodes)):
         for index, offer in enumerate(problem.supply[position]):
@@ -239,6 +241,6 @@ def count_casts(problem: PlacementProblem, low: set[int]) -> int:
                 if demand is Demand.CHOSEN:
                     demand = Demand.LOW if use.node in low else Demand.FP32
                 wants.add(demand)
-            wants.update(heads.get(Entry(position, index), ()))
+            wants.update(problem.demands_of_heads.get(Entry(position, index), ()))
             casts += (Demand.FP32 if is_low else Demand.LOW) in wants
     return casts

@@ -56,8 +56,9 @@ def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> dict[
     Linear in nodes and uses: two sweeps over the topological order.
     """
     region: dict[int, str] = {}
-    _spread_backward(context, verdicts, region)
-    _spread_forward(context, verdicts, region)
+    features = _features(context, verdicts)
+    _spread_backward(context, verdicts, features, region)
+    _spread_forward(context, verdicts, features, region)
     return region
 
 
@@ -88,9 +89,10 @@ def _reads_exactly(facts: OperatorFacts, number: int, attrs: Mapping[str, str]) 
     return facts.name == "Cast" and attrs.get("dtype", "").startswith(("int", "uint"))
 
 
-def _spread_backward(context: ColoringContext, verdicts: Sequence[Verdict], region: dict[int, str]) -> None:
+def _spread_backward(
+    context: ColoringContext, verdicts: Sequence[Verdict], features: set[Entry], region: dict[int, str]
+) -> None:
     graph = context.graph
-    features = _features(context, verdicts)
     # Which node wants the values of this node's outputs exact; the first that asks is named in the reason.
     wanted_by: dict[int, int] = {}
     for position in range(len(graph.nodes) - 1, -1, -1):
@@ -150,9 +152,10 @@ def _only_moves_rounded_values(
     return True
 
 
-def _spread_forward(context: ColoringContext, verdicts: Sequence[Verdict], region: dict[int, str]) -> None:
+def _spread_forward(
+    context: ColoringContext, verdicts: Sequence[Verdict], features: set[Entry], region: dict[int, str]
+) -> None:
     graph = context.graph
-    features = _features(context, verdicts)
     holds_positions: dict[Entry, int] = {}
     for position, node in enumerate(graph.nodes):
         facts = context.facts[position]
