@@ -33,7 +33,8 @@ def test_integers_reads_every_spelling_and_nothing_else(text: str, value: tuple[
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("True", True), ("true", True), ("1", True), ("False", False), ("0", False)]
+    ("text", "value"),
+    [("True", True), ("true", True), ("1", True), ("False", False), ("0", False)],
 )
 def test_a_boolean_that_is_there_counts(text: str, value: bool) -> None:
     assert is_true({"flag": text}, "flag", default=not value) is value
