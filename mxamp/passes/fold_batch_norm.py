@@ -28,6 +28,18 @@ _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
 
 
 @dataclass(frozen=True)
+class _Candidate:
+    """A layer and a BatchNorm that the graph lets go into it; the values are not looked at yet."""
+
+    layer: int
+    norm: int
+    weight: Parameter
+    bias: Parameter | None
+    statistics: tuple[NDArray[Any], ...]
+    """gamma, beta, mean, variance."""
+
+
+@dataclass(frozen=True)
 class _Fold:
     """One layer and the BatchNorm that goes into it."""
 
@@ -116,13 +128,14 @@ class FoldBatchNorm(GraphPass):
     def run(self, graph: Graph) -> Graph:
         """Return the graph without the BatchNorms that could be folded."""
         self.positions = range(len(graph.nodes))
-        folds = {}
         heads = frozenset(head.node for head in graph.heads)
+        candidates = []
         for position, node in enumerate(graph.nodes):
             if node.op == "BatchNorm":
-                fold = self._fold(graph, heads, position, node)
-                if fold is not None:
-                    folds[fold.layer] = fold
+                candidate = self._candidate(graph, heads, position, node)
+                if candidate is not None:
+                    candidates.append(candidate)
+        folds = self._folds(graph, candidates)
         if not folds:
             return graph
         return self._rewrite(graph, folds)
@@ -134,7 +147,9 @@ class FoldBatchNorm(GraphPass):
 
     # ------------------------------------------------------------------ what can be folded
 
-    def _fold(self, graph: Graph, heads: frozenset[int], position: int, node: Node) -> _Fold | None:
+    def _candidate(
+        self, graph: Graph, heads: frozenset[int], position: int, node: Node
+    ) -> _Candidate | None:
         layer_position = node.inputs[0].node
         layer = graph.nodes[layer_position]
         op = FACTS.canonical(layer.op)
@@ -152,29 +167,64 @@ class FoldBatchNorm(GraphPass):
         bias = self._own_parameter(graph, layer.inputs[2]) if len(layer.inputs) > 2 else None
         if weight is None or (len(layer.inputs) > 2 and bias is None):
             return None
-        statistics = [self._values(graph, entry) for entry in node.inputs[1:]]
-        if any(values is None for values in statistics):
+        statistics = [
+            values
+            for entry in node.inputs[1:]
+            for values in [self._values(graph, entry)]
+            if values is not None and values.ndim == 1
+        ]
+        if len({len(values) for values in statistics}) != 1 or len(statistics) != 4:
             return None
-        gamma, beta, mean, variance = (values for values in statistics if values is not None)
-        if is_true(node.attrs, "fix_gamma", default=True):
-            gamma = np.ones_like(gamma)
-        scale = gamma / np.sqrt(variance + float(node.attrs.get("eps", "0.001")))
-        shift = beta - mean * scale
-        if bias is not None:
-            shift = shift + bias.numpy().astype(np.float64) * scale
-        factors = _broadcast_factors(op, layer, weight.shape, scale)
-        if factors is None:
+        if bias is not None and bias.shape != statistics[0].shape:
             return None
-        scaled, shifted = ScaledParameter(weight, factors), ArrayParameter(shift)
-        if (
-            self._leaves_range(weight, float(np.abs(scale).max(initial=0.0)))
-            or shifted.range_loss(self._dtype) is not None
-        ):
-            return None
-        return _Fold(layer_position, position, scaled, shifted)
+        return _Candidate(layer_position, position, weight, bias, tuple(statistics))
 
-    def _leaves_range(self, weight: Parameter, factor: float) -> bool:
-        limit = self._dtype.max_finite
+    def _folds(self, graph: Graph, candidates: Sequence[_Candidate]) -> dict[int, _Fold]:
+        """Return what the values allow, layer by layer. All channels are computed in one go."""
+        if not candidates:
+            return {}
+        gamma, beta, mean, variance = (
+            np.concatenate(arrays, dtype=np.float64, casting="unsafe")
+            for arrays in zip(*(candidate.statistics for candidate in candidates))
+        )
+        sizes = [len(candidate.statistics[0]) for candidate in candidates]
+        norms = [graph.nodes[candidate.norm] for candidate in candidates]
+        gamma[np.repeat([is_true(norm.attrs, "fix_gamma", default=True) for norm in norms], sizes)] = 1.0
+        epsilon = np.repeat([float(norm.attrs.get("eps", "0.001")) for norm in norms], sizes)
+        bias = np.concatenate(
+            [
+                np.zeros(size) if candidate.bias is None else candidate.bias.values()
+                for candidate, size in zip(candidates, sizes)
+            ]
+        )
+        with np.errstate(all="ignore"):
+            scale = gamma / np.sqrt(variance + epsilon)
+            shift = bias * scale + (beta - mean * scale)
+        magnitudes = np.abs(shift)
+        # Where no shift at all is near the ends of the range there is nothing to look at one by one.
+        in_range = (magnitudes < self._dtype.max_finite) & (
+            (magnitudes > self._dtype.smallest_subnormal) | (magnitudes == 0.0)
+        )
+        all_in_range = bool(in_range.all())
+        folds = {}
+        end = 0
+        for candidate, size in zip(candidates, sizes):
+            channels = slice(end, end + size)
+            end += size
+            layer, weight = graph.nodes[candidate.layer], candidate.weight
+            shifted = ArrayParameter(shift[channels])
+            if not all_in_range and shifted.range_loss(self._dtype) is not None:
+                continue
+            if self._leaves_range(weight, scale[channels]):
+                continue
+            factors = _broadcast_factors(FACTS.canonical(layer.op), layer, weight.shape, scale[channels])
+            if factors is not None:
+                scaled = ScaledParameter(weight, factors)
+                folds[candidate.layer] = _Fold(candidate.layer, candidate.norm, scaled, shifted)
+        return folds
+
+    def _leaves_range(self, weight: Parameter, scale: NDArray[np.float64]) -> bool:
+        factor, limit = float(np.abs(scale).max(initial=0.0)), self._dtype.max_finite
         return (
             weight.magnitude_bound * factor > limit
             and magnitude_range(weight.values()).largest * factor > limit
@@ -193,12 +243,12 @@ class FoldBatchNorm(GraphPass):
         alone = len(graph.uses_of(entry)) == 1 and entry not in graph.heads
         return parameter if alone and parameter.dtype is DType.FLOAT32 else None
 
-    def _values(self, graph: Graph, entry: Entry) -> NDArray[np.float64] | None:
+    def _values(self, graph: Graph, entry: Entry) -> NDArray[Any] | None:
         node = graph.nodes[entry.node]
         parameter = self._params.get(node.name) if node.op == VARIABLE else None
         if parameter is None or not parameter.dtype.is_float:
             return None
-        return parameter.values().astype(np.float64)
+        return parameter.values()
 
     # ------------------------------------------------------------------ the new graph
 
