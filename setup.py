@@ -1,11 +1,31 @@
-"""What mxamp is called, what it needs, and what is installed with it."""
+"""What mxamp is called, what it needs, and what is installed with it.
+
+The native libraries (``mxamp/ops/src``) are built too, where there is a compiler and, for MXNet's operators,
+where the build can see MXNet. Neither is needed to install: without the kernels mxamp computes with NumPy,
+and the operators are built when first used. With ``MXAMP_BUILD=0`` in the environment nothing is built.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
 import re
+import sys
+import types
 from pathlib import Path
+from typing import Iterator
 
-from setuptools import find_packages, setup
+from setuptools import Command, Distribution, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    try:
+        from wheel.bdist_wheel import bdist_wheel
+    except ImportError:  # no wheel can be made, but all else can
+        bdist_wheel = Command
 
 ROOT = Path(__file__).resolve().parent
 
@@ -17,6 +37,66 @@ def read_version() -> str:
     if match is None:
         raise RuntimeError('mxamp/version.py has no line of the form __version__ = "1.2.3".')
     return match.group(1)
+
+
+@contextlib.contextmanager
+def package_without_contents() -> Iterator[None]:
+    """Let modules of mxamp be imported alone: the packages' own files import what is not installed yet."""
+    packages = ("mxamp", "mxamp.ops")
+    for name in packages:
+        package = types.ModuleType(name)
+        package.__path__ = [str(ROOT.joinpath(*name.split(".")))]  # type: ignore[attr-defined]
+        sys.modules[name] = package
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == "mxamp"]:
+            del sys.modules[name]
+
+
+class BuildNative(build_ext):
+    """Build the native libraries into ``mxamp/ops/lib``; what cannot be built is reported and left out."""
+
+    def run(self) -> None:
+        """Build, in place for an editable installation."""
+        self.built: list[str] = []
+        root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib).resolve()
+        folder = root / "mxamp" / "ops" / "lib"
+        with package_without_contents():
+            build = importlib.import_module("mxamp.ops.build")
+            for describe in (build.kernels_library, build.operators_library):
+                try:
+                    self.built.append(str(build.build(describe(), folder=folder)))
+                except build.LibraryError as error:
+                    print(f"warning: mxamp is installed without a native library. {error}", file=sys.stderr)
+
+    def get_outputs(self) -> list[str]:
+        """Name what was built, which belongs to the installation."""
+        return [] if self.inplace or self.editable_mode else getattr(self, "built", [])
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Say that nothing is to be copied: an editable installation uses the source folder itself."""
+        return {}
+
+    def get_source_files(self) -> list[str]:
+        """Name no sources: they are package data."""
+        return []
+
+
+class NativeDistribution(Distribution):
+    """A distribution for one operating system and processor, if anything native is to be built."""
+
+    def has_ext_modules(self) -> bool:
+        """Tell whether ``build_ext`` is to run, and the package goes where platform-specific ones do."""
+        return os.environ.get("MXAMP_BUILD", "").strip() != "0"
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for every version of Python: the libraries know nothing of Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tags of Python, its binary interface, and the platform."""
+        return ("py3", "none", super().get_tag()[2])
 
 
 # The ranges below are what works; constraints/ holds the exact versions that were tested together.
@@ -50,11 +130,18 @@ DEMO = [
     "scikit-learn>=1.3; python_version < '3.12'",
 ]
 
+# model_zoo_eval on several machines: python -m model_zoo_eval run --scheduler dask
+DASK = [
+    "distributed>=2023.5",  # the last for Python 3.8
+]
+
 TEST = [
     "pytest>=8.2",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",
 ]
+
+FUZZ = ["atheris>=2.3; sys_platform != 'win32'"]
 
 DEV = [
     *TEST,
@@ -90,11 +177,22 @@ setup(
     packages=find_packages(include=["mxamp", "mxamp.*"]),
     package_data={
         "mxamp": ["py.typed"],
+        "mxamp.ops": ["src/*.h", "src/*.cc"],
         "mxamp.policy": ["tables/*.toml"],
         "mxamp.targets": ["builtin/*.json"],
     },
+    distclass=NativeDistribution,
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},
     zip_safe=False,
     install_requires=CORE,
-    extras_require={"mxnet": MXNET, "zoo": ZOO, "demo": DEMO, "test": TEST, "dev": DEV},
+    extras_require={
+        "mxnet": MXNET,
+        "zoo": ZOO,
+        "demo": DEMO,
+        "dask": DASK,
+        "test": TEST,
+        "dev": DEV,
+        "fuzz": FUZZ,
+    },
     entry_points={"console_scripts": ["mxamp = mxamp.cli.main:main"]},
 )

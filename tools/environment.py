@@ -61,7 +61,15 @@ def constraints_file() -> Path:
 def fingerprint(kind: str, constraints: Path) -> dict[str, str]:
     """Describe all that decides what is in the environment; equal descriptions need no new installation."""
     digest = hashlib.sha256()
-    for path in (ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "mxamp" / "version.py", constraints):
+    ops = ROOT / "mxamp" / "ops"
+    native = (
+        ops / "build.py",
+        ops / "libraries.py",
+        *sorted((ops / "src").glob("*.h")),
+        *sorted((ops / "src").glob("*.cc")),
+    )
+    package = (ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "mxamp" / "version.py")
+    for path in (*package, *native, constraints):
         digest.update(path.read_bytes() + b"\0")
     return {
         "kind": kind,
@@ -163,6 +171,16 @@ def check_imports(kind: str, python: Path) -> None:
     )
 
 
+def report_native(python: Path) -> None:
+    """Say so when the native kernels were not built: pip keeps a build's warnings to itself."""
+    statement = "import sys; from mxamp.ops.kernels import kernels; sys.exit(kernels() is None)"
+    if subprocess.run([str(python), "-W", "ignore", "-c", statement], cwd=str(ROOT), check=False).returncode:
+        say(
+            "the native kernels could not be built; everything works without them, slower. This says why: "
+            f"{python} -m mxamp.ops.build"
+        )
+
+
 def prepare(kind: str, environment: Path) -> None:
     """Make ``environment`` hold what ``kind`` asks for, doing no more than is needed."""
     constraints = constraints_file()
@@ -184,6 +202,7 @@ def prepare(kind: str, environment: Path) -> None:
     write_stamp(environment, wanted, complete=False)
     install(kind, python, constraints)
     check_imports(kind, python)
+    report_native(python)
     write_stamp(environment, wanted, complete=True)
     say(f"{environment.name} is ready ({time.monotonic() - began:.0f} s)")
 

@@ -1,0 +1,123 @@
+"""Many casts at once, on threads of their own: ``mxamp/ops/src/cast_batch.h`` for Python."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any, Sequence
+
+from numpy.typing import NDArray
+
+from mxamp.dtypes import DType
+from mxamp.ops.kernels import kernels
+
+__all__ = ["CastBatch", "CastCount", "can_batch_casts"]
+
+_FORMATS = {DType.FLOAT16: 0, DType.BFLOAT16: 1}
+_OVERFLOW_TO_INFINITY = 0
+_ALL_PROCESSORS = 0
+
+
+class CastCount(ctypes.Structure):
+    """What came out of a cast that tells of values out of range.
+
+    Attributes
+    ----------
+    infinite
+        How many results are infinite.
+    zero
+        How many results are zero.
+    """
+
+    _fields_ = (("infinite", ctypes.c_uint64), ("zero", ctypes.c_uint64))
+
+
+class _Job(ctypes.Structure):
+    _fields_ = (
+        ("values", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("factors", ctypes.c_void_p),
+        ("rows", ctypes.c_uint64),
+        ("columns", ctypes.c_uint64),
+        ("format", ctypes.c_int32),
+        ("overflow", ctypes.c_int32),
+        ("count", CastCount),
+    )
+
+
+def can_batch_casts() -> bool:
+    """Tell whether the native kernels are there."""
+    return _library() is not None
+
+
+def _library() -> Any:
+    native = kernels()
+    return None if native is None else _declared(native.library)
+
+
+@lru_cache(maxsize=None)
+def _declared(library: Any) -> Any:
+    library.mxamp_cast_batch_start.argtypes = (ctypes.POINTER(_Job), ctypes.c_size_t, ctypes.c_int)
+    library.mxamp_cast_batch_start.restype = ctypes.c_void_p
+    library.mxamp_cast_batch_finish.argtypes = (ctypes.c_void_p,)
+    library.mxamp_cast_batch_finish.restype = None
+    return library
+
+
+class CastBatch:
+    """Casts of float32 arrays that run while the caller does something else.
+
+    Parameters
+    ----------
+    casts
+        For each cast: the values (float32), the array to fill (float16 or bfloat16, of the same shape), and
+        None or the factors to multiply the rows with first (float32; the values are so many rows). All
+        arrays are C-contiguous and not empty.
+
+    Notes
+    -----
+    The threads do not need Python's lock. :meth:`finish` must be called, once, after :meth:`start`.
+    """
+
+    def __init__(self, casts: Sequence[tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]) -> None:
+        self._library = _library()
+        self._arrays = casts  # must stay where they are
+        self._jobs = (_Job * len(casts))(
+            *(
+                _Job(
+                    values=_address(values),
+                    out=_address(out),
+                    factors=None if factors is None else _address(factors),
+                    rows=1 if factors is None else factors.size,
+                    columns=values.size if factors is None else values.size // factors.size,
+                    format=_FORMATS[DType.from_numpy(out.dtype)],
+                    overflow=_OVERFLOW_TO_INFINITY,
+                )
+                for values, out, factors in casts
+            )
+        )
+        self._running: int | None = None
+
+    def start(self) -> None:
+        """Begin to cast.
+
+        Raises
+        ------
+        MemoryError
+            When there is no memory for a list of the casts.
+        """
+        self._running = self._library.mxamp_cast_batch_start(self._jobs, len(self._jobs), _ALL_PROCESSORS)
+        if self._running is None:
+            raise MemoryError("There is no memory left to cast parameters.")
+
+    def finish(self) -> Sequence[CastCount]:
+        """Take part in what is left, wait for the rest, and return what came out of each cast."""
+        if self._running is not None:
+            self._library.mxamp_cast_batch_finish(self._running)
+            self._running = None
+        return [job.count for job in self._jobs]
+
+
+def _address(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
