@@ -1,8 +1,13 @@
-"""The dtypes that MXNet knows, with their codes, NumPy twins and numerical ranges."""
+"""The dtypes that MXNet knows, with their codes, NumPy twins and numerical ranges; and formats beyond them.
+
+:data:`EMULATED_ONLY` are floating-point formats that MXNet does not have. A model can be emulated in them
+(:func:`mxamp.emulate`), and that is all: no parameter file and no graph holds them.
+"""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from mxamp.errors import TargetError, nearest_names
 
-__all__ = ["LOW_PRECISION", "DType"]
+__all__ = ["EMULATED_ONLY", "LOW_PRECISION", "DType"]
 
 
 class DType(enum.Enum):
@@ -19,7 +24,8 @@ class DType(enum.Enum):
 
     The value of a member is its mshadow type flag, the number that ``symbol.json`` (``__dtype__``) and
     ``.params`` files store (``include/mxnet/tensor_blob.h`` and ``3rdparty/mshadow/mshadow/base.h``,
-    MXNet 1.9.1).
+    MXNet 1.9.1). The formats of :data:`EMULATED_ONLY` are instances too, with negative values that no file
+    holds; iteration does not list them.
     """
 
     FLOAT32 = 0
@@ -42,7 +48,7 @@ class DType(enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds it (ml_dtypes' for bfloat16)."""
+        """The NumPy dtype that holds it: ml_dtypes' for bfloat16, float32 for what is only emulated."""
         return _NUMPY[self]
 
     @property
@@ -53,41 +59,48 @@ class DType(enum.Enum):
     @property
     def is_float(self) -> bool:
         """Whether it is a floating-point dtype."""
-        return self in _FLOATS
+        return self in _FORMATS
 
     @property
     def is_low_precision(self) -> bool:
-        """Whether it is a 16-bit floating-point dtype."""
-        return self in LOW_PRECISION
+        """Whether it has fewer digits than float32: the 16-bit dtypes, and what is only emulated."""
+        return self in LOW_PRECISION or self.is_emulated_only
+
+    @property
+    def is_emulated_only(self) -> bool:
+        """Whether MXNet does not have it, so that it exists in emulation only."""
+        return self in EMULATED_ONLY
 
     @property
     def max_finite(self) -> float:
         """The largest finite value. Floating-point dtypes only."""
-        return float(ml_dtypes.finfo(_NUMPY[self]).max)
+        return _FORMATS[self].largest
 
     @property
     def smallest_normal(self) -> float:
         """The smallest positive value with full precision. Floating-point dtypes only."""
-        return float(ml_dtypes.finfo(_NUMPY[self]).smallest_normal)
+        return _FORMATS[self].smallest_normal
 
     @property
     def smallest_subnormal(self) -> float:
         """The smallest positive value. Floating-point dtypes only."""
-        return float(ml_dtypes.finfo(_NUMPY[self]).smallest_subnormal)
+        return _FORMATS[self].smallest_normal * 2.0 ** -_FORMATS[self].digits
 
     @property
     def max_exact_integer(self) -> int:
         """Every integer up to this magnitude is exact: 2**(stored mantissa bits + 1)."""
-        return int(2 ** (int(ml_dtypes.finfo(_NUMPY[self]).nmant) + 1))
+        return int(2 ** (_FORMATS[self].digits + 1))
 
     @classmethod
-    def parse(cls, value: object) -> DType:
+    def parse(cls, value: object, *, emulated: bool = False) -> DType:
         """Read a dtype from a member, a name, a NumPy dtype or type, or MXNet's bfloat16 structured dtype.
 
         Parameters
         ----------
         value
             ``DType.FLOAT16``, ``"float16"``, ``np.float16``, ``np.dtype("float16")``, ...
+        emulated
+            Whether a format that exists in emulation only will do.
 
         Raises
         ------
@@ -95,13 +108,18 @@ class DType(enum.Enum):
             When MXNet has no such dtype.
         """
         if isinstance(value, cls):
+            if value.is_emulated_only and not emulated:
+                raise TargetError(_only_emulated(value.label))
             return value
         if isinstance(value, str):
-            found = _BY_LABEL.get(value.strip().lower())
+            text = value.strip().lower()
+            if text in _EMULATED_BY_LABEL:
+                return cls.parse(_EMULATED_BY_LABEL[text], emulated=emulated)
+            found = _BY_LABEL.get(text)
             if found is None:
                 raise TargetError(
                     f"{value!r} is not a dtype of MXNet.{nearest_names(value, _BY_LABEL)} "
-                    f"Use one of: {', '.join(_LABELS.values())}."
+                    f"Use one of: {', '.join(_BY_LABEL)}."
                 )
             return found
         return cls.from_numpy(value)  # type: ignore[arg-type]
@@ -120,7 +138,7 @@ class DType(enum.Enum):
             found = _BY_NUMPY.get(dtype)
             if found is not None:
                 return found
-        raise TargetError(f"{value!r} is not a dtype of MXNet. Use one of: {', '.join(_LABELS.values())}.")
+        raise TargetError(f"{value!r} is not a dtype of MXNet. Use one of: {', '.join(_BY_LABEL)}.")
 
     @classmethod
     def from_code(cls, code: int) -> DType:
@@ -131,24 +149,77 @@ class DType(enum.Enum):
         TargetError
             When no dtype has this code.
         """
-        try:
-            return cls(code)
-        except ValueError:
+        found = _BY_CODE.get(code)
+        if found is None:
             known = ", ".join(f"{member.value} ({member.label})" for member in cls)
-            raise TargetError(f"{code} is not a dtype code of MXNet. The codes are: {known}.") from None
+            raise TargetError(f"{code} is not a dtype code of MXNet. The codes are: {known}.")
+        return found
+
+    @classmethod
+    def _missing_(cls, value: object) -> DType | None:
+        # Copies and pickles of what is only emulated come here.
+        return next((member for member in EMULATED_ONLY if member.value == value), None)
 
     def __str__(self) -> str:
         return _LABELS[self]
 
 
-_LABELS = {member: member.name.lower() for member in DType}
+def _only_emulated(label: str) -> str:
+    return (
+        f"{label!r} is not a dtype of MXNet: it exists in emulation only, where float32 values are rounded "
+        f"to it. Use mxamp.emulate(sym, args, auxs, {label!r}), or --emulate on the command line."
+    )
+
+
+def _emulated_only(name: str, value: int) -> DType:
+    """Return an instance of DType that is no member, as enum.Flag makes them of combinations."""
+    member = object.__new__(DType)
+    member._name_, member._value_ = name, value
+    return member
+
+
+_TFLOAT32 = _emulated_only("TFLOAT32", -2)
+_FLOAT8_E4M3FN = _emulated_only("FLOAT8_E4M3FN", -3)
+_FLOAT8_E5M2 = _emulated_only("FLOAT8_E5M2", -4)
+
+EMULATED_ONLY = (_TFLOAT32, _FLOAT8_E4M3FN, _FLOAT8_E5M2)
+"""Formats that MXNet does not have; a model can only be emulated in them."""
+
+LOW_PRECISION = frozenset({DType.FLOAT16, DType.BFLOAT16})
+"""The dtypes a model can be converted to."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A floating-point format: its largest value, its smallest normal value, and its stored mantissa bits."""
+
+    largest: float
+    smallest_normal: float
+    digits: int
+
+    @classmethod
+    def of(cls, dtype: Any) -> _Format:
+        found = ml_dtypes.finfo(dtype)
+        return cls(float(found.max), float(found.smallest_normal), int(found.nmant))
+
+
+_LABELS: dict[DType, str] = {member: member.name.lower() for member in (*DType, *EMULATED_ONLY)}
 _NUMPY = {
     member: np.dtype(ml_dtypes.bfloat16 if member is DType.BFLOAT16 else member.name.lower())
     for member in DType
 }
-_BY_LABEL = {label: member for member, label in _LABELS.items()}
+_BY_LABEL = {_LABELS[member]: member for member in DType}
+_BY_CODE = {member.value: member for member in DType}
 _BY_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}
-_FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
-
-LOW_PRECISION = frozenset({DType.FLOAT16, DType.BFLOAT16})
-"""The dtypes a model can be converted to."""
+_EMULATED_BY_LABEL = {_LABELS[member]: member for member in EMULATED_ONLY}
+_NUMPY.update(dict.fromkeys(EMULATED_ONLY, np.dtype(np.float32)))
+_FORMATS = {
+    **{
+        member: _Format.of(_NUMPY[member])
+        for member in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
+    },
+    # float32's exponents and float16's mantissa.
+    _TFLOAT32: _Format((2.0 - 2.0**-10) * 2.0**127, 2.0**-126, 10),
+    _FLOAT8_E4M3FN: _Format.of(ml_dtypes.float8_e4m3fn),
+    _FLOAT8_E5M2: _Format.of(ml_dtypes.float8_e5m2),
+}

@@ -10,6 +10,7 @@ from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
+from mxamp.ops.facts import OF_FIRST_INPUT
 
 __all__ = ["EntryDtypes", "check_dtypes", "infer_dtypes", "variable_dtypes"]
 
@@ -63,11 +64,15 @@ def variable_dtypes(
 
 def _forced_dtype(graph: Graph, position: int, known: Mapping[str, DType]) -> DType | None:
     """Return the low dtype that a consumer's parameters force on a variable, if any."""
+    asked = -1
     for consumer, input_number in graph.uses[position].get(0, ()):
+        if consumer == asked:  # it reads the variable more than once, and its inputs were looked at
+            continue
         node = graph.nodes[consumer]
-        facts = FACTS.get(node.op)
+        facts = FACTS.of(node.op, node.attrs)
         if facts is None or not facts.role(input_number, node.attrs).shares_dtype:
             continue
+        asked = consumer
         for other, entry in enumerate(node.inputs):
             if other != input_number and facts.role(other, node.attrs).shares_dtype:
                 dtype = known.get(graph.nodes[entry.node].name)
@@ -102,20 +107,26 @@ def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
     :func:`check_dtypes`.
     """
     dtypes: list[tuple[DType | None, ...]] = []
-    get_facts = FACTS.get
+    facts_of = FACTS.of
     for node in graph.nodes:
         op = node.op
         if op == VARIABLE:
             dtypes.append((variables.get(node.name),))
             continue
-        facts = get_facts(op)
+        facts = facts_of(op, node.attrs)
         if facts is not None:
             data = None
-            for number, (producer, index) in enumerate(node.inputs):
-                if facts.role(number, node.attrs).shares_dtype:
-                    data = dtypes[producer][index]
-                    if data is not None:
-                        break
+            if facts.promotes:
+                inputs = [dtypes[producer][index] for producer, index in node.inputs]
+                data = facts.data_dtype(node.attrs, inputs)
+            else:  # most operators; without the list
+                for number, (producer, index) in enumerate(node.inputs):
+                    if facts.role(number, node.attrs).shares_dtype:
+                        data = dtypes[producer][index]
+                        if data is not None:
+                            break
+            if data is None and node.inputs and facts.outputs[0] in OF_FIRST_INPUT:
+                data = dtypes[node.inputs[0].node][node.inputs[0].output]
             dtypes.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
             continue
         inputs = [dtypes[producer][index] for producer, index in node.inputs]
@@ -125,10 +136,18 @@ def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
 
 def _special_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:
     if node.op == AMP_CAST:
+        if len(inputs) != 1 or node.num_outputs != 1:
+            raise OperatorError(
+                f"{node} has {len(inputs)} inputs and {node.num_outputs} outputs, and a cast has one of each."
+            )
         source = inputs[0]
         passes = source is not None and source not in CASTABLE
         return (source if passes else cast_target(node.attrs, str(node)),)
     if node.op == AMP_MULTICAST:
+        if not 1 <= node.num_outputs <= len(inputs):
+            raise OperatorError(
+                f"{node} has {len(inputs)} inputs and {node.num_outputs} outputs; it needs as many of both."
+            )
         return multicast_dtypes(node.attrs, inputs)
     if is_control_flow(node):
         return _body_output_dtypes(node, inputs)
@@ -168,7 +187,7 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
         Naming the node and the two entries that clash; MXNet would refuse to bind such a graph.
     """
     for node in graph.nodes:
-        facts = FACTS.get(node.op) if node.op != VARIABLE else None
+        facts = FACTS.of(node.op, node.attrs) if node.op != VARIABLE else None
         if facts is None:
             if is_control_flow(node):
                 inputs = [dtypes[entry.node][entry.output] for entry in node.inputs]
@@ -188,7 +207,7 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
                 continue
             if first is None:
                 first = (number, dtype)
-            elif dtype is not first[1]:
+            elif dtype is not first[1] and not (facts.promotes and DType.BFLOAT16 not in (dtype, first[1])):
                 raise OperatorError(
                     f"{node} reads {graph.describe(node.inputs[first[0]])!r} as {first[1]} and "
                     f"{graph.describe(entry)!r} as {dtype}, but the two must have one dtype."

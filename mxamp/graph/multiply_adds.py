@@ -7,7 +7,7 @@ from typing import Sequence, Tuple
 
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import integers, is_true
 
 __all__ = ["multiply_adds"]
 
@@ -34,11 +34,11 @@ def multiply_adds(graph: Graph, position: int, shapes: Sequence[tuple[Shape | No
     Notes
     -----
     Every output element of a Convolution sums over one filter, ``prod(weight.shape[1:])`` products; every
-    input element of a Deconvolution is multiplied with one; an output element of FullyConnected, dot and
-    batch_dot sums over the contracted axis. Biases are not counted.
+    input element of a Deconvolution is multiplied with one; an output element of FullyConnected, dot,
+    batch_dot and their like in NumPy mode sums over the contracted axes. Biases are not counted.
     """
     node = graph.nodes[position]
-    facts = FACTS.get(node.op)
+    facts = FACTS.of(node.op, node.attrs)
     if facts is None or not facts.multiplies:
         return None
     inputs = [shapes[entry.node][entry.output] for entry in node.inputs]
@@ -61,4 +61,30 @@ def multiply_adds(graph: Graph, position: int, shapes: Sequence[tuple[Shape | No
         transposed = is_true(node.attrs, "transpose_a", default=False)
         axis = (0 if facts.name == "dot" else -2) if transposed else -1
         return math.prod(output) * first[axis]
+    if facts.name in ("_np_dot", "_npi_matmul"):
+        return math.prod(output) * math.prod(first[-1:])
+    if facts.name == "_npi_tensordot_int_axes":
+        (summed,) = integers(node.attrs.get("axes", "")) or (0,)
+        return math.prod(output) * math.prod(second[:summed])
+    if facts.name == "_npi_tensordot":
+        axes = integers(node.attrs.get("a_axes_summed", ""))
+        return None if axes is None else math.prod(output) * math.prod(first[axis] for axis in axes)
+    if facts.name == "_npi_einsum":
+        return _einsum(node.attrs.get("subscripts", ""), inputs)
     return None
+
+
+def _einsum(subscripts: str, shapes: Sequence[Shape | None]) -> int | None:
+    """Return the multiply-adds of MXNet's einsum, which goes through all indices at once.
+
+    None where the subscripts hold an ellipsis.
+    """
+    terms = subscripts.replace(" ", "").split("->")[0].split(",")
+    if "." in subscripts or len(terms) != len(shapes):
+        return None
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes):
+        if shape is None:
+            return None
+        sizes.update(zip(term, shape))
+    return math.prod(sizes.values()) * (len(terms) - 1)

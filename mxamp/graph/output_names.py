@@ -18,7 +18,7 @@ def output_name(graph: Graph, entry: Entry) -> str:
     node = graph.nodes[entry.node]
     if node.is_variable:
         return node.name
-    facts = FACTS.get(node.op)
+    facts = FACTS.of(node.op, node.attrs)
     if facts is not None:
         return f"{node.name}_{facts.output_name(entry.output, node.num_outputs)}"
     return f"{node.name}_output" if node.num_outputs == 1 else f"{node.name}_output{entry.output}"

@@ -1,9 +1,9 @@
 """Operators: what each one is, and the ones that cast."""
 
 from mxamp.ops.facts import FactsTable, InputRole, OperatorFacts, SameAsData, ValueKind
-from mxamp.ops.tables import ALL_RECORDS
+from mxamp.ops.tables import ALL_RECORDS, FAMILIES
 
 __all__ = ["FACTS", "FactsTable", "InputRole", "OperatorFacts", "SameAsData", "ValueKind"]
 
-FACTS = FactsTable(ALL_RECORDS)
+FACTS = FactsTable(ALL_RECORDS, FAMILIES)
 """The facts mxamp uses: the built-in records and those users register."""

@@ -25,7 +25,10 @@ def integers(text: str) -> tuple[int, ...] | None:
     """
     try:
         value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
-    except ValueError:  # not JSON, or more digits than Python agrees to read
+    except (
+        ValueError,
+        RecursionError,
+    ):  # no JSON, more digits than Python agrees to read, or endless brackets
         return None
     if type(value) is int:
         return (value,)

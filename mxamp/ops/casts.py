@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import OperatorError, TargetError
 from mxamp.ops.attributes import is_true
 
@@ -26,8 +26,9 @@ AMP_MULTICAST = "amp_multicast"
 CAST_OPERATORS = (AMP_CAST, "Cast")
 """The operators a cast can be expressed with."""
 
-CASTABLE = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
-"""The dtypes the amp operators cast; others pass through them."""
+CASTABLE = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, *EMULATED_ONLY})
+"""The dtypes the amp operators cast; others pass through them. What is only emulated is among them, for a
+graph may hold casts to it between two passes."""
 
 
 def cast_target(attrs: Mapping[str, str], where: str) -> DType:
@@ -46,7 +47,7 @@ def cast_target(attrs: Mapping[str, str], where: str) -> DType:
         When its ``dtype`` attribute is missing or is no dtype.
     """
     try:
-        return DType.parse(attrs["dtype"])
+        return DType.parse(attrs["dtype"], emulated=True)
     except KeyError:
         raise OperatorError(f"{where} has no 'dtype' attribute, so what it casts to is unknown.") from None
     except TargetError as error:
@@ -68,7 +69,7 @@ def multicast_dtypes(attrs: Mapping[str, str], inputs: Sequence[DType | None]) -
 
 def _narrowest(inputs: Sequence[DType | None]) -> DType | None:
     for dtype in reversed(inputs):
-        if dtype is None or dtype in LOW_PRECISION:
+        if dtype is None or dtype.is_low_precision:
             return dtype
     return DType.FLOAT32
 
@@ -76,4 +77,5 @@ def _narrowest(inputs: Sequence[DType | None]) -> DType | None:
 def _widest(inputs: Sequence[DType | None]) -> DType | None:
     if DType.FLOAT32 in inputs:
         return DType.FLOAT32
-    return None if None in inputs else inputs[0]
+    # A damaged graph may hold one without inputs.
+    return None if None in inputs or not inputs else inputs[0]

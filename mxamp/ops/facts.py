@@ -8,20 +8,27 @@ operator in MXNet 1.9.1.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Callable, Iterable, Mapping, Sequence, Union
 
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
+from mxamp.ops.promotion import promoted
 
 __all__ = [
+    "CUSTOM",
     "FactsTable",
     "FromAttribute",
+    "FromData",
     "InputRole",
     "OperatorFacts",
+    "OperatorFamily",
     "OutputRule",
     "SameAsData",
     "ValueKind",
+    "custom_name",
+    "operator_label",
 ]
 
 
@@ -50,6 +57,10 @@ class InputRole(enum.Enum):
 
     FREE = "free"
     """Its values are read, in whatever dtype they come (the condition of ``where``)."""
+
+    KEPT = "kept"
+    """Arrives in the dtype it had before conversion: int8 data, and the inputs of operators of whose code or
+    use nothing is known."""
 
     __hash__ = object.__hash__
 
@@ -91,7 +102,30 @@ class SameAsData(enum.Enum):
     AT_LEAST_FLOAT32 = "at least float32"
     """FP32 where the data is FP16 or BF16, otherwise the dtype of the data (BatchNorm's statistics)."""
 
+    FLOAT32_OR_FLOAT64 = "float32 or float64"
+    """For operators that MXNet implements in these two alone (linear algebra): FP64 where their input is."""
+
+    FIRST_INPUT = "as the first input"
+    """The dtype of the first input, though it is no DATA (quantized integers)."""
+
     __hash__ = object.__hash__
+
+
+@dataclass(frozen=True)
+class FromData:
+    """The output has the dtype of the data, with exceptions.
+
+    Attributes
+    ----------
+    exceptions
+        Dtype of the data -> dtype of the output (``mean`` of integers is FP32).
+    """
+
+    exceptions: Mapping[DType, DType] = field(hash=False)
+
+
+OF_FIRST_INPUT = frozenset({SameAsData.FLOAT32_OR_FLOAT64, SameAsData.FIRST_INPUT})
+"""The rules for outputs that follow an input which shares its dtype with no other."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +141,10 @@ class FromAttribute:
     """
 
     key: str
-    default: DType | SameAsData
+    default: DType | SameAsData | FromData
 
 
-OutputRule = Union[DType, SameAsData, FromAttribute]
+OutputRule = Union[DType, SameAsData, FromData, FromAttribute]
 
 
 @dataclass(frozen=True)
@@ -140,12 +174,22 @@ class OperatorFacts:
     multiplies
         Whether it is made of multiply-adds, counted in the report.
     aliases
-        Other names MXNet registers for it, those of its NumPy mode (``_np_``, ``_npi_``, ``_npx_``) excepted.
+        Other names MXNet registers for it, those of its NumPy mode (``_np_``, ``_npi_``, ``_npx_``) included.
     roles_by_attributes
         Gives the roles from the attributes where they move (``RNN`` has a cell state only with
         ``mode=lstm``); replaces ``roles``.
     seeds_by_attributes
         Gives the seeds from the attributes where they differ; replaces ``seeds``.
+    promotes
+        Whether DATA inputs of different dtypes are brought to one (:mod:`mxamp.ops.promotion`), not refused.
+    refuses
+        The dtypes of data that MXNet has no such operator for.
+    never_in_inference
+        Why no inference graph holds the operator (it updates weights, it is a gradient ...); empty for all
+        others. Such an operator stays FP32 and what it returns has no known dtype.
+    apart
+        Why the record says nothing of dtypes: casts and control flow, which the converter has code for, and
+        operators that run code of the user's (``Custom``). :meth:`FactsTable.of` leaves these out.
     """
 
     name: str
@@ -160,6 +204,10 @@ class OperatorFacts:
     outputs_by_attributes: Callable[[Mapping[str, str]], tuple[OutputRule, ...]] | None = None
     roles_by_attributes: Callable[[Mapping[str, str]], tuple[InputRole, ...]] | None = None
     seeds_by_attributes: Callable[[Mapping[str, str]], tuple[int, ...]] | None = None
+    promotes: bool = False
+    refuses: frozenset[DType] = frozenset()
+    never_in_inference: str = ""
+    apart: str = ""
 
     @property
     def first_output_named_output(self) -> bool:
@@ -168,9 +216,11 @@ class OperatorFacts:
 
     @property
     def only_float32(self) -> bool:
-        """Whether MXNet implements the operator in FP32 alone, on every device."""
+        """Whether MXNet implements the operator in FP32 (or FP64) alone, on every device."""
         roles = self.roles if self.rest is None else (*self.roles, self.rest)
-        return InputRole.PARAM_FP32 in roles and not any(role.shares_dtype for role in roles)
+        return InputRole.PARAM_FP32 in roles and not any(
+            role.shares_dtype or role is InputRole.KEPT for role in roles
+        )
 
     def role(self, position: int, attrs: Mapping[str, str] | None = None) -> InputRole:
         """Return the role of input ``position``; inputs MXNet never had are FREE.
@@ -188,6 +238,25 @@ class OperatorFacts:
         if position < len(roles):
             return roles[position]
         return self.rest if self.rest is not None else InputRole.FREE
+
+    def data_dtype(self, attrs: Mapping[str, str], inputs: Sequence[DType | None]) -> DType | None:
+        """Return the dtype that the DATA inputs share or are promoted to; None when it is not known.
+
+        Parameters
+        ----------
+        attrs
+            The node's attributes.
+        inputs
+            The dtype of every input, None where it is not known.
+        """
+        if self.promotes:
+            sharing = [dtype for number, dtype in enumerate(inputs) if self.role(number, attrs).shares_dtype]
+            known = [dtype for dtype in sharing if dtype is not None]
+            return promoted(known) if known and len(known) == len(sharing) else None
+        for number, dtype in enumerate(inputs):
+            if dtype is not None and self.role(number, attrs).shares_dtype:
+                return dtype
+        return inputs[0] if inputs and self.outputs[0] in OF_FIRST_INPUT else None
 
     def seed_outputs(self, attrs: Mapping[str, str]) -> tuple[int, ...]:
         """Return the outputs that hold indices or coordinates, for a node with these attributes."""
@@ -217,7 +286,8 @@ class OperatorFacts:
         attrs
             The node's attributes.
         data
-            The dtype the DATA inputs share; None when it is not known.
+            The dtype the DATA inputs share, or the first input's where there are none and the rule asks for
+            it; None when it is not known.
         count
             How many outputs the node has.
 
@@ -247,9 +317,49 @@ class OperatorFacts:
                         f"{self.name} has the attribute {rule.key}={value!r}: {error}"
                     ) from None
             rule = rule.default
+        if isinstance(rule, FromData):
+            return None if data is None else rule.exceptions.get(data, data)
         if rule is SameAsData.AT_LEAST_FLOAT32:
             return DType.FLOAT32 if data is not None and data.is_low_precision else data
+        if rule is SameAsData.FLOAT32_OR_FLOAT64:
+            return data if data is DType.FLOAT64 else DType.FLOAT32
         return data if isinstance(rule, SameAsData) else rule
+
+
+@dataclass(frozen=True)
+class OperatorFamily:
+    """Many operators that no inference graph holds, known by what their names have in common.
+
+    Attributes
+    ----------
+    pattern
+        Regular expression that the whole name must match.
+    never_in_inference
+        Why; see :class:`OperatorFacts`.
+    """
+
+    pattern: str
+    never_in_inference: str
+
+    def record(self, op: str) -> OperatorFacts | None:
+        """Return the record of an operator of this family; None for an operator that is not of it."""
+        if re.fullmatch(self.pattern, op) is None:
+            return None
+        return OperatorFacts(op, (), rest=InputRole.KEPT, never_in_inference=self.never_in_inference)
+
+
+CUSTOM = "Custom"
+"""The operator that runs Python: every ``mx.operator.register``ed class is called by this one name."""
+
+
+def custom_name(op_type: str) -> str:
+    """Return the name under which facts of a Python operator are kept."""
+    return f"{CUSTOM}:{op_type}"
+
+
+def operator_label(op: str, attrs: Mapping[str, str]) -> str:
+    """Return what messages call a node's operator: its name, and for a Python operator which one it is."""
+    return f"{op} with op_type={attrs.get('op_type', '')!r}" if op == CUSTOM else op
 
 
 class FactsTable:
@@ -259,6 +369,8 @@ class FactsTable:
     ----------
     records
         The records.
+    families
+        What is known of operators that have no record of their own; the first family that fits holds.
 
     Raises
     ------
@@ -266,13 +378,19 @@ class FactsTable:
         When two records claim one name.
     """
 
-    def __init__(self, records: Iterable[OperatorFacts]) -> None:
+    def __init__(self, records: Iterable[OperatorFacts], families: Iterable[OperatorFamily] = ()) -> None:
         self._by_name: dict[str, OperatorFacts] = {}
+        self._families = tuple(families)
         for record in records:
             self.register(record)
 
-    def register(self, record: OperatorFacts, *, replace: bool = False) -> None:
+    def register(self, record: OperatorFacts, *, replace: bool = False) -> Mapping[str, OperatorFacts | None]:
         """Add a record. The aliases of a record that is replaced lead to the new one.
+
+        Returns
+        -------
+        mapping
+            Every name that changed -> what it led to before, as :meth:`restore` takes it.
 
         Raises
         ------
@@ -287,22 +405,74 @@ class FactsTable:
                 )
         replaced = self._by_name.get(record.name)
         inherited = replaced.aliases if replaced is not None and replaced.name == record.name else ()
-        for name in (record.name, *inherited, *record.aliases):
-            self._by_name[name] = record
+        names = (record.name, *inherited, *record.aliases)
+        before = {name: self._by_name.get(name) for name in names}
+        self._by_name.update(dict.fromkeys(names, record))
+        return before
+
+    def restore(self, before: Mapping[str, OperatorFacts | None]) -> None:
+        """Undo :meth:`register`, given what it returned."""
+        for name, record in before.items():
+            if record is None:
+                self._by_name.pop(name, None)
+            else:
+                self._by_name[name] = record
 
     def get(self, op: str) -> OperatorFacts | None:
         """Return the record of an operator by name or alias; None when nothing is known of it."""
-        return self._by_name.get(op)
+        return self._by_name.get(op) or self._of_family(op)
+
+    def of(self, op: str, attrs: Mapping[str, str]) -> OperatorFacts | None:
+        """Return the record by which a node is converted.
+
+        Parameters
+        ----------
+        op
+            The node's operator.
+        attrs
+            Its attributes; a ``Custom`` node is known by its ``op_type``.
+
+        Returns
+        -------
+        OperatorFacts or None
+            None where there is none, or one that says nothing of dtypes: casts and control flow, which are
+            converted by code of their own, and ``Custom`` operators that nobody registered facts for.
+        """
+        record = self._by_name.get(op)
+        if record is None:
+            return self._of_family(op)
+        if not record.apart:
+            return record
+        if record.name == CUSTOM:
+            return self._by_name.get(custom_name(attrs.get("op_type", "")))
+        return None
+
+    def _of_family(self, op: str) -> OperatorFacts | None:
+        for family in self._families:
+            record = family.record(op)
+            if record is not None:
+                return record
+        return None
 
     def canonical(self, op: str) -> str:
         """Return the canonical name of an operator; an unknown name is its own."""
         record = self._by_name.get(op)
         return op if record is None else record.name
 
+    def canonical_of(self, op: str, attrs: Mapping[str, str]) -> str:
+        """Return the name under which policies and targets know a node's operator."""
+        record = self.of(op, attrs)
+        return self.canonical(op) if record is None else record.name
+
     def names(self) -> Sequence[str]:
-        """Return every known name, aliases included, sorted."""
+        """Return every known name, aliases included, families not, sorted."""
         return sorted(self._by_name)
 
     def records(self) -> Sequence[OperatorFacts]:
-        """Return every record once, in the order of registration."""
+        """Return every record once, in the order of registration; families are not among them."""
         return list({id(record): record for record in self._by_name.values()}.values())
+
+    @property
+    def families(self) -> Sequence[OperatorFamily]:
+        """What is known of operators without a record of their own."""
+        return self._families

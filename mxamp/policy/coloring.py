@@ -51,6 +51,8 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
         if verdict.rule in USER_RULES and verdict.color is not Color.RED:
             verdict = _within_reason(context, position, verdict)
         verdicts.append(verdict)
+    if context.policy.is_pure:
+        return verdicts
     for position, reason in exact_region(context, verdicts).items():
         verdicts[position] = Verdict(Color.RED, "exact region", reason)
     for position, reason in oversized_region(context, verdicts).items():

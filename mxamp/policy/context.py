@@ -34,6 +34,8 @@ class ColoringContext:
         Parameters by variable name, auxiliary states included.
     shapes
         For every node, the shape of each output where known; None when no shapes are.
+    saturated
+        The parameters that are clamped to the dtype's range when they are cast, and so never overflow.
     """
 
     graph: Graph
@@ -41,12 +43,13 @@ class ColoringContext:
     policy: Policy
     params: Mapping[str, Parameter] = field(default_factory=dict)
     shapes: Sequence[tuple[Shape | None, ...]] | None = None
+    saturated: frozenset[str] = frozenset()
 
     @cached_property
     def facts(self) -> Sequence[OperatorFacts | None]:
-        """The facts of every node's operator; None for variables and unknown operators."""
-        get = FACTS.get
-        return [None if node.op == VARIABLE else get(node.op) for node in self.graph.nodes]
+        """The facts of every node's operator; None for variables, casts, control flow, unknown operators."""
+        of = FACTS.of
+        return [None if node.op == VARIABLE else of(node.op, node.attrs) for node in self.graph.nodes]
 
     @cached_property
     def names(self) -> Sequence[str]:
@@ -56,10 +59,15 @@ class ColoringContext:
     @cached_property
     def head_outputs(self) -> Mapping[int, tuple[int, ...]]:
         """Node position -> which of its outputs are graph outputs."""
-        found: dict[int, tuple[int, ...]] = {}
+        found: dict[int, list[int]] = {}
         for node, output in self.graph.heads:
-            found[node] = (*found.get(node, ()), output)
-        return found
+            found.setdefault(node, []).append(output)
+        return {node: tuple(outputs) for node, outputs in found.items()}
+
+    @cached_property
+    def sparse(self) -> frozenset[str]:
+        """The names of the parameters that are stored sparsely."""
+        return frozenset(name for name, parameter in self.params.items() if parameter.is_sparse)
 
     def parameter(self, position: int) -> Parameter | None:
         """Return the parameter a node is, if it is one."""

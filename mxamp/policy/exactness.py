@@ -32,7 +32,19 @@ __all__ = ["exact_region"]
 
 _EXACT_ROLES = frozenset({InputRole.INDEX, InputRole.COORDINATE})
 _SPREADING_FORWARD = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
-_INTEGER_ORDERING = frozenset({"topk", "argsort", "sort", "argmax", "argmin", "argmax_channel"})
+_INTEGER_ORDERING = frozenset(
+    {
+        "topk",
+        "argsort",
+        "sort",
+        "argmax",
+        "argmin",
+        "argmax_channel",
+        "_npi_argmax",
+        "_npi_argmin",
+        "_npi_unique",
+    }
+)
 """Read their data to rank it: what decides the rank must not tie for want of digits."""
 
 

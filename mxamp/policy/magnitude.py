@@ -24,6 +24,20 @@ _MAKES_LARGE: Mapping[str, str] = {
     "_full": "value",
     "_mul_scalar": "scalar",
     "_minus_scalar": "scalar",
+    "_npi_add_scalar": "scalar",
+    "_npi_boolean_mask_assign_scalar": "value",
+    "_npi_full_like": "fill_value",
+    "_npi_insert_scalar": "val",
+    "_npi_insert_slice": "val",
+    "_npi_insert_tensor": "val",
+    "_npi_multiply_scalar": "scalar",
+    "_npi_pad": "constant_value",
+    "_npi_rsubtract_scalar": "scalar",
+    "_npi_rtrue_divide_scalar": "scalar",
+    "_npi_subtract_scalar": "scalar",
+    "_npi_where_lscalar": "scalar",
+    "_npi_where_rscalar": "scalar",
+    "_npi_where_scalar2": "x y",
     "_plus_scalar": "scalar",
     "_rdiv_scalar": "scalar",
     "_rminus_scalar": "scalar",
@@ -33,7 +47,7 @@ _MAKES_LARGE: Mapping[str, str] = {
     "Pad": "constant_value",
     "SequenceMask": "value",
 }
-"""Operator -> the attribute that reaches its values."""
+"""Operator -> the attribute that reaches its values, or several."""
 _BOUNDS: Mapping[str, Sequence[str]] = {"clip": ("a_min", "a_max")}
 """Operator -> the attributes that its values stay between."""
 _HANDS_ON = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
@@ -94,8 +108,8 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
 def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) -> bool:
     """Whether a node's own attribute or parameter makes its values too large."""
     node, facts, dtype = context.graph.nodes[position], context.facts[position], context.policy.target_dtype
-    attribute = _MAKES_LARGE.get(context.names[position])
-    if attribute is not None and _beyond(node, attribute, dtype):
+    attributes = _MAKES_LARGE.get(context.names[position], "").split()
+    if any(_beyond(node, attribute, dtype) for attribute in attributes):
         return True
     if facts is None or verdict.rule != "parameter range" or facts.kind not in _HANDS_ON:
         return False
@@ -103,7 +117,7 @@ def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) 
         parameter.range_loss(dtype)
         for entry in node.inputs
         for parameter in [context.parameter(entry.node)]
-        if parameter is not None
+        if parameter is not None and context.graph.nodes[entry.node].name not in context.saturated
     ]
     return any(loss is not None and loss.largest is not None for loss in losses)
 

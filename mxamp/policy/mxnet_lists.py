@@ -15,6 +15,7 @@ from typing import Any, Iterable, Mapping, Sequence, Tuple
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.ops import FACTS
 from mxamp.policy.color import Color
+from mxamp.policy.entries import all_entries
 from mxamp.policy.policy import AttributeCondition, OperatorPolicy, Policy
 
 __all__ = ["apply_mxnet_lists"]
@@ -68,7 +69,7 @@ def apply_mxnet_lists(
     _check_disjoint(lists)
     _check_known(lists, known_operators)
 
-    operators = dict(policy.operators)
+    operators = dict(all_entries(policy))
     if target_dtype_ops is not None:
         _replace_color(operators, Color.GREEN, lists["target_dtype_ops"], "target_dtype_ops")
     if fp32_ops is not None:

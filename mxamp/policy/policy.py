@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 import tomli_w
 
-from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
 from mxamp.files import atomic_write, existing_file
 from mxamp.ops import FACTS
@@ -26,7 +26,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["AttributeCondition", "ColorFunction", "OperatorPolicy", "Policy", "UserRule"]
+__all__ = [
+    "PURE",
+    "PURE_REASON",
+    "AttributeCondition",
+    "ColorFunction",
+    "OperatorPolicy",
+    "Policy",
+    "UserRule",
+]
 
 ColorFunction = Callable[[Any], Optional[Union[Color, str]]]
 """``color(node) -> Color | None`` over a :class:`mxamp.policy.view.NodeView`."""
@@ -103,7 +111,7 @@ class Policy:
     Attributes
     ----------
     target_dtype
-        ``DType.FLOAT16`` or ``DType.BFLOAT16``.
+        ``DType.FLOAT16`` or ``DType.BFLOAT16``; or, for emulation, one of :data:`mxamp.dtypes.EMULATED_ONLY`.
     operators
         Canonical operator name -> what holds for it. An operator in no table is RED.
     conditions
@@ -114,6 +122,9 @@ class Policy:
         The user's function over node views; asked after ``rules``. Not saved to TOML.
     widest_operators
         Operators that run in low precision only where all their data inputs already are.
+    is_pure
+        Whether everything runs in low precision that can, whatever it does to the numbers: scalars out of
+        range, positions and oversized values included. See :meth:`pure`.
     """
 
     target_dtype: DType
@@ -122,6 +133,7 @@ class Policy:
     rules: tuple[UserRule, ...] = ()
     color_function: ColorFunction | None = field(default=None, compare=False)
     widest_operators: frozenset[str] = frozenset()
+    is_pure: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.target_dtype, DType) or not isinstance(self.operators, Mapping):
@@ -129,7 +141,7 @@ class Policy:
                 "A Policy is made from a DType and a mapping from operators to OperatorPolicy, not from "
                 f"{self.target_dtype!r:.80} and {type(self.operators).__name__}. Start from Policy.default."
             )
-        if self.target_dtype not in LOW_PRECISION:
+        if not self.target_dtype.is_low_precision:
             raise PolicyError(
                 f"A model cannot be converted to {self.target_dtype}. Use target_dtype='float16' for GPUs "
                 "or 'bfloat16' for CPUs."
@@ -142,28 +154,58 @@ class Policy:
         Parameters
         ----------
         target_dtype
-            ``"float16"``, ``"bfloat16"``, or whatever :meth:`DType.parse` reads.
+            ``"float16"``, ``"bfloat16"``, or whatever :meth:`DType.parse` reads; for emulation also
+            ``"tfloat32"``, ``"float8_e4m3fn"`` and ``"float8_e5m2"``.
 
         Raises
         ------
         PolicyError
-            When no model can be converted to that dtype.
+            When no model can be converted to that dtype, nor emulated in it.
         """
         try:
-            dtype = DType.parse(target_dtype)
+            dtype = DType.parse(target_dtype, emulated=True)
         except TargetError:
             dtype = None
-        if dtype not in LOW_PRECISION:
+        if dtype is None or not dtype.is_low_precision:
             raise PolicyError(
                 f"target_dtype={target_dtype!r} is not a low precision of MXNet."
                 f"{nearest_names(str(target_dtype), ['float16', 'bfloat16'])} "
-                "Use 'float16' (GPUs) or 'bfloat16' (CPUs)."
+                "Use 'float16' (GPUs) or 'bfloat16' (CPUs); emulation also knows "
+                f"{', '.join(member.label for member in EMULATED_ONLY)}."
             )
         cached = _DEFAULTS.get(dtype)
         if cached is None:
-            text = (Path(__file__).parent / "tables" / f"{dtype}.toml").read_text("utf-8")
-            cached = _DEFAULTS[dtype] = cls.from_toml(text, source=f"the built-in {dtype} policy")
+            cached = _policy_from_document(_built_in(dtype), f"the built-in {dtype} policy")
+            _DEFAULTS[dtype] = cached
         return cached
+
+    @classmethod
+    def pure(cls, target_dtype: object) -> Policy:
+        """Return the policy under which everything computes in low precision that can.
+
+        It shows which parts of a model need mixed precision at all, and is for emulation; models converted
+        with it overflow, lose digits and mistake positions. What stays FP32 is what cannot be low: operators
+        that MXNet has in FP32 alone, indices and integers, BatchNorm's parameters, and layers whose
+        parameters the dtype cannot hold.
+
+        Parameters
+        ----------
+        target_dtype
+            As for :meth:`default`.
+
+        Raises
+        ------
+        PolicyError
+            As for :meth:`default`.
+        """
+        default = cls.default(target_dtype)
+        operators = {}
+        for record in FACTS.records():
+            known = default.operators.get(record.name)
+            operators[record.name] = OperatorPolicy(
+                Color.GREEN, PURE_REASON, known.accumulation if known is not None else None
+            )
+        return cls(default.target_dtype, operators, is_pure=True)
 
     # ------------------------------------------------------------------ making variants
 
@@ -234,6 +276,8 @@ class Policy:
                 "Save policy.with_color_function(None), and keep the function in your code."
             )
         document: dict[str, Any] = {"target_dtype": str(self.target_dtype)}
+        if self.is_pure:
+            document["pure"] = True
         for color in Color:
             table = {
                 name: _operator_toml(entry)
@@ -317,10 +361,14 @@ class Policy:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise PolicyError(f"{source} is not valid TOML: {error}.") from None
+        except RecursionError:
+            raise PolicyError(f"{source} nests tables or lists too deeply to be a policy.") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise PolicyError(f"{source} holds a value that no policy has: {error}.") from None
         return _policy_from_document(document, source)
 
     def __str__(self) -> str:
-        lines = [f"policy for {self.target_dtype}"]
+        lines = [f"{'pure ' if self.is_pure else ''}policy for {self.target_dtype}"]
         for color in (Color.GREEN, Color.GRAY, Color.RED):
             names = sorted(name for name, entry in self.operators.items() if entry.color is color)
             lines.append(f"  {color}: {len(names)} operators: {', '.join(names)}")
@@ -338,12 +386,42 @@ class Policy:
         return "\n".join(lines)
 
 
+PURE = "pure"
+"""What :meth:`Policy.pure` is called where a policy is given by a string."""
+
+PURE_REASON = "pure low precision was asked for"
+
 _DEFAULTS: dict[DType, Policy] = {}
+
+_BASED_ON = {"tfloat32": "bfloat16", "float8_e4m3fn": "float16", "float8_e5m2": "float16"}
+"""What is only emulated -> the dtype whose hazards it shares: tfloat32 has bfloat16's range, float8 less than
+any."""
+
+
+def based_on(dtype: DType) -> DType:
+    """Return the low dtype of MXNet whose hazards a dtype shares: itself, if MXNet has it."""
+    return DType.parse(_BASED_ON.get(dtype.label, dtype.label))
+
+
+def _built_in(dtype: DType) -> dict[str, Any]:
+    """Return the built-in policy for a dtype: its tables are several files, each an operator's color once."""
+    base = based_on(dtype).label
+    merged: dict[str, Any] = {color.value: {} for color in Color}
+    tables = Path(__file__).parent / "tables"
+    for path in (tables / f"{base}.toml", *sorted(tables.glob(f"{base}-*.toml"))):
+        part = tomllib.loads(path.read_text("utf-8"))
+        for color in Color:
+            merged[color.value].update(part.pop(color.value, {}))
+        merged.update(part)
+    merged["target_dtype"] = dtype.label
+    return merged
+
 
 _KEYS = frozenset(
     {
         "target_dtype",
         "extends",
+        "pure",
         "description",
         "green",
         "gray",
@@ -373,7 +451,7 @@ def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
     if "target_dtype" not in document:
         raise PolicyError(f"{source} does not say its target_dtype ('float16' or 'bfloat16').")
     try:
-        dtype = DType.parse(document["target_dtype"])
+        dtype = DType.parse(document["target_dtype"], emulated=True)
     except TargetError as error:
         raise PolicyError(f"{source}: target_dtype: {error}") from None
     operators: dict[str, OperatorPolicy] = {}
@@ -407,7 +485,10 @@ def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
         for number, entry in enumerate(_list(document, "rule", source))
     )
     widest = frozenset(FACTS.canonical(str(op)) for op in _list(document, "widest_operators", source))
-    return Policy(dtype, operators, conditions, rules, None, widest)
+    pure = document.get("pure", False)
+    if not isinstance(pure, bool):
+        raise PolicyError(f"{source}: pure must be true or false, not {pure!r}.")
+    return Policy(dtype, operators, conditions, rules, None, widest, pure)
 
 
 _Item = TypeVar("_Item")

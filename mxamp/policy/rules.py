@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
-from mxamp.policy.color import Color, Verdict
+from mxamp.ops.facts import operator_label
+from mxamp.policy.color import NEVER_IN_INFERENCE, Color, Verdict
 from mxamp.policy.context import ColoringContext
+from mxamp.policy.entries import entry_for
+from mxamp.policy.policy import PURE_REASON
 
 __all__ = ["RULES", "Rule"]
 
@@ -92,7 +96,25 @@ class UnknownOperator:
                 "its states and results stay float32; its bodies are decided inside",
             )
         return Verdict(
-            Color.RED, self.name, f"mxamp knows nothing about the operator {op}, so it computes in float32"
+            Color.RED,
+            self.name,
+            f"mxamp knows nothing about the operator {operator_label(op, node.attrs)}, "
+            "so it computes in float32",
+        )
+
+
+class NeverInInference:
+    """Gradients, optimizer steps and the like stay as they are: they are no inference."""
+
+    name = NEVER_IN_INFERENCE
+
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
+        """Return RED for an operator that no inference graph holds."""
+        facts = context.facts[position]
+        if facts is None or not facts.never_in_inference:
+            return None
+        return Verdict(
+            Color.RED, self.name, f"{facts.never_in_inference}; no part of inference, so left in float32"
         )
 
 
@@ -107,6 +129,47 @@ class Float32Kernel:
         if facts is None or not facts.only_float32:
             return None
         return Verdict(Color.RED, self.name, f"MXNet implements {facts.name} in float32 alone")
+
+
+class RefusedDtype:
+    """Some operators of MXNet's NumPy mode refuse one low dtype."""
+
+    name = "refused dtype"
+
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
+        """Return RED where MXNet's type inference would refuse the graph."""
+        facts, dtype = context.facts[position], context.policy.target_dtype
+        if facts is None or dtype not in facts.refuses:
+            return None
+        return Verdict(Color.RED, self.name, f"MXNet refuses {dtype} inputs of {facts.name}")
+
+
+class PromotedInputs:
+    """Where dtypes may be mixed, low precision beside integers is not what FP32 beside integers is.
+
+    Features in bfloat16 become integers and lose their fractions; integers in float16 are exact to 2048.
+    """
+
+    name = "promotion"
+
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
+        """Return RED where an operator that promotes its inputs reads integers beside floating-point data."""
+        facts, low = context.facts[position], context.policy.target_dtype
+        if facts is None or not facts.promotes:
+            return None
+        node = context.graph.nodes[position]
+        for number, entry in enumerate(node.inputs):
+            dtype = context.dtypes[entry.node][entry.output]
+            if dtype is None or dtype.is_float or not facts.role(number, node.attrs).shares_dtype:
+                continue
+            if low is DType.BFLOAT16:
+                loss = f"turns bfloat16 beside {dtype} into integers, and drops the fractions"
+            elif dtype is not DType.BOOL:
+                loss = f"computes in {low} beside {dtype}, and {low} does not hold all integers"
+            else:
+                continue
+            return Verdict(Color.RED, self.name, f"MXNet {loss}")
+        return None
 
 
 class NamedOutputs:
@@ -127,6 +190,23 @@ class NamedOutputs:
             self.name,
             "its outputs are graph outputs, and a cast after them would have to change their names",
         )
+
+
+class SparseParameters:
+    """What reads a sparse parameter computes in FP32, for MXNet casts dense tensors alone."""
+
+    name = "sparse parameter"
+
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
+        """Return RED where an input is stored as row_sparse or csr."""
+        if not context.sparse:
+            return None
+        for entry in context.graph.nodes[position].inputs:
+            source = context.graph.nodes[entry.node]
+            if source.is_variable and source.name in context.sparse:
+                reason = f"the parameter {source.name!r} is stored sparsely, and is never cast"
+                return Verdict(Color.RED, self.name, reason)
+        return None
 
 
 class ConditionalAttributes:
@@ -161,10 +241,10 @@ class ParameterRange:
             if parameter is None or facts.role(number, node.attrs) is not InputRole.DATA:
                 continue
             loss = parameter.range_loss(dtype)
-            if loss is None:
-                continue
             name = graph.nodes[entry.node].name
-            if loss.largest is not None:
+            if loss is None or (loss.zeroed is None and name in context.saturated):
+                continue
+            if loss.largest is not None and name not in context.saturated:
                 return Verdict(
                     Color.RED,
                     self.name,
@@ -184,11 +264,15 @@ class ScalarRange:
     """Scalar attributes that the dtype turns into infinity or zero: a mask of -1e18, an eps of 1e-12."""
 
     name = "scalar range"
-    attributes: tuple[str, ...] = ("scalar", "a_min", "a_max", "eps", "constant_value", "value")
+    attributes: tuple[str, ...] = (
+        *("scalar", "a_min", "a_max", "eps", "constant_value", "value", "fill_value", "val"),
+    )
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a scalar attribute overflows or underflows."""
         node, facts = context.graph.nodes[position], context.facts[position]
+        if context.policy.is_pure:
+            return None
         if facts is None or InputRole.PARAM_FP32 in facts.roles:
             return None  # BatchNorm adds eps to its FP32 variance
         dtype = context.policy.target_dtype
@@ -218,7 +302,9 @@ class OperatorTable:
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the tables say."""
         op = context.names[position]
-        entry = context.policy.operators.get(op)
+        entry = entry_for(context.policy, op)
+        if entry is None and context.policy.is_pure:
+            return Verdict(Color.GREEN, self.name, PURE_REASON)
         if entry is None:
             return Verdict(
                 Color.RED, self.name, f"the policy has no entry for {op}, so it computes in float32"
@@ -233,15 +319,28 @@ class OperatorTable:
         )
 
 
-HARD_RULES: tuple[Rule, ...] = (UnknownOperator(), Float32Kernel(), NamedOutputs(), ParameterRange())
+HARD_RULES: tuple[Rule, ...] = (
+    UnknownOperator(),
+    NeverInInference(),
+    Float32Kernel(),
+    RefusedDtype(),
+    PromotedInputs(),
+    NamedOutputs(),
+    SparseParameters(),
+    ParameterRange(),
+)
 """Rules that a user's wish for low precision does not override: the result would be wrong, not less exact."""
 
 RULES: tuple[Rule, ...] = (
     UserRules(),
     UserColorFunction(),
     UnknownOperator(),
+    NeverInInference(),
     Float32Kernel(),
+    RefusedDtype(),
+    PromotedInputs(),
     NamedOutputs(),
+    SparseParameters(),
     ConditionalAttributes(),
     ParameterRange(),
     ScalarRange(),

@@ -92,6 +92,7 @@ class Selector:
             fits = (
                 node.name in self.names
                 or FACTS.canonical(node.op) in self.operators
+                or FACTS.canonical_of(node.op, node.attrs) in self.operators
                 or any(fnmatch.fnmatchcase(node.name, glob) for glob in self.globs)
                 or any(re.search(pattern, node.name) for pattern in self.patterns)
             )

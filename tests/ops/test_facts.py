@@ -7,7 +7,7 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
 from mxamp.ops import FACTS, FactsTable, InputRole, OperatorFacts, SameAsData, ValueKind
-from mxamp.ops.facts import FromAttribute
+from mxamp.ops.facts import FromAttribute, OperatorFamily
 from mxamp.ops.tables import ALL_RECORDS
 
 ZOO_OPERATORS = (
@@ -280,12 +280,136 @@ def test_variadic_operator_of_float32_alone_says_so() -> None:
 
 @pytest.mark.parametrize("facts", ALL_RECORDS, ids=lambda facts: facts.name)
 def test_record_is_consistent(facts: OperatorFacts) -> None:
-    shares = any(facts.role(number).shares_dtype for number in range(len(facts.roles) + 1))
-    if facts.outputs_by_attributes is None and not shares:
+    roles = facts.roles if facts.rest is None else (*facts.roles, facts.rest)
+    shares = any(role.shares_dtype for role in roles)
+    # Of what comes as it is, nobody may know the dtype.
+    if facts.outputs_by_attributes is None and not shares and InputRole.KEPT not in roles and not facts.apart:
         for rule in facts.outputs:
             default = rule.default if isinstance(rule, FromAttribute) else rule
-            assert not isinstance(default, SameAsData), "no input gives the output its dtype"
+            follows = default in (SameAsData.SAME, SameAsData.AT_LEAST_FLOAT32)
+            assert not follows, "no input gives the output its dtype"
     if facts.kind is ValueKind.GENERATE:
         assert InputRole.DATA not in facts.roles, "what reads data computes or moves"
     assert facts.name not in facts.aliases
     assert len(set(facts.aliases)) == len(facts.aliases)
+
+
+# ---------------------------------------------------------------------- families, and what stands apart
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        *("_backward_Convolution", "_backward_npi_add", "_contrib_backward_quadratic", "_broadcast_backward"),
+        *("_split_v2_backward", "_backward_my_library_operator"),
+    ],
+)
+def test_family_answers_for_every_name_that_fits(op: str) -> None:
+    facts = facts_of(op)
+    assert facts.name == op
+    assert facts.never_in_inference.startswith("a gradient")
+    assert facts.role(7) is InputRole.KEPT
+    assert facts.output_dtypes({}, None, 2) == (None, None)
+    assert FACTS.canonical(op) == op
+    assert FACTS.of(op, {}) == facts
+
+
+@pytest.mark.parametrize("op", ["backward", "_backward_", "my_backward_pass", "x_backward"])
+def test_family_answers_for_no_other_name(op: str) -> None:
+    assert FACTS.get(op) is None
+
+
+def test_record_goes_before_its_family() -> None:
+    family = OperatorFamily("my_.*", "never")
+    mine = OperatorFacts("my_operator", (InputRole.DATA,))
+    table = FactsTable([mine], [family, OperatorFamily(".*", "at all")])
+    assert table.get("my_operator") is mine
+    assert table.records() == [mine]
+    assert table.names() == ["my_operator"]
+    assert [table.get(op).never_in_inference for op in ("my_other", "yours")] == ["never", "at all"]
+    assert table.families == (family, OperatorFamily(".*", "at all"))
+
+
+@pytest.mark.parametrize(
+    ("op", "why"),
+    [
+        *(("amp_cast", "a cast"), ("amp_multicast", "a cast")),
+        *((op, "control flow") for op in ("_foreach", "_while_loop", "_cond")),
+        *((op, "code of the user's") for op in ("Custom", "_npi_Custom", "_Native", "_CachedOp")),
+    ],
+)
+def test_operator_that_code_decides_about_has_a_record_that_converts_nothing(op: str, why: str) -> None:
+    assert why in facts_of(op).apart
+    assert FACTS.of(op, {"op_type": "swish"}) is None
+
+
+def test_casts_that_are_ordinary_operators_are_not_apart() -> None:
+    assert FACTS.of("Cast", {}) is FACTS.get("Cast")
+
+
+def test_canonical_name_of_a_python_operator_holds_its_type() -> None:
+    table = FactsTable([*ALL_RECORDS, OperatorFacts("Custom:swish", (InputRole.DATA,))])
+    assert table.canonical_of("Custom", {"op_type": "swish"}) == "Custom:swish"
+    assert table.canonical_of("Custom", {"op_type": "other"}) == "Custom"
+    assert table.canonical_of("concat", {}) == "Concat"
+
+
+def test_registration_can_be_taken_back() -> None:
+    table = FactsTable(ALL_RECORDS)
+    before = dict(table._by_name)
+    mine = OperatorFacts("_copy", (InputRole.COORDINATE,), aliases=("my_copy",))
+    changed = table.register(mine, replace=True)
+    assert set(changed) == {"_copy", "my_copy", *facts_of("_copy").aliases}
+    table.restore(changed)
+    assert table._by_name == before
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (DType.FLOAT64, DType.FLOAT64),
+        (DType.FLOAT32, DType.FLOAT32),
+        (DType.FLOAT16, DType.FLOAT32),
+        (None, DType.FLOAT32),
+    ],
+)
+def test_linear_algebra_is_float32_or_float64(given: DType | None, expected: DType) -> None:
+    facts = facts_of("_linalg_gemm2")
+    assert facts.only_float32
+    assert facts.data_dtype({}, [given, given]) is given
+    assert facts.output_dtypes({}, given, 1) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "outputs"),
+    [
+        ("_contrib_quantize_v2", {"out_type": "auto"}, (DType.INT8, DType.FLOAT32, DType.FLOAT32)),
+        (
+            *("_contrib_quantize_v2", {"out_type": "auto", "min_calib_range": "0", "max_calib_range": "1"}),
+            (DType.UINT8, DType.FLOAT32, DType.FLOAT32),
+        ),
+        (
+            *("_contrib_requantize", {"out_type": "auto", "min_calib_range": "None", "max_calib_range": "1"}),
+            (DType.INT8, DType.FLOAT32, DType.FLOAT32),
+        ),
+        ("_contrib_quantized_elemwise_mul", {"enable_float_output": "True"}, (DType.FLOAT32,)),
+        ("_sg_mkldnn_conv", {"quantized": "true"}, (DType.INT32, DType.FLOAT32, DType.FLOAT32)),
+        ("_sg_mkldnn_conv", {"quantized": "true", "enable_float_output": "true"}, (DType.FLOAT32,)),
+        (
+            *("_sg_mkldnn_conv", {"quantized": "true", "min_calib_range": "0", "max_calib_range": "1"}),
+            (None, DType.FLOAT32, DType.FLOAT32),
+        ),
+    ],
+)
+def test_quantized_outputs_follow_the_attributes(
+    op: str, attrs: dict[str, str], outputs: tuple[DType | None, ...]
+) -> None:
+    assert facts_of(op).output_dtypes(attrs, None, len(outputs)) == outputs
+
+
+@pytest.mark.parametrize("quantized", ["False", "True"])
+def test_fused_operator_computes_in_its_datas_dtype_unless_it_is_quantized(quantized: str) -> None:
+    facts, attrs = facts_of("_sg_mkldnn_fully_connected"), {"quantized": quantized}
+    assert facts.role(0, attrs).shares_dtype is (quantized == "False")
+    assert facts.role(1, attrs) is InputRole.KEPT
+    assert not facts.only_float32

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Callable, Mapping
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import FromAttribute, InputRole, OperatorFacts, OutputRule, SameAsData, ValueKind
+from mxamp.ops.facts import (
+    FromAttribute,
+    FromData,
+    InputRole,
+    OperatorFacts,
+    OutputRule,
+    SameAsData,
+    ValueKind,
+)
 
 __all__ = ["SAME", "attribute", "record", "roles"]
 
@@ -19,6 +27,7 @@ _ROLES = {
     "like": InputRole.LIKE,
     "like_same": InputRole.LIKE_SAME,
     "free": InputRole.FREE,
+    "kept": InputRole.KEPT,
 }
 
 
@@ -39,6 +48,8 @@ def record(
     out_by: Callable[[Mapping[str, str]], tuple[OutputRule, ...]] | None = None,
     inputs_by: Callable[[Mapping[str, str]], tuple[InputRole, ...]] | None = None,
     seeds_by: Callable[[Mapping[str, str]], tuple[int, ...]] | None = None,
+    promotes: bool = False,
+    refuses: frozenset[DType] = frozenset(),
 ) -> OperatorFacts:
     """Write one record.
 
@@ -52,7 +63,7 @@ def record(
         How values come about.
     named
         The names of the outputs, separated by spaces, where they are not MXNet's default.
-    out, seeds, multiplies
+    out, seeds, multiplies, promotes, refuses
         See :class:`mxamp.ops.facts.OperatorFacts`.
     out_by, inputs_by, seeds_by
         Its ``outputs_by_attributes``, ``roles_by_attributes`` and ``seeds_by_attributes``.
@@ -75,9 +86,11 @@ def record(
         outputs_by_attributes=out_by,
         roles_by_attributes=inputs_by,
         seeds_by_attributes=seeds_by,
+        promotes=promotes,
+        refuses=refuses,
     )
 
 
-def attribute(key: str, default: DType | SameAsData) -> FromAttribute:
+def attribute(key: str, default: DType | SameAsData | FromData) -> FromAttribute:
     """Return the rule "the dtype that attribute ``key`` names, or ``default``"."""
     return FromAttribute(key, default)

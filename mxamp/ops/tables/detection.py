@@ -20,14 +20,16 @@ RECORDS = (
     record("_contrib_box_encode", "coord coord coord coord coord coord", AFFINE, seeds=(0,)),
     record("_contrib_bipartite_matching", "coord", AFFINE, seeds=(0, 1)),
     # The next five exist in FP32 alone (the type inference of legacy operators that define none).
-    record("_contrib_MultiBoxPrior", "fp32", ValueKind.GENERATE, out=FP32, seeds=(0,)),
+    record("_contrib_MultiBoxPrior _npx_multibox_prior", "fp32", ValueKind.GENERATE, out=FP32, seeds=(0,)),
     record(
-        *("_contrib_MultiBoxTarget", "fp32 fp32 fp32", AFFINE),
+        *("_contrib_MultiBoxTarget _npx_multibox_target", "fp32 fp32 fp32", AFFINE),
         out=FP32,
         seeds=(0, 1, 2),
         named="loc_target loc_mask cls_target",
     ),
-    record("_contrib_MultiBoxDetection", "fp32 fp32 fp32", AFFINE, out=FP32, seeds=(0,)),
+    record(
+        "_contrib_MultiBoxDetection _npx_multibox_detection", "fp32 fp32 fp32", AFFINE, out=FP32, seeds=(0,)
+    ),
     record("_contrib_Proposal", "fp32 fp32 fp32", AFFINE, out=FP32, seeds=(0,), named="output score"),
     record("_contrib_MultiProposal", "fp32 fp32 fp32", AFFINE, out=FP32, seeds=(0,), named="output score"),
     record("_contrib_count_sketch", "data coord coord", ValueKind.COMPUTE),

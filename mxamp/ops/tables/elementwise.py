@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import ValueKind
+from mxamp.ops.facts import FromData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
+from mxamp.ops.tables._scalars import beside_scalar
 
 __all__ = ["RECORDS"]
 
@@ -19,7 +20,7 @@ _LOGICAL = ("and", "or", "xor")
 _SPARSE_UNARY = (
     *("exp", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "square", "sign", "sin"),
     *("cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
-    *("degrees", "radians", "gamma", "gammaln"),
+    *("degrees", "radians"),
 )
 """Functions that MXNet registers a second time, as ``_sparse_exp`` ..."""
 
@@ -48,8 +49,8 @@ RECORDS = (
     record("broadcast_div _sparse_broadcast_div", "data data", AFFINE),
     record("broadcast_mod", "data data", AFFINE),
     record("broadcast_power", "data data", COMPUTE),
-    record("broadcast_maximum", "data data", AFFINE),
-    record("broadcast_minimum", "data data", AFFINE),
+    record("broadcast_maximum _npi_maximum", "data data", AFFINE),
+    record("broadcast_minimum _npi_minimum", "data data", AFFINE),
     record("broadcast_hypot", "data data", COMPUTE),
     record("_maximum _Maximum", "data data", AFFINE),
     record("_minimum _Minimum", "data data", AFFINE),
@@ -58,33 +59,41 @@ RECORDS = (
     record("_hypot _Hypot", "data data", COMPUTE),
     *(record(f"broadcast_{name}", "data data", COMPARE) for name in _COMPARISONS),
     *(record(f"_{name} _{name.title()}", "data data", COMPARE) for name in _COMPARISONS),
-    *(record(f"_{name}_scalar _{_camel(name)}Scalar", "data", COMPARE) for name in _COMPARISONS),
+    *(
+        record(f"_{name}_scalar _{_camel(name)}Scalar", "data", COMPARE, out_by=beside_scalar)
+        for name in _COMPARISONS
+    ),
     *(record(f"broadcast_logical_{name}", "data data", COMPARE) for name in _LOGICAL),
     *(record(f"_logical_{name} _Logical_{name.title()}", "data data", COMPARE) for name in _LOGICAL),
-    *(record(f"_logical_{name}_scalar _Logical{name.title()}Scalar", "data", COMPARE) for name in _LOGICAL),
+    *(
+        record(f"_logical_{name}_scalar _Logical{name.title()}Scalar", "data", COMPARE, out_by=beside_scalar)
+        for name in _LOGICAL
+    ),
     record("logical_not", "data", COMPARE),
-    record("_plus_scalar _PlusScalar", "data", AFFINE),
-    record("_scatter_plus_scalar", "data", AFFINE),
-    record("_minus_scalar _MinusScalar", "data", AFFINE),
-    record("_scatter_minus_scalar", "data", AFFINE),
-    record("_rminus_scalar _RMinusScalar", "data", AFFINE),
-    record("_mul_scalar _MulScalar", "data", AFFINE),
-    record("_div_scalar _DivScalar", "data", AFFINE),
-    record("_rdiv_scalar _RDivScalar", "data", AFFINE),
-    record("_mod_scalar _ModScalar", "data", AFFINE),
-    record("_rmod_scalar _RModScalar", "data", AFFINE),
-    record("_maximum_scalar _MaximumScalar", "data", AFFINE),
-    record("_minimum_scalar _MinimumScalar", "data", AFFINE),
-    record("_power_scalar _PowerScalar", "data", COMPUTE),
-    record("_rpower_scalar _RPowerScalar", "data", COMPUTE),
-    record("_hypot_scalar _HypotScalar", "data", COMPUTE),
-    record("clip _sparse_clip", "data", AFFINE),
+    record("_plus_scalar _PlusScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_scatter_plus_scalar", "data", AFFINE, out_by=beside_scalar),
+    record("_minus_scalar _MinusScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_scatter_minus_scalar", "data", AFFINE, out_by=beside_scalar),
+    record("_rminus_scalar _RMinusScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_mul_scalar _MulScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_div_scalar _DivScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_rdiv_scalar _RDivScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_mod_scalar _ModScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_rmod_scalar _RModScalar", "data", AFFINE, out_by=beside_scalar),
+    record("_maximum_scalar _MaximumScalar _npi_maximum_scalar", "data", AFFINE, out_by=beside_scalar),
+    record("_minimum_scalar _MinimumScalar _npi_minimum_scalar", "data", AFFINE, out_by=beside_scalar),
+    record("_power_scalar _PowerScalar", "data", COMPUTE, out_by=beside_scalar),
+    record("_rpower_scalar _RPowerScalar", "data", COMPUTE, out_by=beside_scalar),
+    record("_hypot_scalar _HypotScalar _npi_hypot_scalar", "data", COMPUTE, out_by=beside_scalar),
+    record("clip _sparse_clip _npi_clip", "data", AFFINE),
     *(
         record(f"{name} _sparse_{name}", "data", AFFINE)
         for name in ("negative", "abs", "floor", "ceil", "round", "rint", "fix", "trunc")
     ),
     *(record(f"{name} _sparse_{name}", "data", COMPUTE) for name in _SPARSE_UNARY),
-    *(record(name, "data", COMPUTE) for name in ("rcbrt", "reciprocal", "erf", "erfinv", "smooth_l1")),
+    *(record(f"{name} _sparse_{name} _npx_{name}", "data", COMPUTE) for name in ("gamma", "gammaln")),
+    *(record(f"{name} _npx_{name}", "data", COMPUTE) for name in ("erf", "erfinv", "smooth_l1")),
+    *(record(name, "data", COMPUTE) for name in ("rcbrt", "reciprocal")),
     record("_contrib_quadratic", "data", COMPUTE),
     # Both differ from the plain function in their gradient only.
     record("_contrib_round_ste _sparse__contrib_round_ste", "data", AFFINE),
@@ -95,7 +104,7 @@ RECORDS = (
     record("_identity_with_attr_like_rhs", "data like_same", MOVE),
     record("cast_storage _sparse_cast_storage", "data", MOVE),
     # Rounds what it moves: a position stays a position.
-    record("Cast cast", "free", AFFINE, out=attribute("dtype", DType.FLOAT32)),
+    record("Cast cast _npi_cast _npx_cast", "free", AFFINE, out=attribute("dtype", DType.FLOAT32)),
     record("where _sparse_where", "free data data", MOVE),
     record("sum sum_axis _sparse_sum", "data", COMPUTE),
     record("mean _sparse_mean", "data", COMPUTE),
@@ -107,6 +116,9 @@ RECORDS = (
     record("norm _sparse_norm", "data", COMPUTE, out=attribute("out_dtype", SAME)),
     record("moments", "data", COMPUTE),
     # MXNet saves `cumsum` under its NumPy-mode name.
-    record("_np_cumsum cumsum", "data", AFFINE, out=attribute("dtype", SAME)),
+    record(
+        *("_np_cumsum cumsum", "data", AFFINE),
+        out=attribute("dtype", FromData({DType.BOOL: DType.INT64})),
+    ),
     record("_square_sum", "data", COMPUTE),
 )

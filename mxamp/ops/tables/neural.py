@@ -27,18 +27,23 @@ def _rnn_roles(attrs: Mapping[str, str]) -> tuple[InputRole, ...]:
 
 RECORDS = (
     # data, weight, bias
-    record("Convolution", "data data data", COMPUTE, multiplies=True),
+    record("Convolution _npx_convolution", "data data data", COMPUTE, multiplies=True),
     record("Convolution_v1", "data data data", COMPUTE, multiplies=True),
-    record("Deconvolution", "data data data", COMPUTE, multiplies=True),
-    record("FullyConnected _sparse_FullyConnected", "data data data", COMPUTE, multiplies=True),
+    record("Deconvolution _npx_deconvolution", "data data data", COMPUTE, multiplies=True),
+    record(
+        "FullyConnected _sparse_FullyConnected _npx_fully_connected",
+        "data data data",
+        COMPUTE,
+        multiplies=True,
+    ),
     # data, offset, (mask,) weight, bias. The sampling position h + offset is computed in the data's dtype.
     record("_contrib_DeformableConvolution", "data coord data data", COMPUTE, multiplies=True),
     record("_contrib_ModulatedDeformableConvolution", "data coord data data data", COMPUTE, multiplies=True),
     record("dot _sparse_dot", "data data", COMPUTE, multiplies=True),
-    record("batch_dot", "data data", COMPUTE, multiplies=True),
+    record("batch_dot _npx_batch_dot", "data data", COMPUTE, multiplies=True),
     record("khatri_rao", "data*", COMPUTE, multiplies=True),
     record(
-        *("RNN", "data data data data index", COMPUTE),
+        *("RNN _npx_rnn", "data data data data index", COMPUTE),
         inputs_by=_rnn_roles,
         named="output state_output statecell_output",
         multiplies=True,
@@ -46,7 +51,7 @@ RECORDS = (
     # data, gamma, beta, moving mean, moving variance: the last four are FP32 for FP16 and BF16 data
     # (BatchNormType in src/operator/nn/batch_norm.cc).
     record(
-        *("BatchNorm", "data fp32 fp32 fp32 fp32", COMPUTE),
+        *("BatchNorm _npx_batch_norm", "data fp32 fp32 fp32 fp32", COMPUTE),
         out=(SAME, STATISTICS),
         named="output mean var",
     ),
@@ -63,21 +68,21 @@ RECORDS = (
     ),
     record("BatchNorm_v1", "fp32 fp32 fp32 fp32 fp32", COMPUTE, out=FP32, named="output mean var"),
     # These, unlike BatchNorm, want gamma and beta in the data's dtype.
-    record("LayerNorm", "data data data", COMPUTE, named="output mean std"),
+    record("LayerNorm _npx_layer_norm", "data data data", COMPUTE, named="output mean std"),
     record("GroupNorm", "data data data", COMPUTE, named="output mean std"),
     record("InstanceNorm", "fp32 fp32 fp32", COMPUTE, out=FP32, named="output mean var"),
     record("L2Normalization", "data", COMPUTE, named="output norm"),
     record("LRN", "data", COMPUTE, named="output tmp_norm"),
-    record("Activation", "data", COMPUTE),
+    record("Activation _npx_activation", "data", COMPUTE),
     # data, gamma (act_type=prelu). Two outputs with act_type=rrelu.
-    record("LeakyReLU", "data data", COMPUTE, named="output mask"),
+    record("LeakyReLU _npx_leaky_relu", "data data", COMPUTE, named="output mask"),
     record("relu _sparse_relu", "data", COMPUTE),
     record("sigmoid _sparse_sigmoid", "data", COMPUTE),
     record("hard_sigmoid", "data", COMPUTE),
     record("softsign", "data", COMPUTE),
     # data, length (use_length=True), which must be of an integer dtype when it runs.
-    record("softmax", "data index", COMPUTE, out=attribute("dtype", SAME)),
-    record("log_softmax", "data", COMPUTE, out=attribute("dtype", SAME)),
+    record("softmax _npx_softmax", "data index", COMPUTE, out=attribute("dtype", SAME)),
+    record("log_softmax _npx_log_softmax", "data", COMPUTE, out=attribute("dtype", SAME)),
     record("softmin", "data", COMPUTE, out=attribute("dtype", SAME)),
     record("SoftmaxActivation", "data", COMPUTE),
     # Forward never looks at the labels of these, yet their dtype must be the data's.
@@ -95,13 +100,15 @@ RECORDS = (
     record("MakeLoss", "data", MOVE),
     record("make_loss _sparse_make_loss", "data", MOVE, named="loss"),
     # A second, hidden output: oneDNN's workspace of positions.
-    record("Pooling", "data", COMPUTE, out=(SAME, DType.INT32), named="output workspace"),
+    record("Pooling _npx_pooling", "data", COMPUTE, out=(SAME, DType.INT32), named="output workspace"),
     record("Pooling_v1", "data", COMPUTE),
     record("_contrib_AdaptiveAvgPooling2D", "data", COMPUTE),
     # data, like (mode=like). It has no type inference of its own, so all its dtypes are made one.
     record("_contrib_BilinearResize2D", "data like_same", COMPUTE),
     record("UpSampling", "data*", COMPUTE),
-    record("ROIPooling", "data coord", COMPUTE, out=(SAME, DType.INT32), named="output maxidx"),
+    record(
+        "ROIPooling _npx_roi_pooling", "data coord", COMPUTE, out=(SAME, DType.INT32), named="output maxidx"
+    ),
     record("_contrib_ROIAlign", "data coord", COMPUTE),
     record("_contrib_RROIAlign", "data coord", COMPUTE),
     record("_contrib_PSROIPooling", "data coord", COMPUTE),
@@ -109,13 +116,13 @@ RECORDS = (
     record("GridGenerator", "coord", COMPUTE, named="output grid_dst", seeds=(0,)),
     record("SpatialTransformer", "data coord", COMPUTE, named="output grid_dst grid_src"),
     record("Correlation", "data data", COMPUTE, named="output tmp1 tmp2"),
-    record("Dropout", "data", MOVE, named="output mask"),
-    record("Embedding _sparse_Embedding", "index data", MOVE),
+    record("Dropout _npx_dropout", "data", MOVE, named="output mask"),
+    record("Embedding _sparse_Embedding _npx_embedding", "index data", MOVE),
     record("_contrib_SparseEmbedding", "index data", MOVE),
     record("Pad pad", "data", MOVE),
     # Implemented in FP32 alone; the second input only gives the shape.
-    record("Crop", "fp32 fp32", MOVE, out=FP32),
-    record("SequenceMask", "data index", MOVE),
+    record("Crop", "fp32*", MOVE, out=FP32),
+    record("SequenceMask _npx_sequence_mask", "data index", MOVE),
     record("SequenceLast", "data index", MOVE),
     record("SequenceReverse", "data index", MOVE),
     record("_contrib_div_sqrt_dim", "data", COMPUTE),
@@ -124,8 +131,8 @@ RECORDS = (
     record("_contrib_interleaved_matmul_encdec_qk", "data data", COMPUTE, multiplies=True),
     record("_contrib_interleaved_matmul_encdec_valatt", "data data", COMPUTE, multiplies=True),
     # Image pipelines exported with the network. to_tensor turns 0..255, usually uint8, into FP32 0..1.
-    record("_image_to_tensor", "free", COMPUTE, out=FP32),
-    record("_image_normalize", "data", COMPUTE),
-    record("_image_resize", "data", COMPUTE),
-    record("_image_crop", "data", MOVE),
+    record("_image_to_tensor _npx__image_to_tensor", "free", COMPUTE, out=FP32),
+    record("_image_normalize _npx__image_normalize", "data", COMPUTE),
+    record("_image_resize _npx__image_resize", "data", COMPUTE),
+    record("_image_crop _npx__image_crop", "data", MOVE),
 )
