@@ -24,6 +24,7 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.model import Model
 from mxamp.ops.casts import CAST_OPERATORS
+from mxamp.ops.rounding import is_library_operator
 from mxamp.params.cast import cast_array
 from mxamp.runtime.device import check_device_runs, parse_context
 from mxamp.runtime.mxnet import import_mxnet
@@ -389,6 +390,11 @@ def _check_device(graph: Graph, variables: Mapping[str, DType], ctx: Any, label:
     for node in graph.nodes:
         if node.is_variable or node.op in CAST_OPERATORS:
             continue
+        if is_library_operator(node.op) and ctx.device_type == "gpu":
+            raise DeviceError(
+                f"{label[0].upper()}{label[1:]} holds {node}, an operator of mxamp's library, which runs on "
+                f"CPUs alone, and cannot run on {ctx}. Use the CPU: --ctx cpu, or ctx='cpu' in Python."
+            )
         for entry in node.inputs:
             dtype = dtypes[entry.node][entry.output]
             if dtype is DType.FLOAT16 and ctx.device_type != "gpu":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from functools import cached_property
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError
 from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.runtime.mxnet import import_mxnet
 
 __all__ = [
@@ -20,7 +21,7 @@ __all__ = [
     "NDArrayParameter",
     "ndarray_from_numpy",
     "ndarray_from_parameter",
-    "parameter_from_ndarray",
+    "parameters_from_ndarrays",
 ]
 
 MXNET_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
@@ -34,10 +35,13 @@ class NDArrayParameter(Parameter):
     ----------
     array
         The NDArray; never written to.
+    is_borrowed
+        Whether it belongs to the caller: it is read, and not handed on.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, *, is_borrowed: bool = False) -> None:
         self.array = array
+        self.is_borrowed = is_borrowed
         self._dtype = DType.from_numpy(array.dtype)
         self._shape = tuple(array.shape)
 
@@ -107,25 +111,51 @@ def _empty(shape: Sequence[int], ctx: Any, dtype: DType) -> Any:
     return mx.nd.empty(shape, ctx=ctx, dtype=MXNET_BFLOAT16 if dtype is DType.BFLOAT16 else dtype.numpy)
 
 
-def parameter_from_ndarray(name: str, value: Any) -> NDArrayParameter:
-    """Wrap an NDArray.
+def parameters_from_ndarrays(arrays: Mapping[str, Any]) -> dict[str, Parameter]:
+    """Wrap NDArrays; of a sparse one the record that a parameter file would hold.
 
     Raises
     ------
     ParamsError
-        When the value is not an NDArray, or is sparse.
+        When a value is not an NDArray.
     """
+    kind = import_mxnet().nd.NDArray
+    wrapped: dict[str, Parameter] = {}
+    for name, array in arrays.items():
+        if not isinstance(array, kind):
+            raise ParamsError(
+                f"The parameter {name!r} must be an mx.nd.NDArray or a NumPy array, not "
+                f"{type(array).__name__}."
+            )
+        if array.stype == "default":
+            wrapped[name] = NDArrayParameter(array, is_borrowed=True)
+        else:
+            wrapped[name] = SparseParameter(SparseTensor.from_record(name, _record(array)))
+    return wrapped
+
+
+def _record(array: Any) -> NDArray[np.uint8]:
+    """Return the bytes of an NDArray as a parameter file holds them."""
     mx = import_mxnet()
-    if not isinstance(value, mx.nd.NDArray):
-        raise ParamsError(
-            f"The parameter {name!r} must be an mx.nd.NDArray or a NumPy array, not {type(value).__name__}."
+    array.wait_to_read()
+    length, pointer = ctypes.c_size_t(), ctypes.c_char_p()
+    mx.base.check_call(
+        mx.base._LIB.MXNDArraySaveRawBytes(array.handle, ctypes.byref(length), ctypes.byref(pointer))
+    )
+    # MXNet reuses the memory for its next answer.
+    return np.frombuffer(ctypes.string_at(pointer, length.value), np.uint8)
+
+
+def _ndarray_from_record(record: NDArray[np.uint8]) -> Any:
+    mx = import_mxnet()
+    handle = mx.base.NDArrayHandle()
+    data = record.tobytes()
+    mx.base.check_call(
+        mx.base._LIB.MXNDArrayLoadFromRawBytes(
+            ctypes.c_char_p(data), ctypes.c_size_t(len(data)), ctypes.byref(handle)
         )
-    if value.stype != "default":
-        raise ParamsError(
-            f"The parameter {name!r} is stored as {value.stype}; low precision needs dense storage. "
-            "Give param.tostype('default')."
-        )
-    return NDArrayParameter(value)
+    )
+    return mx.nd.sparse._ndarray_cls(handle, writable=False)
 
 
 def ndarray_from_numpy(values: NDArray[Any], ctx: Any = None) -> Any:
@@ -155,7 +185,14 @@ def ndarray_from_numpy(values: NDArray[Any], ctx: Any = None) -> Any:
 
 
 def ndarray_from_parameter(parameter: Parameter) -> Any:
-    """Return a parameter as an NDArray: the one it wraps, or a new one."""
+    """Return a parameter as an NDArray: the one it wraps, or a new one.
+
+    What belongs to somebody else is copied: whoever writes to one model's parameters, or binds them, which
+    lets oneDNN reorder them, must not change another's.
+    """
     if isinstance(parameter, NDArrayParameter):
-        return parameter.array
+        has_values = 0 not in parameter.shape  # MXNet copies no array of size zero
+        return parameter.array.copy() if parameter.is_borrowed and has_values else parameter.array
+    if isinstance(parameter, SparseParameter):
+        return _ndarray_from_record(parameter.tensor.record)
     return ndarray_from_numpy(parameter.numpy())

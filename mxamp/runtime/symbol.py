@@ -6,7 +6,10 @@ from typing import Any
 
 from mxamp.errors import GraphError, SymbolFormatError
 from mxamp.graph.graph import Graph
+from mxamp.graph.library_operators import needs_operator_library
 from mxamp.graph.serde import parse_symbol, write_symbol
+from mxamp.runtime.arity import check_arity
+from mxamp.runtime.library import load_operators
 from mxamp.runtime.mxnet import import_mxnet
 
 __all__ = ["graph_from_symbol", "symbol_from_graph"]
@@ -29,15 +32,30 @@ def graph_from_symbol(sym: Any) -> Graph:
     return parse_symbol(sym.tojson(remove_amp_cast=False), source="the symbol")
 
 
-def symbol_from_graph(graph: Graph) -> Any:
+def symbol_from_graph(graph: Graph, *, trusted: bool = False) -> Any:
     """Return a graph as ``mx.sym.Symbol``.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    trusted
+        Whether it was made from a Symbol, so that MXNet has checked every node already.
 
     Raises
     ------
     SymbolFormatError
         When MXNet does not accept it: an operator this build lacks, or an attribute it does not know.
+    GraphError, OperatorError
+        When MXNet would accept it and crash later: a node with too few inputs, say.
+    LibraryError
+        When it holds operators of mxamp's library, and that cannot be built or loaded.
     """
     mx = import_mxnet()
+    if needs_operator_library(graph):
+        load_operators()
+    if not trusted:
+        check_arity(graph)
     try:
         return mx.sym.load_json(write_symbol(graph))
     except mx.base.MXNetError as error:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import operator
+import re
 import traceback
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -401,6 +402,12 @@ def _explain(net: Any, error: Exception, request: _Request, given: int) -> str:
         if isinstance(owner, mx.gluon.Block) and frame.f_code.co_name in ("hybrid_forward", "forward"):
             culprit, place = owner, f" ({frame.f_code.co_filename}, line {line})"
     inside = "" if culprit is net else f", inside {_title(net)[4:]}"
+    if _wants_numpy_mode(error):
+        return (
+            f"{_title(culprit)}{inside} cannot be traced into a graph: it uses operators of mx.np"
+            f"{place}, and NumPy mode is off. Call mx.npx.set_np() before converting it, as before building "
+            "and running it."
+        )
     lines = str(error).strip().splitlines() or [""]
     asked = "" if request.is_given else f" If it takes several inputs, {_ASK_FOR_INPUTS}."
     return (
@@ -410,6 +417,18 @@ def _explain(net: Any, error: Exception, request: _Request, given: int) -> str:
         "shape-free operators instead (F.reshape with 0 and -1, F.slice_like, F.broadcast_like, "
         f"F.slice_axis), or build the Symbol yourself and give it to convert_model.{asked}"
     )
+
+
+def _wants_numpy_mode(error: Exception) -> bool:
+    """Whether a trace failed since the block belongs to NumPy mode, and that is off.
+
+    MXNet says so where an operator of mx.np gets a Symbol; layers built in NumPy mode look for operators
+    that npx alone has, such as ``convolution``.
+    """
+    if mx.util.is_np_array():
+        return False
+    missing = re.search(r"module 'mxnet\.symbol' has no attribute '(\w+)'", str(error))
+    return "set_np()" in str(error) or (missing is not None and hasattr(mx.sym.npx, missing.group(1)))
 
 
 def _required_inputs(net: Any) -> list[str]:

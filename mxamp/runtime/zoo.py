@@ -17,10 +17,18 @@ from mxamp.errors import ModelFileNotFoundError, MxnetMissingError, TracingError
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.runtime.parameter import parameter_from_ndarray
+from mxamp.runtime.parameter import parameters_from_ndarrays
 from mxamp.runtime.random_weights import random_parameters
 
-__all__ = ["ZooModel", "default_input_shapes", "load_zoo", "zoo_names"]
+__all__ = [
+    "ZooModel",
+    "default_input_shapes",
+    "load_zoo",
+    "model_of_network",
+    "models_folder",
+    "weights_obstacle",
+    "zoo_names",
+]
 
 Shape = Tuple[int, ...]
 
@@ -43,7 +51,7 @@ _SHAPES = (
     (r"^i3d_slow.*f16s4", (1, 3, 16, 224, 224)),
     (r"^slowfast_4x16", (1, 3, 36, 224, 224)),
     (r"^slowfast_8x8", (1, 3, 40, 224, 224)),
-    (r"^slowfast", (1, 3, 40, 224, 224)),
+    (r"^slowfast", (1, 3, 80, 224, 224)),
     (r"^(i3d|r2plus1d)", (1, 3, 32, 224, 224)),
     (r"kinetics|ucf101|hmdb51|sthsth", (1, 3, 224, 224)),
     (r"^(inceptionv3|xception)", (1, 3, 299, 299)),
@@ -120,14 +128,14 @@ def load_zoo(
     MxnetMissingError
         When MXNet or GluonCV is missing.
     """
-    mx = import_mxnet()
+    import_mxnet()  # says what to do about a missing or unfit MXNet
     names = zoo_names()
     if name not in names:
         raise ModelFileNotFoundError(
             f"GluonCV's zoo has no model {name!r}.{nearest_names(name, names)} Its {len(names)} names are "
             "those of gluoncv.model_zoo.get_model_list()."
         )
-    obstacle = "" if pretrained is False else _obstacle(name)
+    obstacle = "" if pretrained is False else weights_obstacle(name)
     if pretrained and obstacle:
         raise ModelFileNotFoundError(
             f"The trained weights of {name!r} cannot be had: {obstacle}. Use random ones (--no-pretrained) "
@@ -140,24 +148,53 @@ def load_zoo(
         warnings.filterwarnings("ignore", module=r"mxnet(\..*)?")
         warnings.filterwarnings("ignore", module=r"gluoncv(\..*)?")
         net = _build(name, is_pretrained)
-        if not is_pretrained:
-            net.initialize(mx.init.Zero())
-        # Imported here: the module imports MXNet as it loads.
-        from mxamp.runtime.trace import trace_block
-
-        traced = trace_block(net, input_shapes=input_shapes or default_input_shapes(name))
-    args, auxs = _parameters(traced.args), _parameters(traced.auxs)
-    if not is_pretrained:
-        learned = _learned(mx, net)
-        shapes = {key: value.shape for key, value in {**args, **auxs}.items() if key in learned}
-        for key, array in random_parameters(traced.graph, shapes, seed=seed).items():
-            (args if key in args else auxs)[key] = ArrayParameter(array)
+        model, shapes = model_of_network(
+            net, input_shapes or default_input_shapes(name), seed=None if is_pretrained else seed
+        )
     if is_pretrained:
         weights = "trained, from GluonCV's model store"
     else:
         why = f" because {obstacle}" if obstacle else ""
         weights = f"RANDOM (seed {seed}){why}: this is not a trained network, and its outputs mean nothing"
-    return ZooModel(name, Model(traced.graph, args, auxs), traced.input_shapes or {}, is_pretrained, weights)
+    return ZooModel(name, model, shapes, is_pretrained, weights)
+
+
+def model_of_network(
+    net: Any, input_shapes: Any, *, seed: int | None = None
+) -> tuple[Model, Mapping[str, tuple[int, ...]]]:
+    """Return a network of the zoo as a model, and its inputs' shapes.
+
+    Parameters
+    ----------
+    net
+        A Gluon block, as GluonCV builds it.
+    input_shapes
+        As for :func:`mxamp.convert_block`.
+    seed
+        None for the parameters that the block holds. A number draws them at random, as
+        :func:`mxamp.runtime.random_weights.random_parameters` does; the block needs none then.
+
+    Raises
+    ------
+    TracingError
+        When the network cannot be turned into one Symbol.
+    DataError, UnknownNameError
+        When the shapes do not fit it.
+    """
+    mx = import_mxnet()
+    if seed is not None:
+        net.initialize(mx.init.Zero())
+    # Imported here: the module imports MXNet as it loads.
+    from mxamp.runtime.trace import trace_block
+
+    traced = trace_block(net, input_shapes=input_shapes)
+    args, auxs = _parameters(traced.args), _parameters(traced.auxs)
+    if seed is not None:
+        learned = _learned(mx, net)
+        shapes = {key: value.shape for key, value in {**args, **auxs}.items() if key in learned}
+        for key, array in random_parameters(traced.graph, shapes, seed=seed).items():
+            (args if key in args else auxs)[key] = ArrayParameter(array)
+    return Model(traced.graph, args, auxs), traced.input_shapes or {}
 
 
 def default_input_shapes(name: str) -> list[Shape]:
@@ -187,21 +224,24 @@ def _gluoncv() -> Any:
     return gluoncv
 
 
-def _models_folder() -> Path:
+def models_folder() -> Path:
     """Return where GluonCV keeps weights; GluonCV reads MXNET_HOME for files, yet not for everything."""
     home = os.environ.get("MXNET_HOME") or str(Path("~", ".mxnet").expanduser())
     return Path(home, "models")
 
 
-def _obstacle(name: str) -> str:
-    """Return why the trained weights cannot be had, or nothing where they can."""
+def weights_obstacle(name: str) -> str:
+    """Return why a model's trained weights cannot be had, or nothing where they can.
+
+    Looks into the cache first; otherwise asks the server whether it has the file, for a few seconds at most.
+    """
     from gluoncv.model_zoo import model_store
 
     try:
         file_name = f"{name}-{model_store.short_hash(name)}"
     except ValueError:
         return "GluonCV publishes no weights for it"
-    if (_models_folder() / f"{file_name}.params").is_file():
+    if (models_folder() / f"{file_name}.params").is_file():
         return ""
     server = os.environ.get("MXNET_GLUON_REPO", model_store.apache_repo_url).rstrip("/") + "/"
     url = model_store._url_format.format(repo_url=server, file_name=file_name)
@@ -215,7 +255,7 @@ def _obstacle(name: str) -> str:
 
 def _build(name: str, is_pretrained: bool) -> Any:
     zoo = _gluoncv().model_zoo
-    options: dict[str, Any] = {"root": str(_models_folder())}
+    options: dict[str, Any] = {"root": str(models_folder())}
     if is_pretrained:
         options["pretrained"] = True
     else:
@@ -242,7 +282,7 @@ def _build(name: str, is_pretrained: bool) -> Any:
 
 
 def _parameters(arrays: Mapping[str, Any]) -> dict[str, Parameter]:
-    return {name: parameter_from_ndarray(name, array) for name, array in arrays.items()}
+    return parameters_from_ndarrays(arrays)
 
 
 def _learned(mx: Any, net: Any) -> frozenset[str]:

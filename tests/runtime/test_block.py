@@ -387,7 +387,9 @@ def test_shapes_reach_the_report():
     net = small_net()
     assert mxamp.convert_block(net, target_dtype="bfloat16").report.low_multiply_add_share is None
     for shapes in ((2, 3, 8, 8), [2, 3, 8, 8], [(2, 3, 8, 8)], {"data": (2, 3, 8, 8)}):
-        report = mxamp.convert_block(net, target_dtype="bfloat16", input_shapes=shapes).report
+        report = mxamp.convert_block(
+            net, target_dtype="bfloat16", input_shapes=shapes, low_precision="required"
+        ).report
         assert report.low_multiply_add_share == 1.0
 
 
