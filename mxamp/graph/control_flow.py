@@ -46,6 +46,9 @@ def body_inputs(node: Node, number: int) -> Mapping[str, int]:
     OperatorError
         When the node's attributes point outside its inputs or the body's.
     """
+    bodies = len(CONTROL_FLOW[node.op])
+    if len(node.subgraphs) != bodies:
+        raise OperatorError(f"{node} has {len(node.subgraphs)} bodies, and a {node.op} has {bodies}.")
     body = node.subgraphs[number]
     names = [body.nodes[position].name for position in body.input_order()]
     if node.op == "_foreach":

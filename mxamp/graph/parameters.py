@@ -110,6 +110,6 @@ def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
             return {1: (hidden, 0), 2: (hidden,)}
         if op == "Embedding":
             return {1: (int(attrs["input_dim"]), int(attrs["output_dim"]))}
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, ZeroDivisionError):
         pass  # MXNet reports an attribute it cannot read, with more to say about it than we have
     return {}

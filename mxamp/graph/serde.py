@@ -17,12 +17,30 @@ from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError
 from mxamp.files import existing_file
 from mxamp.garbage import paused_collection
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.limits import (
+    COUNTING_ATTRIBUTES,
+    MAX_BYTES,
+    MAX_HEADS,
+    MAX_NESTING,
+    MAX_NUMBER,
+    MAX_OUTPUTS,
+    MAX_TOTAL_OUTPUTS,
+    attribute_fault,
+    graph_attribute_fault,
+)
+from mxamp.json_text import parse_json
+from mxamp.names import MAX_NAME_LENGTH, name_fault, short
 
 __all__ = ["parse_symbol", "read_symbol", "write_symbol"]
 
-_ATTRIBUTE_KEYS = ("param", "attr", "attrs")
-_MAX_NESTING = 32
-_MAX_OUTPUTS = 2**16
+_OLDER_ATTRIBUTE_KEYS = ("param", "attr")
+_COMMON_KEYS = frozenset({"op", "name", "attrs", "inputs"})
+_NO_INPUTS: list[Any] = []
+_new = tuple.__new__
+"""Makes a named tuple in half the time that calling its class takes; a symbol is thousands of them."""
+_ONLY_TEXT = frozenset({str})
+_COUNTING = frozenset(COUNTING_ATTRIBUTES)
+_ADVICE = "Export the model again."
 
 
 def read_symbol(path: str | Path) -> Graph:
@@ -48,6 +66,12 @@ def read_symbol(path: str | Path) -> Graph:
             "model.save_checkpoint write it."
         ) from None
     try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise SymbolFormatError(
+                f"{str(path)!r} has {size} bytes, and no symbol has more than {MAX_BYTES}. "
+                "Was the .params file given in its place?"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise SymbolFormatError(
@@ -90,31 +114,18 @@ def parse_symbol(text: str, *, source: str = "the symbol") -> Graph:
     -----
     Linear in nodes and inputs, and without recursion over nodes; only nested control-flow bodies nest.
     """
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        # A string cannot hold a line break, so one without an end runs into the end of the file.
-        ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        trouble = "it ends too early; the file is truncated" if ended else error.msg
-        raise SymbolFormatError(
-            f"{source} is not valid JSON: {trouble} (line {error.lineno}, column {error.colno}, "
-            f"character {error.pos} of {len(text)}). Export the model again."
-        ) from None
-    except RecursionError:
-        raise SymbolFormatError(f"{source} nests JSON too deeply to be a symbol.") from None
-    except ValueError as error:  # e.g. an integer with more digits than Python agrees to read
-        raise SymbolFormatError(f"{source} holds a value that no symbol has: {error}.") from None
+    document = parse_json(text, source=source, error=SymbolFormatError, advice=_ADVICE)
     return _parse_graph(document, source, "$", 0)
 
 
 def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
-    if depth > _MAX_NESTING:
+    if depth > MAX_NESTING:
         raise SymbolFormatError(
-            f"{source} nests control-flow bodies more than {_MAX_NESTING} deep, at {path}."
+            f"{source} nests control-flow bodies more than {MAX_NESTING} deep, at {path}."
         )
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         found = (
-            f"an object with the keys {sorted(document)[:6]}"
+            f"an object with the keys {short(sorted(document))}"
             if isinstance(document, dict)
             else (f"a JSON {type(document).__name__}")
         )
@@ -127,28 +138,39 @@ def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
     row_ptr = document.get("node_row_ptr")
     if not (isinstance(row_ptr, list) and len(row_ptr) == count + 1):
         row_ptr = None
-    elif not all(type(number) is int for number in row_ptr):
-        raise SymbolFormatError(f"{source}: {path}.node_row_ptr must hold whole numbers and nothing else.")
+    elif not all(type(number) is int and 0 <= number < MAX_NUMBER for number in row_ptr):
+        raise SymbolFormatError(
+            f"{source}: {path}.node_row_ptr must hold whole numbers from 0 and nothing else."
+        )
     nodes: list[Node] = []
     ordered = True
+    read = [1] * count  # outputs, as far as they are read
     for position, raw in enumerate(raw_nodes):
         node = _parse_node(raw, position, count, source, path, depth)
-        for producer, _ in node.inputs:
+        for producer, index in node.inputs:
             if producer >= position:
                 ordered = False
+            if index >= read[producer]:
+                read[producer] = index + 1
         if node.control_deps and max(node.control_deps) >= position:
             ordered = False
         nodes.append(node)
-
-    raw_heads = document.get("heads")
-    if not isinstance(raw_heads, list) or not raw_heads:
-        raise SymbolFormatError(f"{source} has no outputs: {path}.heads must be a list with an entry.")
-    heads, head_versions = _parse_entries(raw_heads, count, source, f"{path}.heads")
-    nodes = _with_output_counts(nodes, heads, row_ptr, source, path)
+    _check_names(nodes, source, path)
+    heads, head_versions = _parse_heads(document.get("heads"), count, source, path)
+    for producer, index in heads:
+        if index >= read[producer]:
+            read[producer] = index + 1
+    nodes = _with_output_counts(nodes, read, row_ptr, source, path)
 
     attrs = document.get("attrs", {})
     if not isinstance(attrs, dict):
         raise SymbolFormatError(f"{source}: {path}.attrs must be an object, not {type(attrs).__name__}.")
+    for key, value in attrs.items():
+        fault = graph_attribute_fault(value)
+        if fault:
+            raise SymbolFormatError(f"{source}: {path}.attrs.{short(key)[1:-1]} {fault}. {_ADVICE}")
+    if document.get("arg_nodes"):
+        _parse_positions(document["arg_nodes"], count, source, f"{path}.arg_nodes")
     if not ordered:
         nodes, heads = _in_topological_order(nodes, heads, source)
     graph = Graph(tuple(nodes), heads, attrs, head_versions)
@@ -156,94 +178,158 @@ def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
     return graph
 
 
+def _parse_heads(raw: Any, count: int, source: str, path: str) -> tuple[tuple[Entry, ...], tuple[int, ...]]:
+    if not isinstance(raw, list) or not raw:
+        raise SymbolFormatError(f"{source} has no outputs: {path}.heads must be a list with an entry.")
+    if len(raw) > MAX_HEADS:
+        raise SymbolFormatError(
+            f"{source}: {path}.heads names {len(raw)} outputs, and no model has more than {MAX_HEADS}. "
+            f"{_ADVICE}"
+        )
+    return _parse_entries(raw, count, source, path)
+
+
 def _parse_node(raw: Any, position: int, count: int, source: str, path: str, depth: int) -> Node:
-    where = f"{path}.nodes[{position}]"
     if not isinstance(raw, dict):
-        raise SymbolFormatError(f"{source}: {where} must be an object, not {type(raw).__name__}.")
+        raise SymbolFormatError(
+            f"{source}: {path}.nodes[{position}] must be an object, not {type(raw).__name__}."
+        )
     op, name = raw.get("op"), raw.get("name")
     if not isinstance(op, str) or not isinstance(name, str):
-        raise SymbolFormatError(f"{source}: {where} needs the strings 'op' and 'name'.")
-    attrs: dict[str, str] = {}
-    for key in _ATTRIBUTE_KEYS:
-        group = raw.get(key)
-        if group is None:
-            continue
-        if not isinstance(group, dict):
-            raise SymbolFormatError(f"{source}: {where}.{key} (node {name!r}) must be an object of strings.")
-        for attribute, value in group.items():
-            if not isinstance(value, str):
-                raise SymbolFormatError(
-                    f"{source}: {where}.{key}.{attribute} (node {name!r}) must be a string, "
-                    f"not {type(value).__name__}."
-                )
-        attrs.update(group)
-    raw_inputs = raw.get("inputs", [])
-    if not isinstance(raw_inputs, list):
-        raise SymbolFormatError(f"{source}: {where}.inputs (node {name!r}) must be a list.")
+        raise SymbolFormatError(f"{source}: {path}.nodes[{position}] needs the strings 'op' and 'name'.")
+    attrs = raw.get("attrs")
+    if attrs is None:
+        attrs = {}
+    else:
+        _check_attributes(attrs, source, path, position, "attrs", name)
+    raw_inputs = raw.get("inputs", _NO_INPUTS)
     inputs: tuple[Entry, ...] = ()
     versions: tuple[int, ...] = ()
+    if type(raw_inputs) is not list:
+        raise SymbolFormatError(
+            f"{source}: {path}.nodes[{position}].inputs (node {short(name)}) must be a list."
+        )
     if raw_inputs:
         if op == VARIABLE:
             raise SymbolFormatError(
-                f"{source}: {where} is the variable {name!r}, and a variable reads nothing."
+                f"{source}: {path}.nodes[{position}] is the variable {short(name)}, "
+                "and a variable reads nothing."
             )
-        inputs, versions = _parse_entries(raw_inputs, count, source, f"{where}.inputs", name)
+        inputs, versions = _parse_entries(raw_inputs, count, source, path, position, name)
+    if _COMMON_KEYS.issuperset(raw):
+        return _new(Node, (op, name, attrs, inputs, 1, (), (), versions))
+
+    older = [key for key in _OLDER_ATTRIBUTE_KEYS if raw.get(key) is not None]
+    for key in older:
+        _check_attributes(raw[key], source, path, position, key, name)
+    if older:
+        attrs = {
+            attribute: text
+            for group in (*(raw[key] for key in older), attrs)
+            for attribute, text in group.items()
+        }
     control_deps: tuple[int, ...] = ()
     if raw.get("control_deps"):
-        control_deps = _parse_control_deps(raw["control_deps"], count, source, where)
+        control_deps = _parse_positions(
+            raw["control_deps"], count, source, f"{path}.nodes[{position}].control_deps"
+        )
     subgraphs: tuple[Graph, ...] = ()
     if raw.get("subgraphs"):
+        where = f"{path}.nodes[{position}].subgraphs"
         if not isinstance(raw["subgraphs"], list):
-            raise SymbolFormatError(f"{source}: {where}.subgraphs (node {name!r}) must be a list.")
+            raise SymbolFormatError(f"{source}: {where} (node {short(name)}) must be a list.")
+        if op == VARIABLE:
+            raise SymbolFormatError(f"{source}: {where}: the variable {short(name)} cannot have bodies.")
         subgraphs = tuple(
-            _parse_graph(body, source, f"{where}.subgraphs[{number}]", depth + 1)
+            _parse_graph(body, source, f"{where}[{number}]", depth + 1)
             for number, body in enumerate(raw["subgraphs"])
         )
     return Node(op, name, attrs, inputs, 1, subgraphs, control_deps, versions)
 
 
-def _parse_entries(
-    raw: Sequence[Any], count: int, source: str, where: str, name: str = ""
-) -> tuple[tuple[Entry, ...], tuple[int, ...]]:
-    entries = []
-    versions = []
-    for number, item in enumerate(raw):
-        if isinstance(item, list) and 2 <= len(item) <= 3 and all(type(part) is int for part in item):
-            producer, index = item[0], item[1]
-            if 0 <= producer < count and 0 <= index < 2**31:
-                entries.append(Entry(producer, index))
-                versions.append(item[2] if len(item) == 3 else 0)
-                continue
-        of_node = f" (node {name!r})" if name else ""
+def _check_names(nodes: Sequence[Node], source: str, path: str) -> None:
+    texts = [node.name for node in nodes] + [node.op for node in nodes]
+    together = "".join(texts)
+    if together.isprintable() and ".." not in together and max(map(len, texts), default=0) <= MAX_NAME_LENGTH:
+        return
+    for position, node in enumerate(nodes):
+        # The name of an operator node goes into no parameter file, and people do put line breaks into it.
+        allowed = "" if node.op == VARIABLE else "\t\n\r"
+        for key, text, within in (("op", node.op, ""), ("name", node.name, allowed)):
+            fault = name_fault(text, allowed=within)
+            if fault:
+                raise SymbolFormatError(
+                    f"{source}: {path}.nodes[{position}].{key}, {short(text)}, {fault}. {_ADVICE}"
+                )
+
+
+def _check_attributes(group: Any, source: str, path: str, position: int, key: str, name: str) -> None:
+    """Check the attributes of one node, found under ``key``."""
+    if type(group) is not dict:
         raise SymbolFormatError(
-            f"{source}: {where}[{number}]{of_node} is {json.dumps(item)[:80]}, which names no entry of this "
+            f"{source}: {path}.nodes[{position}].{key} (node {short(name)}) must be an object of strings."
+        )
+    if not _ONLY_TEXT.issuperset(map(type, group.values())):
+        for attribute, value in group.items():
+            if not isinstance(value, str):
+                raise SymbolFormatError(
+                    f"{source}: {path}.nodes[{position}].{key}.{short(attribute)[1:-1]} (node {short(name)}) "
+                    f"must be a string, not {type(value).__name__}."
+                )
+    if not _COUNTING.isdisjoint(group):
+        for attribute in sorted(_COUNTING.intersection(group)):
+            fault = attribute_fault(group[attribute])
+            if fault:
+                raise SymbolFormatError(
+                    f"{source}: {path}.nodes[{position}].{key}.{attribute} (node {short(name)}) {fault}. "
+                    f"{_ADVICE}"
+                )
+
+
+def _parse_entries(
+    raw: Sequence[Any], count: int, source: str, path: str, position: int | None = None, name: str = ""
+) -> tuple[tuple[Entry, ...], tuple[int, ...]]:
+    """Read the inputs of the node at ``position``, or the heads."""
+    entries: list[Entry] = []
+    versions: list[int] = []
+    for number, item in enumerate(raw):
+        if type(item) is list:
+            parts = len(item)
+            producer, index, version = item if parts == 3 else (*item, 0) if parts == 2 else (-1, 0, 0)
+            # bool is a subclass of int, and true is no number.
+            if (
+                type(producer) is type(index) is type(version) is int
+                and 0 <= producer < count
+                and 0 <= index < MAX_NUMBER
+                and 0 <= version < MAX_NUMBER
+            ):
+                entries.append(_new(Entry, (producer, index)))
+                if version or versions:
+                    versions = versions or [0] * number
+                    versions.append(version)
+                continue
+        where = f"heads[{number}]" if position is None else f"nodes[{position}].inputs[{number}]"
+        of_node = f" (node {short(name)})" if name else ""
+        raise SymbolFormatError(
+            f"{source}: {path}.{where}{of_node} is {short(item)}, which names no entry of this "
             f"graph; it must be [node, output, version] with a node from 0 to {count - 1}."
         )
-    return tuple(entries), (tuple(versions) if any(versions) else ())
+    return tuple(entries), tuple(versions)
 
 
-def _parse_control_deps(raw: Any, count: int, source: str, where: str) -> tuple[int, ...]:
-    if not isinstance(raw, list) or not all(type(dep) is int and 0 <= dep < count for dep in raw):
-        raise SymbolFormatError(
-            f"{source}: {where}.control_deps must be a list of node numbers from 0 to {count - 1}."
-        )
+def _parse_positions(raw: Any, count: int, source: str, where: str) -> tuple[int, ...]:
+    if not isinstance(raw, list) or not all(type(number) is int and 0 <= number < count for number in raw):
+        raise SymbolFormatError(f"{source}: {where} must be a list of node numbers from 0 to {count - 1}.")
     return tuple(raw)
 
 
 def _with_output_counts(
-    nodes: list[Node], heads: tuple[Entry, ...], row_ptr: Any, source: str, path: str
+    nodes: list[Node], read: Sequence[int], row_ptr: Any, source: str, path: str
 ) -> list[Node]:
     """Set ``num_outputs`` from ``node_row_ptr``, or from the outputs that are read where it is absent."""
-    read = [1] * len(nodes)
-    for node in nodes:
-        for producer, index in node.inputs:
-            if index >= read[producer]:
-                read[producer] = index + 1
-    for producer, index in heads:
-        read[producer] = max(read[producer], index + 1)
     counted = []
-    for position, node in enumerate(nodes):
-        outputs = read[position]
+    total = 0
+    for position, (node, outputs) in enumerate(zip(nodes, read)):
         if row_ptr is not None:
             declared = row_ptr[position + 1] - row_ptr[position]
             if declared < outputs:
@@ -251,16 +337,23 @@ def _with_output_counts(
                     f"{source}: {path}.node_row_ptr gives {node} {declared} outputs, "
                     f"but its output {outputs - 1} is read."
                 )
-            if node.is_variable and declared > 1:
-                raise SymbolFormatError(
-                    f"{source}: {path}.node_row_ptr gives the variable {node.name!r} {declared} outputs."
-                )
             outputs = declared
-        elif node.is_variable and outputs > 1:
-            raise SymbolFormatError(f"{source}: output {outputs - 1} of the variable {node.name!r} is read.")
-        if outputs > _MAX_OUTPUTS:
-            raise SymbolFormatError(f"{source}: {node} has {outputs} outputs, and no operator has that many.")
-        counted.append(node if outputs == 1 else node._replace(num_outputs=outputs))
+        if outputs == 1:
+            counted.append(node)
+            continue
+        if node.is_variable:
+            says = "is read" if row_ptr is None else f"exists, says {path}.node_row_ptr"
+            raise SymbolFormatError(
+                f"{source}: output {outputs - 1} of the variable {node.name!r} {says}, "
+                f"and a variable has one. {_ADVICE}"
+            )
+        total += outputs
+        if outputs > MAX_OUTPUTS or total > MAX_TOTAL_OUTPUTS + len(nodes):
+            raise SymbolFormatError(
+                f"{source}: {path}.nodes[{position}]: {node} has {outputs} outputs, and no operator has that "
+                f"many; or all nodes together have more than {MAX_TOTAL_OUTPUTS}. {_ADVICE}"
+            )
+        counted.append(node._replace(num_outputs=outputs))
     return counted
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Collection, Mapping
 
 from mxamp.errors import ParamsError
+from mxamp.names import name_fault as any_name_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +101,8 @@ class TensorHeader:
         The length of its data; of a sparse tensor, of the stored values alone.
     start, stop
         The bytes of its whole record, header and index arrays included.
+    indices
+        Of a sparse tensor, dtype and length of each index array; they follow the data.
     """
 
     name: str
@@ -110,6 +113,7 @@ class TensorHeader:
     nbytes: int
     start: int
     stop: int
+    indices: tuple[tuple[DType, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,12 +131,16 @@ class ParamsIndex:
     numpy_shapes
         Whether it was written under MXNet's NumPy shape semantics; MXNet then loads it only under
         ``mx.util.np_shape(True)``.
+    has_names
+        Whether the tensors have names; those of a list (``mx.nd.save`` of a list) have none, and are called
+        ``"0"``, ``"1"`` and so on here.
     """
 
     path: Path
     size: int
     tensors: Mapping[str, TensorHeader]
     numpy_shapes: bool
+    has_names: bool = True
 
     def split(
         self, aux_names: Collection[str] = ()
@@ -153,8 +161,14 @@ class ParamsIndex:
         Raises
         ------
         ParamsError
-            When a tensor is stored twice, with and without prefix.
+            When a tensor is stored twice, with and without prefix, or when none has a name.
         """
+        if not self.has_names:
+            raise ParamsError(
+                f"{self.path}, byte {max((t.stop for t in self.tensors.values()), default=0)}: the "
+                f"{len(self.tensors)} tensors have no names, so nothing says which parameters they are. "
+                "Save a dict of arrays, not a list."
+            )
         aux_names = frozenset(aux_names)
         args: dict[str, TensorHeader] = {}
         auxs: dict[str, TensorHeader] = {}
@@ -179,13 +193,6 @@ def split_prefix(stored_name: str) -> tuple[str, str]:
 
 
 def name_fault(stored_name: str) -> str | None:
-    """Say what makes a name unusable for a tensor, or return None.
-
-    MXNet hands names through C strings, which a NUL ends early; no control character belongs in a name that
-    ends up in logs and reports.
-    """
-    if not split_prefix(stored_name)[1]:
-        return "is empty"
-    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in stored_name):
-        return "contains a control character"
-    return None
+    """Say what makes a name unusable for a tensor, or return None; see :func:`mxamp.names.name_fault`."""
+    bare = split_prefix(stored_name)[1]
+    return any_name_fault(bare) if bare else "is empty"

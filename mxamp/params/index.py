@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError, TargetError
+from mxamp.names import MAX_NAME_LENGTH, short
 from mxamp.params.format import (
     DEVICE_TYPES,
     LIST_MAGIC,
@@ -24,9 +26,11 @@ from mxamp.params.format import (
 
 if TYPE_CHECKING:
     import mmap
-    from pathlib import Path
 
-__all__ = ["parse_index"]
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["parse_index", "parse_record"]
 
 _UINT32 = struct.Struct("<I")
 _UINT64 = struct.Struct("<Q")
@@ -35,6 +39,11 @@ _CONTEXT = struct.Struct("<ii")
 
 _SMALLEST_RECORD = 20
 """Bytes of the shortest record: the oldest format, one dimension of size zero."""
+
+_MOST_BYTES = 2**62
+"""No tensor's size may exceed this, not even one with an empty axis: 64-bit arithmetic would overflow."""
+
+_INDEX_DTYPES = (DType.INT64, DType.INT32)
 
 _DAMAGED = "The file is damaged or was cut short: copy, download or save it again."
 
@@ -71,6 +80,17 @@ def parse_index(path: Path, data: mmap.mmap | bytes) -> ParamsIndex:
     return _Parser(path, data).parse()
 
 
+def parse_record(name: str, record: NDArray[np.uint8]) -> TensorHeader:
+    """Read the header of one tensor's record, as `ParamsFile.record` returns it.
+
+    Raises
+    ------
+    ParamsError
+        When the bytes are not one intact record.
+    """
+    return _Parser(f"the record of parameter {name!r}", record.tobytes()).parse_record(name)
+
+
 class _Record(NamedTuple):
     """The fields of a `TensorHeader` after its name; the file stores all names at its end."""
 
@@ -81,12 +101,13 @@ class _Record(NamedTuple):
     nbytes: int
     start: int
     stop: int
+    indices: tuple[tuple[DType, int], ...]
 
 
 class _Parser:
     """One walk over the file; ``_position`` is the next byte to read."""
 
-    def __init__(self, path: Path, data: mmap.mmap | bytes) -> None:
+    def __init__(self, path: Path | str, data: mmap.mmap | bytes) -> None:
         self._path = path
         self._data = data
         self._size = len(data)
@@ -106,9 +127,18 @@ class _Parser:
         for number in range(1, count + 1):
             tensor = f"tensor {number} of {count}"
             record, is_v3 = self._record(tensor)
+            if number > 1 and is_v3 is not numpy_shapes:
+                self._fail(
+                    record.start,
+                    f"{tensor} was not saved under the same shape semantics as those before it, and MXNet "
+                    f"cannot load both from one file. {_DAMAGED}",
+                )
             records.append(record)
-            numpy_shapes = numpy_shapes or is_v3
+            numpy_shapes = is_v3
         names = self._names(count)
+        has_names = bool(names) or not count
+        if not has_names:
+            names = [str(number) for number in range(count)]
         if self._position != self._size:
             self._fail(
                 self._position,
@@ -116,7 +146,14 @@ class _Parser:
                 "was appended, or two files were joined; save or copy the file again.",
             )
         tensors = {name: TensorHeader(name, *record) for name, record in zip(names, records)}
-        return ParamsIndex(self._path, self._size, MappingProxyType(tensors), numpy_shapes)
+        path = Path(self._path)
+        return ParamsIndex(path, self._size, MappingProxyType(tensors), numpy_shapes, has_names)
+
+    def parse_record(self, name: str) -> TensorHeader:
+        record, _ = self._record("the tensor")
+        if self._position != self._size:
+            self._fail(self._position, f"{self._size - self._position} more bytes follow. {_DAMAGED}")
+        return TensorHeader(name, *record)
 
     def _check_magic(self) -> None:
         if not self._size:
@@ -150,13 +187,25 @@ class _Parser:
             self._fail(start, f"{tensor} begins with 0x{magic:x}, which starts no NDArray. {_DAMAGED}")
         self._context(tensor)
         dtype = self._dtype(tensor)
-        values_shape, index_bytes = shape, 0
+        self._check_extent(tensor, dtype, shape)
+        values_shape = shape
+        indices: tuple[tuple[DType, int], ...] = ()
         if stored_shape is not None:
-            values_shape, index_bytes = self._index_arrays(tensor, storage, shape, stored_shape)
+            values_shape, indices = self._index_arrays(tensor, storage, shape, stored_shape)
         offset = self._position
         nbytes = self._data_bytes(tensor, dtype, values_shape)
-        self._skip(nbytes + index_bytes, tensor)
-        return _Record(dtype, shape, storage, offset, nbytes, start, self._position), magic == V3_MAGIC
+        self._skip(nbytes, tensor)
+        for index_dtype, length in indices:
+            self._skip(index_dtype.itemsize * length, f"an index array of {tensor}")
+        record = _Record(dtype, shape, storage, offset, nbytes, start, self._position, indices)
+        return record, magic == V3_MAGIC
+
+    def _check_extent(self, tensor: str, dtype: DType, shape: tuple[int, ...]) -> None:
+        if dtype.itemsize * math.prod(size or 1 for size in shape) > _MOST_BYTES:
+            self._fail(
+                self._position,
+                f"{tensor}, {dtype} of shape {shape}, is larger than any memory. {_DAMAGED}",
+            )
 
     def _storage(self, tensor: str, *, allow_sparse: bool) -> StorageType:
         at = self._position
@@ -185,8 +234,9 @@ class _Parser:
             # MXNet writes a scalar like this outside NumPy shape semantics, and then cannot read it back.
             self._fail(
                 at,
-                f"{tensor} has no dimensions, and MXNet itself cannot load such a file. Give the tensor the "
-                "shape (1,), or save it under mx.util.np_shape(True).",
+                f"{tensor} has no dimensions: MXNet wrote a scalar, which MXNet itself cannot load from such "
+                "a file, or an array without a value. Give the tensor the shape (1,), or save it under "
+                "mx.util.np_shape(True).",
             )
         shape: tuple[int, ...] = self._take(struct.Struct(f"<{dimensions}{code}"), f"the shape of {tensor}")
         if any(size < 0 for size in shape):
@@ -210,33 +260,44 @@ class _Parser:
 
     def _index_arrays(
         self, tensor: str, storage: StorageType, shape: tuple[int, ...], stored_shape: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], int]:
+    ) -> tuple[tuple[int, ...], tuple[tuple[DType, int], ...]]:
         """Read the headers of a sparse tensor's index arrays.
 
         Returns
         -------
         tuple
-            The shape of the values that follow, and the bytes that the data of the index arrays takes.
+            The shape of the values that follow, and dtype and length of each index array.
         """
         at = self._position
-        nbytes = 0
-        index_shape: tuple[int, ...] = ()
+        indices = []
+        dimensions = set()
         for _ in range(storage.index_arrays):
+            here = self._position
             dtype = self._dtype(f"an index array of {tensor}")
+            if dtype not in _INDEX_DTYPES:
+                self._fail(here, f"an index array of {tensor} is {dtype}; MXNet counts in int64. {_DAMAGED}")
             index_shape = self._shape(f"an index array of {tensor}", allow_scalar=False)
-            nbytes += dtype.itemsize * math.prod(index_shape)
+            self._check_extent(f"an index array of {tensor}", dtype, index_shape)
+            dimensions.add(len(index_shape))
+            indices.append((dtype, index_shape[0]))
+        stored = indices[-1][1]
         # One index, in the last index array, for each stored row or value, and rows are whole.
-        expected = index_shape[:1] + (shape[1:] if storage is StorageType.ROW_SPARSE else ())
+        expected = (stored, *shape[1:]) if storage is StorageType.ROW_SPARSE else (stored,)
         # MXNet saves the stored shape without waiting for the operator that fills the array, so it can be
         # out of date and empty; its reader then goes by the index array, as we do.
         out_of_date = math.prod(stored_shape) == 0
-        if len(index_shape) != 1 or (stored_shape != expected and not out_of_date):
+        fits = dimensions == {1} and (stored_shape == expected or out_of_date)
+        if storage is StorageType.CSR:
+            # Of a matrix without values MXNet may never have made the array that says where rows begin.
+            rows = shape[0] + 1
+            fits = fits and len(shape) == 2 and (indices[0][1] == rows or indices[0][1] == stored == 0)
+        if not fits:
             self._fail(
                 at,
                 f"{tensor} is sparse and contradicts itself: shape {shape}, stored shape {stored_shape}, "
-                f"indices of shape {index_shape}. {_DAMAGED}",
+                f"index arrays of {' and '.join(str(length) for _, length in indices)} elements. {_DAMAGED}",
             )
-        return expected, nbytes
+        return expected, tuple(indices)
 
     def _data_bytes(self, tensor: str, dtype: DType, shape: tuple[int, ...]) -> int:
         nbytes = dtype.itemsize * math.prod(shape)
@@ -251,13 +312,9 @@ class _Parser:
     def _names(self, count: int) -> list[str]:
         at = self._position
         (named,) = self._take(_UINT64, "the number of names")
+        if not named:
+            return []
         if named != count:
-            if not named:
-                self._fail(
-                    at,
-                    f"the {count} tensors have no names, so nothing says which parameters they are. "
-                    "Save a dict of arrays, not a list.",
-                )
             self._fail(at, f"there are {named} names for {count} tensors. {_DAMAGED}")
         seen: dict[str, None] = {}
         for number in range(1, count + 1):
@@ -266,7 +323,7 @@ class _Parser:
             if name in seen:
                 self._fail(
                     at,
-                    f"the name {name!r} occurs twice, and nothing says which tensor is meant. "
+                    f"the name {short(name)} occurs twice, and nothing says which tensor is meant. "
                     "Save the model again.",
                 )
             seen[name] = None
@@ -276,6 +333,12 @@ class _Parser:
         at = self._position
         (length,) = self._take(_UINT64, f"name {number}")
         begin = self._position
+        if length > 4 * MAX_NAME_LENGTH:
+            self._fail(
+                at,
+                f"name {number} claims {length} bytes, and a name has at most {MAX_NAME_LENGTH} characters. "
+                f"{_DAMAGED}",
+            )
         self._skip(length, f"name {number}")
         try:
             name = bytes(self._data[begin : self._position]).decode("utf-8")
@@ -283,7 +346,7 @@ class _Parser:
             self._fail(at, f"name {number} is not UTF-8 text. {_DAMAGED}")
         fault = name_fault(name)
         if fault:
-            self._fail(at, f"name {number}, {name!r}, {fault}. {_DAMAGED}")
+            self._fail(at, f"name {number}, {short(name)}, {fault}. {_DAMAGED}")
         return name
 
     def _take(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:

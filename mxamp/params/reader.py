@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Any, Collection
+from typing import TYPE_CHECKING, Any, Collection, Union
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mxamp.errors import ParamsError, nearest_names
 from mxamp.files import existing_file
 from mxamp.params.format import ParamsIndex, StorageType, TensorHeader
 from mxamp.params.index import parse_index
+from mxamp.params.sparse import SparseTensor
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ParamsFile", "open_params", "read_params"]
+__all__ = ["ParamsFile", "Stored", "open_params", "read_params"]
+
+Stored = Union["NDArray[Any]", SparseTensor]
+"""A tensor of a file: an array, or what stands for a sparse one."""
 
 
 def read_params(
     path: str | PathLike[str], *, aux_names: Collection[str] = ()
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+) -> tuple[dict[str, Stored], dict[str, Stored]]:
     """Read a ``.params`` file into memory.
 
     Parameters
@@ -37,22 +41,29 @@ def read_params(
     -------
     tuple of dict
         Arguments and auxiliary states by bare name, in the order of the file. The arrays belong to the
-        caller; bfloat16 is that of ml_dtypes.
+        caller; bfloat16 is that of ml_dtypes. A sparse tensor is a :class:`SparseTensor`, which the writer
+        writes back as it is.
 
     Raises
     ------
     ModelFileNotFoundError
         When there is no such file.
     ParamsError
-        When the file is damaged, is something else, or holds sparse tensors.
+        When the file is damaged, is something else, or its tensors have no names.
     """
     with open_params(path) as file:
         args, auxs = file.index.split(aux_names)
         # Copies: a later writer that truncates the file in place would pull mapped pages from under us.
         return (
-            {name: np.array(file.load(header.name)) for name, header in args.items()},
-            {name: np.array(file.load(header.name)) for name, header in auxs.items()},
+            {name: _owned(file.tensor(header.name)) for name, header in args.items()},
+            {name: _owned(file.tensor(header.name)) for name, header in auxs.items()},
         )
+
+
+def _owned(tensor: Stored) -> Stored:
+    if isinstance(tensor, SparseTensor):
+        return SparseTensor(tensor.header, np.array(tensor.record))
+    return np.array(tensor)
 
 
 def open_params(path: str | PathLike[str]) -> ParamsFile:
@@ -129,7 +140,7 @@ class ParamsFile:
         if header.storage is not StorageType.DENSE:
             raise ParamsError(
                 f"{self._index.path}, byte {header.start}: parameter {name!r} is stored as "
-                f"{header.storage.name.lower()}, and mxamp reads dense parameters only. Make it dense with "
+                f"{header.storage.name.lower()}, and has no array of values. Make it dense with "
                 "tostype('default') in MXNet and save the model again."
             )
         raw = self._span(header.offset, header.offset + header.nbytes)
@@ -138,6 +149,29 @@ class ParamsFile:
             array = array.copy()
             array.flags.writeable = False
         return array
+
+    def tensor(self, name: str) -> Stored:
+        """Return one tensor, dense or sparse.
+
+        Parameters
+        ----------
+        name
+            Its stored name, prefix included.
+
+        Returns
+        -------
+        numpy.ndarray or SparseTensor
+            As :meth:`load` returns it, or the checked record of a sparse tensor.
+
+        Raises
+        ------
+        ParamsError
+            When there is no such tensor, when a sparse one's index arrays point outside it, or when the file
+            is closed.
+        """
+        if self._header(name).storage is StorageType.DENSE:
+            return self.load(name)
+        return SparseTensor.from_record(name, self.record(name))
 
     def record(self, name: str) -> NDArray[np.uint8]:
         """Return the bytes of one tensor's whole record, to copy it into another file untouched.
