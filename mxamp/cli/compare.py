@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from mxamp.cli.console import supports_progress
 from mxamp.cli.data import RANDOM_NOTE, load_data, no_data_message, random_data
 from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source
+from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
+from mxamp.convert import convert_model
 from mxamp.errors import AccuracyError, DataError
+from mxamp.model import Model
+from mxamp.policy.policy import PURE
+from mxamp.report.text import count_of, some_of
 
 __all__ = ["add_parser", "run"]
 
@@ -36,7 +42,8 @@ def add_parser(subparsers: Any) -> None:
         "compare",
         help="measure how far a converted model is from FP32, per output and layer by layer",
         description="Run a model and its conversion on the same data, and print the distance of every "
-        "output,\nthen layer by layer where they start to differ.",
+        "output,\nthen layer by layer where they start to differ. Several conversions, or with --emulate\n"
+        "mixed and pure low precision, are shown beside each other.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,7 +53,16 @@ def add_parser(subparsers: Any) -> None:
         help="the FP32 model: PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME for a GluonCV model",
     )
     parser.add_argument(
-        "converted", metavar="OUT", help="the converted model: OUT-symbol.json, OUT-0000.params"
+        "converted",
+        metavar="OUT",
+        nargs="*",
+        help="the converted model: OUT-symbol.json, OUT-0000.params; several are shown beside each other",
+    )
+    parser.add_argument(
+        "--emulate",
+        metavar="DTYPE",
+        help="emulate a conversion of PREFIX to float16, bfloat16, tfloat32, float8_e4m3fn or float8_e5m2, "
+        "and compare it, in mixed precision and pure, beside whatever OUT names",
     )
     add_source_options(parser)
     parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
@@ -104,11 +120,20 @@ def run(args: argparse.Namespace) -> int:
     reference = read_source(
         args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
     )
-    converted = read_source(args.converted, epoch=args.out_epoch)
+    candidates = _candidates(args, reference)
+    cautions = []
+    if args.random:
+        cautions.append(RANDOM_NOTE.format(seed=args.seed))
+    if reference.has_random_weights:
+        cautions.append(f"{reference.label} has random weights: this is no trained network.")
+    data = _data(args, reference, shapes)
+    if len(candidates) > 1:
+        return _compare_several(args, reference, candidates, data, cautions)
+    (converted,) = candidates.values()
     fidelity = compare_models(
         reference.model,
-        converted.model,
-        _data(args, reference, shapes),
+        converted,
+        data,
         ctx=args.ctx,
         layers=args.layers,
         batch_size=args.batch_size,
@@ -116,14 +141,70 @@ def run(args: argparse.Namespace) -> int:
         threshold=args.layer_threshold,
         progress=_show_progress if supports_progress(sys.stderr) else None,
     )
-    cautions = []
-    if args.random:
-        cautions.append(RANDOM_NOTE.format(seed=args.seed))
-    if reference.has_random_weights:
-        cautions.append(f"{reference.label} has random weights: this is no trained network.")
     fidelity = dataclasses.replace(fidelity, notes=(*cautions, *fidelity.notes))
     print(fidelity.to_json() if args.json else fidelity)
     return _status(fidelity, args.tolerance)
+
+
+def _candidates(args: argparse.Namespace, reference: Source) -> dict[str, Model]:
+    """Return what to compare with the FP32 model, by the name it is shown under."""
+    if not args.converted and args.emulate is None:
+        raise DataError(
+            "Give OUT, the converted model, to compare with; or --emulate float16 to see what a conversion "
+            "would do."
+        )
+    candidates = {}
+    for prefix in args.converted:
+        if prefix in candidates:
+            raise DataError(f"{prefix!r} is given twice; give each model once.")
+        candidates[prefix] = read_source(prefix, epoch=args.out_epoch).model
+    if args.emulate is not None:
+        model = reference.model
+        for name, policy in (("mixed", None), (PURE, PURE)):
+            candidates[f"{name} {args.emulate}"] = convert_model(
+                model.graph, model.arg_params, model.aux_params, args.emulate, policy=policy, emulate=True
+            )
+    return candidates
+
+
+def _compare_several(
+    args: argparse.Namespace,
+    reference: Source,
+    candidates: Mapping[str, Model],
+    data: Any,
+    cautions: Sequence[str],
+) -> int:
+    comparison = compare_candidates(
+        reference.model,
+        candidates,
+        data,
+        ctx=args.ctx,
+        layers=args.layers,
+        batch_size=args.batch_size,
+        max_samples=args.max_samples,
+        threshold=args.layer_threshold,
+        notes=[*cautions, *_kept_in_float32(candidates)],
+        progress=_show_progress if supports_progress(sys.stderr) else None,
+    )
+    print(comparison.to_json() if args.json else comparison)
+    return _status(comparison, args.tolerance)
+
+
+def _kept_in_float32(candidates: Mapping[str, Model]) -> list[str]:
+    """Say which operators mixed precision keeps in float32 and pure low precision does not."""
+    reports = [model.report for model in candidates.values() if model.report is not None]
+    if len(reports) != 2:
+        return []
+    mixed, pure = reports
+    low = {node.name for node in pure.nodes if node.compute == pure.target_dtype}
+    kept = Counter(node.op for node in mixed.nodes if node.compute != mixed.target_dtype and node.name in low)
+    if not kept:
+        return [f"Mixed precision keeps nothing in float32 that pure {pure.target_dtype} computes low."]
+    named = some_of([f"{op} ({count})" for op, count in kept.most_common()])
+    return [
+        f"Mixed precision keeps {count_of(sum(kept.values()), 'node')} in float32 that pure "
+        f"{pure.target_dtype} computes low: {named}."
+    ]
 
 
 def _data(args: argparse.Namespace, reference: Source, shapes: Mapping[str, Sequence[int]]) -> Any:
@@ -141,7 +222,7 @@ def _show_progress(stage: str, done: int, total: int) -> None:
     print(f"\r{stage}: {done} of {total}", end=end, file=sys.stderr, flush=True)
 
 
-def _status(fidelity: Fidelity, tolerance: float | None) -> int:
+def _status(fidelity: Fidelity | CandidateComparison, tolerance: float | None) -> int:
     if tolerance is None:
         return 0
     try:

@@ -34,7 +34,12 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dtype", required=True, metavar="DTYPE", help="bfloat16 or float16")
+    parser.add_argument(
+        "--dtype",
+        required=True,
+        metavar="DTYPE",
+        help="bfloat16 or float16; tfloat32, float8_e4m3fn or float8_e5m2",
+    )
     parser.set_defaults(run=run)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Sequence
 
 from mxamp.compare.metrics import Distance
+from mxamp.compare.rounding_losses import RoundingLoss
 from mxamp.errors import AccuracyError, DataError
 
 __all__ = ["Fidelity", "LayerFidelity", "OutputFidelity"]
@@ -106,6 +107,11 @@ class Fidelity:
         all layers are always measured with fusion off.
     notes
         What the reader should know.
+    emulated
+        The formats that the converted model emulates in float32; empty for a model that computes in them.
+    losses
+        What the roundings of an emulated model lost for want of range, on the samples the layers are measured
+        on; None for other models.
     """
 
     outputs: tuple[OutputFidelity, ...]
@@ -119,6 +125,8 @@ class Fidelity:
     threshold: float
     fusion: bool
     notes: tuple[str, ...] = ()
+    emulated: tuple[str, ...] = ()
+    losses: tuple[RoundingLoss, ...] | None = None
 
     # ------------------------------------------------------------------ questions
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Mapping, NamedTuple
 
-from mxamp.dtypes import LOW_PRECISION
+from mxamp.dtypes import EMULATED_ONLY, LOW_PRECISION
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
+from mxamp.ops.rounding import round_node_name
 
 __all__ = ["Match", "Matching", "match_entries"]
 
@@ -109,8 +110,18 @@ def _counterpart(
         position = source.node  # another output of the node whose first one was cast back
     if entry.output >= converted.nodes[position].num_outputs:
         return None
-    found = Entry(position, entry.output)
+    found = _rounded(Entry(position, entry.output), name, converted, positions)
     return found, found
+
+
+def _rounded(entry: Entry, name: str, converted: Graph, positions: Mapping[str, int]) -> Entry:
+    """Return the rounding of an emulated node's result, or the result itself where there is none."""
+    suffix = f"_{entry.output}" if entry.output else ""
+    for dtype in (*LOW_PRECISION, *EMULATED_ONLY):
+        position = positions.get(round_node_name(f"{name}{suffix}", dtype.label))
+        if position is not None and converted.nodes[position].inputs == (entry,):
+            return Entry(position)
+    return entry
 
 
 def _folded(reference: Graph, positions: Mapping[str, int]) -> dict[int, int]:

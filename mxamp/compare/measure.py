@@ -12,10 +12,12 @@ from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, prepare_inputs
 from mxamp.compare.matching import Match, match_entries
 from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
-from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.compare.rounding_losses import measure_losses
+from mxamp.dtypes import DType
 from mxamp.errors import DataError, OperatorError
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.library_operators import emulated_dtypes, emulated_formats
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 
@@ -128,6 +130,8 @@ def compare_models(
             outputs = _with_unfused(outputs, reference.graph, matched, measured)
             notes += _ranking_notes(records, threshold)
             notes += _fusion_notes(outputs, first, low, converted.graph)
+    emulated = tuple(emulated_formats(converted.graph))
+    losses = measure_losses(converted, batch, context) if emulated else None
     return Fidelity(
         outputs=outputs,
         layers=records,
@@ -140,6 +144,8 @@ def compare_models(
         threshold=threshold,
         fusion=is_fusion_on(),
         notes=tuple(notes),
+        emulated=emulated,
+        losses=losses,
     )
 
 
@@ -166,13 +172,13 @@ def _batch_size(inputs: Inputs, wanted: int | None) -> int | None:
 def _dtypes(model: Model) -> EntryDtypes:
     stored = {**model.arg_params, **model.aux_params}
     known = {name: value.dtype for name, value in stored.items()}
-    return infer_dtypes(model.graph, variable_dtypes(model.graph, known))
+    return emulated_dtypes(model.graph, infer_dtypes(model.graph, variable_dtypes(model.graph, known)))
 
 
 def _low_dtype(dtypes: EntryDtypes) -> DType | None:
     for entries in dtypes:
         for dtype in entries:
-            if dtype in LOW_PRECISION:
+            if dtype is not None and dtype.is_low_precision:
                 return dtype
     return None
 

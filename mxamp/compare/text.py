@@ -6,11 +6,13 @@ import math
 from typing import Callable, Iterator, Sequence
 
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
+from mxamp.compare.rounding_losses import RoundingLoss
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 
-__all__ = ["format_fidelity"]
+__all__ = ["format_fidelity", "format_number", "loss_lines"]
 
 _NAMES_SHOWN = 6
+_LOSSES_SHOWN = 10
 _GROWTH_SHOWN = 1.05
 _WIDE = 96
 _MEDIUM = 60
@@ -40,7 +42,16 @@ def format_fidelity(fidelity: Fidelity, width: int | None = None) -> str:
     )
     deployed = "with fusion, as deployed" if fidelity.fusion else "with fusion off, as the environment has it"
     lines += paragraph(f"FP32 outputs: fusion off. Converted outputs: {deployed}.", width)
+    if fidelity.emulated:
+        lines += paragraph(
+            f"The converted model emulates {', '.join(fidelity.emulated)} in float32, rounding as a model "
+            "that "
+            "computes in it.",
+            width,
+        )
     lines += ["", *_output_table(fidelity.outputs, width)]
+    if fidelity.losses is not None:
+        lines += ["", *loss_lines(fidelity.losses, width)]
     if fidelity.layers is not None:
         lines += ["", *_layer_lines(fidelity, fidelity.layers, width)]
     if fidelity.notes:
@@ -72,9 +83,9 @@ def _output_table(outputs: Sequence[OutputFidelity], width: int) -> list[str]:
         row = [
             output.name,
             _shape(output.shape),
-            _number(measured.relative_l2),
-            _number(measured.max_abs),
-            _number(measured.mean_error, signed=True),
+            format_number(measured.relative_l2),
+            format_number(measured.max_abs),
+            format_number(measured.mean_error, signed=True),
             "-" if measured.cosine is None else f"{measured.cosine:.6f}",
             f"{measured.sqnr_db:.1f}",
         ]
@@ -92,6 +103,49 @@ def _output_table(outputs: Sequence[OutputFidelity], width: int) -> list[str]:
     return lines
 
 
+def loss_lines(losses: Sequence[RoundingLoss], width: int) -> list[str]:
+    """Return what roundings lost for want of range as text, the worst nodes first."""
+    losing = [loss for loss in losses if loss.overflowed or loss.underflowed]
+    if not losing:
+        return paragraph(
+            f"Range: none of {_count(len(losses), 'rounding')} overflowed, and none made a value zero.", width
+        )
+    losing.sort(key=lambda loss: (-loss.overflow_share, -loss.underflow_share))
+    columns = [
+        Column("node", 16),
+        Column("format"),
+        Column("overflowed", right=True),
+        Column("became zero", right=True),
+        Column("of", right=True),
+        Column("largest", right=True),
+    ]
+    rows = [
+        [
+            loss.node,
+            loss.format,
+            _counted_share(loss.overflowed, loss.overflow_share),
+            _counted_share(loss.underflowed, loss.underflow_share),
+            f"{loss.elements:,}",
+            format_number(loss.largest),
+        ]
+        for loss in losing[:_LOSSES_SHOWN]
+    ]
+    overflowing = sum(loss.overflowed > 0 for loss in losing)
+    lines = paragraph(
+        f"Range: of {_count(len(losses), 'rounding')} {overflowing} overflowed, and "
+        f"{sum(loss.underflowed > 0 for loss in losing)} made values zero:",
+        width,
+    )
+    lines += format_table(columns, rows, width, indent="  ")
+    if len(losing) > _LOSSES_SHOWN:
+        lines += paragraph(f"and {len(losing) - _LOSSES_SHOWN} more.", width, indent="  ")
+    return lines
+
+
+def _counted_share(count: int, share: float) -> str:
+    return f"{count:,} ({100 * share:.2g} %)" if count else "0"
+
+
 def _layer_lines(fidelity: Fidelity, layers: Sequence[LayerFidelity], width: int) -> list[str]:
     lines = paragraph(
         "Layer by layer, in topological order, both models with fusion off, on the first "
@@ -104,8 +158,8 @@ def _layer_lines(fidelity: Fidelity, layers: Sequence[LayerFidelity], width: int
         (0, Column("entry", 16), lambda layer: layer.name),
         (_WIDE, Column("operator", 10), lambda layer: layer.op),
         (_MEDIUM, Column("dtype"), lambda layer: layer.dtype or "?"),
-        (0, Column("relative L2", right=True), lambda layer: _number(layer.distance.relative_l2)),
-        (_WIDE, Column("max abs", right=True), lambda layer: _number(layer.distance.max_abs)),
+        (0, Column("relative L2", right=True), lambda layer: format_number(layer.distance.relative_l2)),
+        (_WIDE, Column("max abs", right=True), lambda layer: format_number(layer.distance.max_abs)),
         (_MEDIUM, Column("growth", right=True), _growth),
         (0, Column("mark"), lambda layer: ", ".join(_marks(layer, first, jumps))),
     ]
@@ -119,7 +173,7 @@ def _layer_lines(fidelity: Fidelity, layers: Sequence[LayerFidelity], width: int
 
 
 def _growth(layer: LayerFidelity) -> str:
-    return f"x{_number(layer.jump)}" if layer.jump >= _GROWTH_SHOWN else ""
+    return f"x{format_number(layer.jump)}" if layer.jump >= _GROWTH_SHOWN else ""
 
 
 def _marks(
@@ -138,7 +192,7 @@ def _verdict(fidelity: Fidelity, width: int) -> list[str]:
     else:
         lines = paragraph(
             f"Starts to differ at {start.name} ({start.op}, {start.dtype or '?'}): relative L2 "
-            f"{_number(start.distance.relative_l2)}.",
+            f"{format_number(start.distance.relative_l2)}.",
             width,
             hanging="  ",
         )
@@ -148,13 +202,13 @@ def _verdict(fidelity: Fidelity, width: int) -> list[str]:
     else:
         lines += paragraph(
             f"First above the threshold of {threshold}: {first.name} ({first.op}, {first.dtype or '?'}) with "
-            f"{_number(first.distance.relative_l2)}.",
+            f"{format_number(first.distance.relative_l2)}.",
             width,
             hanging="  ",
         )
     jumps = fidelity.largest_jumps()
     if jumps:
-        named = ", ".join(f"{layer.name} (x{_number(layer.jump)})" for layer in jumps)
+        named = ", ".join(f"{layer.name} (x{format_number(layer.jump)})" for layer in jumps)
         lines += paragraph(f"The error grows most at: {named}.", width, hanging="  ")
     if fidelity.unmatched:
         more = len(fidelity.unmatched) - _NAMES_SHOWN
@@ -179,7 +233,8 @@ def _shape(shape: Sequence[int]) -> str:
     return "x".join(str(size) for size in shape) or "scalar"
 
 
-def _number(value: float, *, signed: bool = False) -> str:
+def format_number(value: float, *, signed: bool = False) -> str:
+    """Return a number with three digits; infinities and NaN by name."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:+.3g}" if signed else f"{value:.3g}"

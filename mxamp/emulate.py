@@ -1,0 +1,101 @@
+"""Emulate a conversion: measure what low precision does to a model, on any machine that runs float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from mxamp.convert import convert_model
+from mxamp.decisions import IoDtype
+from mxamp.model import Model
+from mxamp.passes import PREPARATIONS, Emulation
+from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.targets import Target
+
+__all__ = ["emulate"]
+
+
+def emulate(
+    sym: Any,
+    args: Mapping[str, Any],
+    auxs: Mapping[str, Any],
+    target_dtype: Any = "float16",
+    *,
+    policy: Policy | str | Path | None = None,
+    target: Target | str | None = None,
+    exclude: Sequence[str] = (),
+    color: ColorFunction | None = None,
+    io_dtype: IoDtype = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    fold_batch_norm: bool = True,
+    saturate: bool = False,
+    rewrite_masks: bool = True,
+    prepare: Sequence[str] = PREPARATIONS,
+    fusion: bool = True,
+    overflow: str = "inf",
+) -> Model:
+    """Return a float32 model whose results are those of the model that :func:`convert_model` would return.
+
+    The same decisions at the same places, expressed in float32: a value is rounded where the converted model
+    would store it in low precision, and parameters are rounded once. Operators then read, compute and
+    accumulate as they do in float32. So FP16 can be measured on a CPU, which has no kernels for it.
+
+    Parameters
+    ----------
+    sym, args, auxs
+        The model, as for :func:`convert_model`. One that is in low precision already is emulated as it is.
+    target_dtype
+        ``"float16"`` or ``"bfloat16"``; or a format that MXNet does not have and exists in emulation only:
+        ``"tfloat32"``, ``"float8_e4m3fn"`` or ``"float8_e5m2"``.
+    policy
+        As for :func:`convert_model`. ``"pure"`` computes everything low that can be, hazards included: see
+        :meth:`Policy.pure`.
+    target
+        The machine to emulate: what it runs in low precision, and what it fuses and so rounds once. By
+        default the one for the dtype; with a pure policy it is taken to run every operator.
+    exclude, color, io_dtype, input_shapes, fold_batch_norm, saturate, rewrite_masks, prepare
+        As for :func:`convert_model`. Inputs and outputs of an emulated model are float32 in any case; what
+        ``io_dtype`` makes low is rounded.
+    fusion
+        Whether values inside the operators that the target fuses stay unrounded, as when deployed. With False
+        every operator rounds its result, as with ``MXNET_SUBGRAPH_BACKEND=NONE``.
+    overflow
+        ``"inf"``: magnitudes beyond the largest finite value become infinite (NaN in ``float8_e4m3fn``, which
+        has no infinity). ``"saturate"``: they become the largest finite value.
+
+    Returns
+    -------
+    Model
+        Unpacks as ``sym, args, auxs``. Its graph holds ``_mxamp_round`` nodes of mxamp's operator library,
+        which MXNet must have loaded to run it; ``.sym`` loads it. ``.report`` is the conversion's;
+        ``.report.emulated`` names the format, and ``.report.approximations`` say what emulation cannot show.
+
+    Raises
+    ------
+    OperatorError
+        When ``overflow`` is neither of the two.
+    PolicyError, UnknownNameError, ParamsError, GraphError, TargetError
+        As :func:`convert_model`.
+
+    Examples
+    --------
+    >>> fp16 = mxamp.emulate(sym, args, auxs, "float16")  # doctest: +SKIP
+    >>> print(mxamp.compare_models((sym, args, auxs), fp16, images))  # doctest: +SKIP
+    """
+    return convert_model(
+        sym,
+        args,
+        auxs,
+        target_dtype,
+        policy=policy,
+        target=target,
+        exclude=exclude,
+        color=color,
+        io_dtype=io_dtype,
+        input_shapes=input_shapes,
+        fold_batch_norm=fold_batch_norm,
+        saturate=saturate,
+        rewrite_masks=rewrite_masks,
+        prepare=prepare,
+        emulate=Emulation(fusion=fusion, overflow=overflow),
+    )

@@ -1,0 +1,402 @@
+"""Express a converted graph in float32, rounding where it would store a value in low precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Sequence
+
+from mxamp.dtypes import DType
+from mxamp.errors import PassError
+from mxamp.graph.builder import GraphBuilder
+from mxamp.graph.control_flow import body_inputs, is_control_flow
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.infer import EntryDtypes, infer_dtypes
+from mxamp.graph.output_names import output_name, output_names
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
+from mxamp.ops.formats import Overflow
+from mxamp.ops.grid import keeps_grid, without_low_attributes
+from mxamp.ops.rounding import ROUND, round_node_name
+from mxamp.passes.base import GraphPass
+from mxamp.targets import Target, fusion_groups
+
+__all__ = ["EmulateLowPrecision", "Emulation", "InsertedRound"]
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """How to emulate.
+
+    Attributes
+    ----------
+    fusion
+        Whether values inside the target's fused chains stay unrounded, as when deployed; with False every
+        operator rounds its result, as with ``MXNET_SUBGRAPH_BACKEND=NONE``.
+    overflow
+        ``"inf"`` or ``"saturate"``: what becomes of magnitudes beyond the format's largest value.
+    """
+
+    fusion: bool = True
+    overflow: str = "inf"
+
+    def __post_init__(self) -> None:
+        Overflow.parse(self.overflow)
+
+
+@dataclass(frozen=True)
+class InsertedRound:
+    """One rounding the pass put in.
+
+    Attributes
+    ----------
+    name
+        Its name; ``loop/name`` inside a control-flow body.
+    node
+        The name of the node whose result it rounds, in the converted graph; for a cast the cast's own.
+    dtype
+        What it rounds to.
+    """
+
+    name: str
+    node: str
+    dtype: DType
+
+
+class EmulateLowPrecision(GraphPass):
+    """Express every low dtype of a converted graph as float32 values on that dtype's grid.
+
+    Before::
+
+        x (float32) -> amp_cast float16 -> conv (float16, weight float16) -> relu -> amp_cast float32 -> y
+
+    After::
+
+        x -> _mxamp_round float16 -> conv (float32, weight rounded) -> _mxamp_round float16 -> relu -> y
+
+    Refuses: nothing; a graph without low dtypes is returned as it is. Operators without facts are left alone.
+
+    Parameters
+    ----------
+    variables
+        The dtype of every variable of the graph the pass will run on.
+    target
+        The machine: what it fuses is rounded once.
+    inputs
+        The variables that are no parameters: where they are low, the values that arrive are rounded.
+    emulation
+        How to emulate.
+
+    Notes
+    -----
+    A low cast becomes a rounding, a cast back nothing, for the values are float32 already. A node that
+    computes low has its results rounded, except where they are on the grid already, which rounding would not
+    change: results of operators that only move or choose values that are (:func:`mxamp.ops.grid.keeps_grid`).
+    Rounding to nearest is idempotent, so leaving it out there is exact.
+
+    Every value then equals that of an operator that reads low precision, computes and accumulates in float32,
+    and rounds its result once. What an operator rounds inside itself cannot be seen from outside.
+
+    Names of inputs, outputs and nodes are kept. A rounding is called ``conv0_round_float16``, or what the
+    cast was called that it takes the place of. Linear in nodes and inputs.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, DType],
+        target: Target,
+        *,
+        inputs: Sequence[str] = (),
+        emulation: Emulation | None = None,
+    ) -> None:
+        self.inputs = frozenset(inputs)
+        self._variables = variables
+        self._target = target
+        self._emulation = emulation or Emulation()
+        self.rounds: tuple[InsertedRound, ...] = ()
+        """The roundings put in, in graph order, those of bodies included. Set by :meth:`run`."""
+        self.chains: Sequence[tuple[str, ...]] = ()
+        """The nodes of each chain that is rounded once, by name. Set by :meth:`run`."""
+
+    def run(self, graph: Graph) -> Graph:
+        """Return the graph in float32."""
+        expression = _Expression(self, graph, self._variables)
+        after = expression.express()
+        self.rounds = tuple(expression.rounds)
+        self.chains = tuple(expression.chains)
+        return after if expression.changed else graph
+
+    def ensures(self, before: Graph, after: Graph) -> None:
+        """Check that nothing low is left, and that inputs and outputs kept their names."""
+        if list(after.variables) != list(before.variables):
+            raise PassError("The names of the graph's inputs or parameters changed.")
+        if output_names(after) != output_names(before):
+            raise PassError("The names or the number of the graph's outputs changed.")
+        variables = {name: _widened(dtype) for name, dtype in self._variables.items()}
+        for node, dtypes in zip(after.nodes, infer_dtypes(after, variables)):
+            if any(dtype is not None and dtype.is_low_precision for dtype in dtypes):
+                raise PassError(f"{node} still hands on low precision.")
+
+    def chains_in(self, graph: Graph, dtypes: EntryDtypes) -> Sequence[tuple[int, ...]]:
+        """Return the chains of low nodes whose inner values stay unrounded."""
+        if not self._emulation.fusion:
+            return ()
+        low = {
+            position
+            for position, node in enumerate(graph.nodes)
+            if not node.is_variable and dtypes[position][0] is self._target.dtype
+        }
+        names = [FACTS.canonical(node.op) for node in graph.nodes]
+        return fusion_groups(graph, names, self._target, among=low, patterns=self._target.rounds_once)
+
+    def round_node(self, name: str, source: Entry, dtype: DType) -> Node:
+        """Return a node that rounds ``source`` to ``dtype``."""
+        return Node(ROUND, name, {"format": dtype.label, "overflow": self._emulation.overflow}, (source,))
+
+
+def _widened(dtype: DType) -> DType:
+    return DType.FLOAT32 if dtype.is_low_precision else dtype
+
+
+class _Expression:
+    """One graph or body, expressed in float32."""
+
+    def __init__(
+        self,
+        rules: EmulateLowPrecision,
+        graph: Graph,
+        variables: Mapping[str, DType],
+        *,
+        path: str = "",
+        named_outputs: bool = True,
+    ) -> None:
+        self.rules = rules
+        self.graph = graph
+        self.variables = variables
+        self.dtypes = infer_dtypes(graph, variables)
+        self.path = path
+        self.named_outputs = named_outputs
+        self.builder = GraphBuilder(node.name for node in graph.nodes)
+        self.entries: list[list[Entry]] = []
+        """For every node, where each of its outputs is found in the new graph."""
+        self.rounded: dict[tuple[Entry, DType], Entry] = {}
+        self.rounds: list[InsertedRound] = []
+        self.chains: list[tuple[str, ...]] = []
+        self.changed = False
+        self.heads = frozenset(graph.heads)
+        self.inner: set[int] = set()
+        self.names = self._names_of_outputs()
+
+    # ------------------------------------------------------------------ names
+
+    def _names_of_outputs(self) -> dict[int, str]:
+        """Return the nodes whose rounded first output is a graph output, with what must be called so.
+
+        A converted graph calls an output's cast back by the output's name, and what it casts by another. The
+        cast vanishes, and the rounding takes its name. An output that is low itself is called as its node.
+        """
+        if not self.named_outputs:
+            return {}
+        names: dict[int, str] = {}
+        for position, output in self.graph.heads:
+            node = self.graph.nodes[position]
+            if self._is_cast_back(position):
+                source = node.inputs[0]
+                alone = not self.graph.nodes[source.node].is_variable and source not in self.heads
+                if output == 0 and source.output == 0 and alone and node.name not in names.values():
+                    names.setdefault(source.node, node.name)
+            elif output == 0 and not node.is_variable and self._is_low(Entry(position)):
+                names.setdefault(position, node.name)
+        return names
+
+    def _is_cast_back(self, position: int) -> bool:
+        """Whether a node widens a low value to float32, which changes nothing."""
+        node = self.graph.nodes[position]
+        if node.op != AMP_CAST and FACTS.canonical(node.op) != "Cast":
+            return False
+        source = self._dtype(node.inputs[0])
+        return source is not None and source.is_low_precision and self.dtypes[position][0] is DType.FLOAT32
+
+    # ------------------------------------------------------------------ the walk
+
+    def express(self) -> Graph:
+        # MXNet fuses the graph it binds, and not the bodies in it.
+        chains = () if self.path else self.rules.chains_in(self.graph, self.dtypes)
+        for chain in chains:
+            self.inner.update(chain[:-1])
+            self.chains.append(tuple(self.graph.nodes[position].name for position in chain))
+        for position, node in enumerate(self.graph.nodes):
+            if node.is_variable:
+                self.entries.append([self._variable(position, node)])
+            elif node.op == AMP_CAST or FACTS.canonical(node.op) == "Cast":
+                self.entries.append([self._cast(position, node)])
+            elif node.op == AMP_MULTICAST:
+                self.entries.append(self._multicast(position, node))
+            else:
+                self.entries.append(self._operator(position, node))
+        heads = [self._head(head) for head in self.graph.heads]
+        return self.builder.build(heads, self.graph.attrs, self.graph.head_versions)
+
+    def _dtype(self, entry: Entry) -> DType | None:
+        return self.dtypes[entry.node][entry.output]
+
+    def _is_low(self, entry: Entry) -> bool:
+        dtype = self._dtype(entry)
+        return dtype is not None and dtype.is_low_precision
+
+    def _entry(self, old: Entry) -> Entry:
+        return self.entries[old.node][old.output]
+
+    def _variable(self, position: int, node: Node) -> Entry:
+        dtype = self.dtypes[position][0]
+        if dtype is None or not dtype.is_low_precision:
+            return Entry(self.builder.add(node))
+        self.changed = True
+        if "__dtype__" in node.attrs:
+            node = node._replace(attrs={**node.attrs, "__dtype__": str(DType.FLOAT32.value)})
+        entry = Entry(self.builder.add(node))
+        if self.path or node.name not in self.rules.inputs or position in {head.node for head in self.heads}:
+            return entry  # a parameter is on the grid, and so is what enters a body
+        return self._round(entry, dtype, self._free(round_node_name(node.name, dtype.label)), node.name)
+
+    # ------------------------------------------------------------------ casts
+
+    def _cast(self, position: int, node: Node) -> Entry:
+        source, wanted = node.inputs[0], self.dtypes[position][0]
+        before = self._dtype(source)
+        if self._is_cast_back(position) or (before is wanted and wanted is not None and wanted in CASTABLE):
+            self.changed = True
+            return self._entry(source)
+        if wanted is None or not wanted.is_low_precision:
+            return Entry(self.builder.add(self._moved(node)))
+        entry = self._entry(source)
+        if before not in CASTABLE:  # integers, float64, and what an operator without facts hands on
+            widened = self._moved(node)._replace(
+                name=self.builder.free_name(f"{node.name}_float32"),
+                attrs={**node.attrs, "dtype": DType.FLOAT32.label},
+            )
+            entry = Entry(self.builder.add(widened))
+        return self._round(entry, wanted, node.name, node.name)
+
+    def _multicast(self, position: int, node: Node) -> list[Entry]:
+        """Round the inputs that it makes narrower, as it does with ``cast_narrow``."""
+        inputs = []
+        for source, wanted in zip(node.inputs, self.dtypes[position]):
+            entry, before = self._entry(source), self._dtype(source)
+            if wanted is not None and wanted.is_low_precision and before is not wanted:
+                name = round_node_name(self.graph.nodes[source.node].name, wanted.label)
+                entry = self._round(entry, wanted, self._free(name), node.name)
+            inputs.append(entry)
+        new = self.builder.add(self._moved(node, inputs))
+        return [Entry(new, output) for output in range(node.num_outputs)]
+
+    # ------------------------------------------------------------------ operators
+
+    def _operator(self, position: int, node: Node) -> list[Entry]:
+        attrs = without_low_attributes(FACTS.canonical(node.op), node.attrs, self._input_dtypes(node))
+        subgraphs = self._bodies(node) if node.subgraphs else node.subgraphs
+        if attrs is not node.attrs:
+            self.changed = True
+        rounded = self._outputs_to_round(position, node)
+        name = self.names.get(position)
+        moved = self._moved(node)._replace(attrs=attrs, subgraphs=subgraphs)
+        if name is not None and 0 not in rounded:
+            moved = moved._replace(name=name)
+        elif name == node.name:  # the rounding is called so now
+            moved = moved._replace(name=self._free(f"{name}_{self.dtypes[position][0]}"))
+        new = self.builder.add(moved)
+        found = [Entry(new, output) for output in range(node.num_outputs)]
+        for output in rounded:
+            dtype = self.dtypes[position][output]
+            assert dtype is not None  # only low outputs are rounded
+            called = name if name is not None and output == 0 else None
+            if called is None:
+                suffix = "" if node.num_outputs == 1 or output == 0 else f"_{output}"
+                called = self._free(round_node_name(f"{node.name}{suffix}", dtype.label))
+            found[output] = self._round(found[output], dtype, called, node.name)
+        return found
+
+    def _outputs_to_round(self, position: int, node: Node) -> list[int]:
+        if position in self.inner or is_control_flow(node):
+            return []  # what leaves a body was rounded inside
+        facts = FACTS.of(node.op, node.attrs)
+        if facts is None:
+            return []
+        read = self.graph.uses[position]
+        low = [
+            output
+            for output in range(node.num_outputs)
+            if self._is_low(Entry(position, output))
+            and (output in read or Entry(position, output) in self.heads)
+        ]
+        if not low:
+            return []
+        # What comes from inside a chain is not on the grid yet.
+        inputs = [None if entry.node in self.inner else self._dtype(entry) for entry in node.inputs]
+        return [
+            output
+            for output in low
+            if not keeps_grid(facts, node.attrs, inputs, self.dtypes[position][output], output)
+        ]
+
+    def _input_dtypes(self, node: Node) -> list[DType | None]:
+        return [self._dtype(entry) for entry in node.inputs]
+
+    def _bodies(self, node: Node) -> tuple[Graph, ...]:
+        bodies = []
+        for number, body in enumerate(node.subgraphs):
+            variables = {
+                name: dtype
+                for name, place in body_inputs(node, number).items()
+                for dtype in [self._dtype(node.inputs[place])]
+                if dtype is not None
+            }
+            inner = _Expression(
+                self.rules, body, variables, path=f"{self.path}{node.name}/", named_outputs=False
+            )
+            after = inner.express()
+            self.changed = self.changed or inner.changed
+            self.rounds.extend(inner.rounds)
+            bodies.append(after if inner.changed else body)
+        return tuple(bodies)
+
+    def _moved(self, node: Node, inputs: Sequence[Entry] | None = None) -> Node:
+        """Return a node that reads its inputs where they are in the new graph."""
+        if inputs is None:
+            inputs = [self._entry(entry) for entry in node.inputs]
+        deps = tuple(self.entries[dependency][0].node for dependency in node.control_deps)
+        return node._replace(inputs=tuple(inputs), control_deps=deps)
+
+    # ------------------------------------------------------------------ rounding
+
+    def _round(self, entry: Entry, dtype: DType, name: str, origin: str) -> Entry:
+        known = self.rounded.get((entry, dtype))
+        if known is not None and name not in self.names.values():
+            return known
+        self.changed = True
+        made = Entry(self.builder.add(self.rules.round_node(name, entry, dtype)))
+        self.rounded[entry, dtype] = made
+        self.rounds.append(InsertedRound(self.path + name, self.path + origin, dtype))
+        return made
+
+    def _free(self, wanted: str) -> str:
+        return self.builder.free_name(wanted)
+
+    # ------------------------------------------------------------------ outputs
+
+    def _head(self, head: Entry) -> Entry:
+        """Return where a graph output is found, under the name it has."""
+        entry = self._entry(head)
+        if not self.named_outputs:
+            return entry
+        wanted = output_name(self.graph, head)
+        node = self.builder.node(entry.node)
+        facts = FACTS.of(node.op, node.attrs)
+        if node.is_variable:
+            found = node.name
+        elif facts is not None and node.op != ROUND:
+            found = f"{node.name}_{facts.output_name(entry.output, node.num_outputs)}"
+        else:
+            found = f"{node.name}_output"
+        if found == wanted or not wanted.endswith("_output"):
+            return entry
+        return Entry(self.builder.add(Node("_copy", wanted[: -len("_output")], {}, (entry,))))
