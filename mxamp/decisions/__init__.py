@@ -2,6 +2,18 @@
 
 from mxamp.decisions.decide import DecisionInputs, decide
 from mxamp.decisions.decision import Decision, Plan
+from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.io_dtype import IoDtype, resolve_io_dtype
+from mxamp.decisions.low_precision import LowPrecision, as_low_precision
 
-__all__ = ["Decision", "DecisionInputs", "IoDtype", "Plan", "decide", "resolve_io_dtype"]
+__all__ = [
+    "Decision",
+    "DecisionInputs",
+    "Estimates",
+    "IoDtype",
+    "LowPrecision",
+    "Plan",
+    "as_low_precision",
+    "decide",
+    "resolve_io_dtype",
+]

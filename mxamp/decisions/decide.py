@@ -10,7 +10,10 @@ from functools import cached_property
 from typing import Mapping, Sequence, Tuple
 
 from mxamp.decisions.decision import Decision, Plan
+from mxamp.decisions.estimates import Estimates, estimate, unknown_work
+from mxamp.decisions.low_precision import LowPrecision
 from mxamp.dtypes import DType
+from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes, infer_dtypes
@@ -18,7 +21,7 @@ from mxamp.ops import InputRole, OperatorFacts
 from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Supply, place
-from mxamp.policy.color import Color, Verdict
+from mxamp.policy.color import NEVER_IN_INFERENCE, Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.policy import Policy
@@ -27,6 +30,9 @@ from mxamp.targets import Target, fusion_groups, read_volumes
 __all__ = ["DecisionInputs", "decide"]
 
 Shape = Tuple[int, ...]
+
+_FLOAT32_RULES = frozenset({"unknown operator", NEVER_IN_INFERENCE, "float32 kernel"})
+"""The rules for operators that compute in FP32 though none of their inputs says so."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,12 @@ class DecisionInputs:
     free_inputs
         Variables that are no parameters, yet may be had in either dtype for nothing: the loop invariants
         of a control-flow body.
+    saturate
+        Whether parameters that are cast when the model is saved are clamped to the dtype's range. Those that
+        control-flow bodies read are not: they may be cast inside, at run time.
+    low_precision
+        Whether GREEN nodes are low wherever that is possible, or where it pays; None for where it pays, if
+        that can be told.
     """
 
     graph: Graph
@@ -66,6 +78,8 @@ class DecisionInputs:
     low_heads: frozenset[int] = frozenset()
     castable: frozenset[str] = frozenset()
     free_inputs: frozenset[str] = frozenset()
+    saturate: bool = False
+    low_precision: LowPrecision | None = None
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -97,13 +111,16 @@ class _Decider:
         self.graph = given.graph
         self.low = given.policy.target_dtype
         self.dtypes: EntryDtypes = infer_dtypes(given.graph, given.variables)
-        self.context = ColoringContext(given.graph, self.dtypes, given.policy, given.params, given.shapes)
-        self.verdicts = color_graph(self.context)
         self.castable_params = frozenset(
             name
             for name, parameter in given.params.items()
             if name in given.castable and parameter.dtype is DType.FLOAT32
         )
+        saturated = self.castable_params if given.saturate else frozenset()
+        self.context = ColoringContext(
+            given.graph, self.dtypes, given.policy, given.params, given.shapes, saturated
+        )
+        self.verdicts = color_graph(self.context)
         self.bodies: dict[int, tuple[Plan, ...]] = {
             position: _decide_bodies(given, node, self.dtypes)
             for position, node in enumerate(given.graph.nodes)
@@ -121,15 +138,11 @@ class _Decider:
         ]
 
     def _data_dtype(self, node: Node, facts: OperatorFacts) -> DType | None:
-        for number, (producer, index) in enumerate(node.inputs):
-            if facts.role(number, node.attrs).shares_dtype:
-                dtype = self.dtypes[producer][index]
-                if dtype is not None:
-                    return dtype
-        return None
+        inputs = [self.dtypes[producer][index] for producer, index in node.inputs]
+        return facts.data_dtype(node.attrs, inputs)
 
     def _classify(self) -> tuple[set[int], set[int], dict[int, str], Sequence[tuple[int, ...]]]:
-        """Return the low nodes, the free nodes, refusals by the target, and the fusion groups."""
+        """Return the GREEN nodes, the GRAY ones, refusals by the target, and the fusion groups."""
         target = self.given.target
         could_be_low: set[int] = set()
         refusals: dict[int, str] = {}
@@ -226,8 +239,8 @@ class _Decider:
                 return Demand.LOW if wanted is self.low else Demand.FP32
         else:
             role = facts.role(number, node.attrs)
-            if role in (InputRole.LIKE, InputRole.FREE):
-                return Demand.ANY
+            if role in (InputRole.LIKE, InputRole.FREE) or (role is InputRole.KEPT and dtype is None):
+                return Demand.ANY  # no conversion changes a dtype that nobody knows
             if role.shares_dtype and position in open_nodes:
                 return Demand.CHOSEN
         # Fixed: it reads what it always read.
@@ -239,6 +252,11 @@ class _Decider:
         """Run the steps."""
         low, free, refusals, groups = self._classify()
         open_nodes = low | free
+        estimates = self._estimates(low, open_nodes)
+        if estimates is not None:
+            groups = estimates.groups
+            if self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure:
+                low, free = set(), open_nodes
         supply = self._supply(open_nodes)
         demand = self._demand(open_nodes)
         head_demand = [
@@ -257,7 +275,11 @@ class _Decider:
                 head_demand=head_demand,
                 groups=groups,
                 widest={p for p in free if self.verdicts[p].widest},
+                costs=None if estimates is None else estimates.for_placement(),
             )
+        )
+        why_chosen = (
+            "needs the fewest casts here" if estimates is None else "takes the least time here, as estimated"
         )
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
@@ -265,7 +287,15 @@ class _Decider:
                 decisions.append(None)
             else:
                 decisions.append(
-                    self._decision(position, node, position in chosen, free, refusals, demand[position])
+                    self._decision(
+                        position,
+                        node,
+                        position in chosen,
+                        free,
+                        refusals,
+                        demand[position],
+                        why_chosen,
+                    )
                 )
         return Plan(
             decisions=decisions,
@@ -280,7 +310,40 @@ class _Decider:
                 for head, wanted in zip(self.graph.heads, head_demand)
             ),
             cast_offline=self.castable_params,
+            estimates=estimates,
         )
+
+    def _estimates(self, green: set[int], choices: set[int]) -> Estimates | None:
+        """Return what the choices cost; None where shapes or the target do not tell.
+
+        Raises
+        ------
+        PolicyError
+            When that was asked for and cannot be told.
+        """
+        target, shapes = self.given.target, self.given.shapes
+        unknown = []
+        if shapes is not None and target.cost is not None:
+            unknown = unknown_work(self.graph, shapes, green)
+            if not unknown:
+                apart = {position for position in choices if self.verdicts[position].widest}
+                return estimate(
+                    self.graph, self.context.names, target, target.cost, shapes, choices=choices, apart=apart
+                )
+        if self.given.low_precision is LowPrecision.PROFITABLE:
+            missing = (
+                f"the target {target.name} says nothing of costs"
+                if target.cost is None
+                else "no input_shapes were given"
+                if shapes is None
+                else f"the shapes at node {self.graph.nodes[unknown[0]].name!r} are not known"
+            )
+            raise PolicyError(
+                f"low_precision='profitable' weighs what nodes and casts cost, but {missing}. Give the "
+                "shapes of all inputs, batch size included, and a target with costs (see `mxamp targets`), "
+                "or leave low_precision out."
+            )
+        return None
 
     def _decision(
         self,
@@ -290,6 +353,7 @@ class _Decider:
         free: set[int],
         refusals: Mapping[int, str],
         demand: tuple[Demand, ...],
+        why_chosen: str,
     ) -> Decision:
         verdict = self.verdicts[position]
         needs = {
@@ -304,7 +368,7 @@ class _Decider:
             outputs = self._output_if_low(position)
             attrs = self._attrs_if_low(position)
         else:
-            compute = DType.FLOAT32 if verdict.rule in ("unknown operator", "float32 kernel") else before
+            compute = DType.FLOAT32 if verdict.rule in _FLOAT32_RULES else before
             outputs = self.dtypes[position]
             attrs = ()
         accumulation = compute
@@ -313,7 +377,7 @@ class _Decider:
         return Decision(
             color=verdict.color,
             rule=verdict.rule,
-            reason=self._reason(position, verdict, is_low, free, refusals, before),
+            reason=self._reason(position, verdict, is_low, free, refusals, before, why_chosen),
             compute=compute,
             accumulation=accumulation,
             inputs=inputs,
@@ -338,6 +402,7 @@ class _Decider:
         free: set[int],
         refusals: Mapping[int, str],
         before: DType | None,
+        why_chosen: str,
     ) -> str:
         facts = self.context.facts[position]
         if position in self.bodies:
@@ -350,13 +415,17 @@ class _Decider:
                 if before.is_float
                 else f"works on {before}, which no cast touches"
             )
+        if verdict.rule == NEVER_IN_INFERENCE or (
+            verdict.color is Color.RED and verdict.rule == "operator table"
+        ):
+            return verdict.reason
         if facts is not None and before is None and not facts.only_float32:
             return "reads no floating-point data; there is nothing to cast"
         if position in refusals:
             return refusals[position]
         if position in free:
             chosen = self.low if is_low else DType.FLOAT32
-            return f"{verdict.reason}; {chosen} needs the fewest casts here"
+            return f"{verdict.reason}; {chosen} {why_chosen}"
         return verdict.reason
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
+from mxamp.decisions.estimates import Estimates
 from mxamp.dtypes import DType
 from mxamp.policy.color import Color
 
 __all__ = ["Decision", "Plan"]
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """What one operator node computes in, reads and hands on.
 
     Attributes
@@ -64,6 +64,8 @@ class Plan:
         The dtype each graph output must have; None where it is handed on as it comes.
     cast_offline
         The variables whose casts happen to stored values instead of at run time.
+    estimates
+        What nodes and casts cost, where shapes and target tell.
     """
 
     decisions: Sequence[Decision | None]
@@ -71,3 +73,4 @@ class Plan:
     variables_after: Mapping[str, DType]
     heads: tuple[DType | None, ...]
     cast_offline: frozenset[str]
+    estimates: Estimates | None = None

@@ -44,7 +44,7 @@ def resolve_io_dtype(
     if not isinstance(requested, Mapping):
         if not isinstance(requested, str):
             try:
-                requested = DType.parse(requested)
+                requested = DType.parse(requested, emulated=True)
             except TargetError:
                 raise PolicyError(
                     f"io_dtype must be 'float32', 'low', or a mapping from names to those, not {requested!r}."
@@ -77,7 +77,7 @@ def _is_low(requested: str | DType, low: DType, where: str) -> bool:
     if isinstance(requested, str) and requested == "low":
         return True
     try:
-        dtype = DType.parse(requested)
+        dtype = DType.parse(requested, emulated=True)
     except TargetError as error:
         raise PolicyError(f"{where}: {error} Or 'low', which is {low} here.") from None
     if dtype not in (low, DType.FLOAT32):

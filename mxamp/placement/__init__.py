@@ -1,5 +1,21 @@
-"""Placement: the exact minimum cut that chooses precisions with the fewest casts."""
+"""Placement: the exact minimum cut that chooses precisions at the least cost."""
 
-from mxamp.placement.place import Demand, PlacementProblem, Supply, count_casts, place
+from mxamp.placement.place import (
+    Demand,
+    PlacementCosts,
+    PlacementProblem,
+    Supply,
+    count_casts,
+    place,
+    placement_cost,
+)
 
-__all__ = ["Demand", "PlacementProblem", "Supply", "count_casts", "place"]
+__all__ = [
+    "Demand",
+    "PlacementCosts",
+    "PlacementProblem",
+    "Supply",
+    "count_casts",
+    "place",
+    "placement_cost",
+]

@@ -1,15 +1,21 @@
-"""Placement: choosing the precision of every GRAY and GREEN node with the fewest casts.
+"""Placement: choosing the precision of every node that is open at the least total cost.
 
-The cost that is minimised is DESIGN's formula with unit costs: GREEN nodes are low wherever that is
-possible, GRAY nodes are indifferent, and every cast costs one. One cast serves all consumers of an entry,
-so each entry has one extra vertex a direction:
+The cost of a placement is that of its nodes and that of its casts:
 
-    up(e)    producer -> A_e (1), A_e -> every consumer (infinite): paid once if the producer is low and some
-             consumer is FP32
-    down(e)  every consumer -> B_e (infinite), B_e -> producer (1): paid once if the producer is FP32 and
-             some consumer is low
+    sum of c_u(x_u) over units u (x_u = 1 where u is low; a unit is a node, or a group that the backend fuses)
+    + sum of up(e) over entries e that a low node hands on and some consumer needs in FP32
+    + sum of down(e) over entries e that an FP32 node hands on and some consumer needs low
 
-The cut is exact: no assignment has fewer casts. Parameters are cast offline and cost nothing.
+It is minimised by one cut. u's vertex is on the source's side where u is low: source -> u costs c_u(0), and
+u -> sink costs c_u(1). One cast serves all consumers of an entry, so each entry has one extra vertex a
+direction:
+
+    up(e)    producer -> A_e (up(e)), A_e -> every consumer (infinite)
+    down(e)  every consumer -> B_e (infinite), B_e -> producer (down(e))
+
+The cut is exact: no assignment costs less. Parameters are cast offline and cost nothing.
+
+Where no costs are known, nodes cost nothing and every cast costs one: the placement has the fewest casts.
 """
 
 from __future__ import annotations
@@ -17,12 +23,20 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
 
-__all__ = ["Demand", "PlacementProblem", "Supply", "count_casts", "place"]
+__all__ = [
+    "Demand",
+    "PlacementCosts",
+    "PlacementProblem",
+    "Supply",
+    "count_casts",
+    "place",
+    "placement_cost",
+]
 
 
 class Supply(enum.Enum):
@@ -62,6 +76,30 @@ class Demand(enum.Enum):
 
 
 @dataclass(frozen=True)
+class PlacementCosts:
+    """What nodes and casts cost: whole numbers of one unit of time, not below zero.
+
+    Attributes
+    ----------
+    nodes
+        Node -> what it costs in FP32 and in the low dtype. For a group the costs of its members add up.
+        Nodes that are left out cost nothing.
+    casts
+        For every node, what casting each of its outputs costs: up, and down.
+    """
+
+    nodes: Mapping[int, tuple[int, int]]
+    casts: Sequence[tuple[tuple[int, int], ...]]
+
+
+_ONE_A_CAST = (1, 1)
+"""What casting an entry costs, up and down, where nothing is known of time."""
+
+_MOST = 2**30
+"""What the costs of a problem may add up to, so that they fit SciPy's 32-bit capacities."""
+
+
+@dataclass(frozen=True)
 class PlacementProblem:
     """A graph with what is fixed and what is open.
 
@@ -83,6 +121,8 @@ class PlacementProblem:
         Sets of nodes that share one precision, because the backend fuses them. Disjoint.
     widest
         Free nodes that are low only where all producers of their CHOSEN inputs are.
+    costs
+        What nodes and casts cost; None where only casts are counted.
     """
 
     graph: Graph
@@ -93,20 +133,21 @@ class PlacementProblem:
     head_demand: Sequence[Demand]
     groups: Sequence[tuple[int, ...]] = ()
     widest: set[int] = field(default_factory=set)
+    costs: PlacementCosts | None = None
 
     @cached_property
-    def demands_of_heads(self) -> Mapping[Entry, Sequence[Demand]]:
+    def demands_of_heads(self) -> Mapping[tuple[int, int], Sequence[Demand]]:
         """Entry -> what the graph outputs that hand it on need."""
-        found: dict[Entry, list[Demand]] = {}
+        found: dict[tuple[int, int], list[Demand]] = {}
         for head, demand in zip(self.graph.heads, self.head_demand):
             found.setdefault(head, []).append(demand)
         return found
 
 
 def place(problem: PlacementProblem) -> set[int]:
-    """Return the nodes that compute in low precision, with the fewest casts.
+    """Return the nodes that compute in low precision, at the least cost.
 
-    Among placements with equally few casts, a free node downstream of a low GREEN node is low if it can be
+    Among placements that cost the same, a free node downstream of a low GREEN node is low if it can be
     (less memory traffic), and one upstream of all of them is FP32 (its input need not be rounded).
 
     Parameters
@@ -118,7 +159,13 @@ def place(problem: PlacementProblem) -> set[int]:
     -------
     set of int
         Positions of low nodes, ``problem.low`` included.
+
+    Notes
+    -----
+    SciPy's flows are of 32 bits. Where costs add up to more than 2^30 they are divided by the smallest whole
+    number that makes them fit, and rounded: the placement is then the cheapest one for the rounded costs.
     """
+    costs = None if problem.costs is None else _scaled(problem.costs)
     cut = CutProblem()
     vertex: dict[int, int] = {}
     for group in problem.groups:
@@ -136,20 +183,24 @@ def place(problem: PlacementProblem) -> set[int]:
     def side(position: int) -> int:
         return vertex.get(position, SINK)
 
+    if costs is not None:
+        _add_node_costs(cut, costs, vertex)
     graph = problem.graph
-    for position in range(len(graph.nodes)):
-        for index, offer in enumerate(problem.supply[position]):
+    for position, (offers, readers) in enumerate(zip(problem.supply, graph.uses)):
+        for index, offer in enumerate(offers):
             if offer is Supply.EITHER:
                 continue
-            producer = {Supply.CHOSEN: side(position), Supply.FP32: SINK, Supply.LOW: SOURCE}[offer]
-            consumers = {
-                _consumer_vertex(problem.demand[use.node][use.input], side(use.node))
-                for use in graph.uses[position].get(index, ())
-            }
-            outward = problem.demands_of_heads.get(Entry(position, index), ())
-            consumers.update(_consumer_vertex(demand, SINK) for demand in outward)
-            consumers.discard(_NOBODY)
-            _add_cast_costs(cut, producer, consumers)
+            producer = side(position) if offer is Supply.CHOSEN else SINK if offer is Supply.FP32 else SOURCE
+            consumers = set()
+            for reader, number in readers.get(index, ()):
+                demand = problem.demand[reader][number]
+                if demand is not Demand.ANY:
+                    consumers.add(side(reader) if demand is Demand.CHOSEN else _SIDES[demand])
+            for demand in problem.demands_of_heads.get((position, index), ()):
+                consumers.add(_SIDES[demand])
+            _add_cast_costs(
+                cut, producer, consumers, _ONE_A_CAST if costs is None else costs.casts[position][index]
+            )
     for position in problem.widest & problem.free:
         for number, entry in enumerate(graph.nodes[position].inputs):
             if problem.demand[position][number] is Demand.CHOSEN:
@@ -165,37 +216,64 @@ def place(problem: PlacementProblem) -> set[int]:
     return {position for position, where in vertex.items() if where in source_side}
 
 
-_NOBODY = -1
+_SIDES = {Demand.FP32: SINK, Demand.LOW: SOURCE}
 
 
-def _consumer_vertex(demand: Demand, own: int) -> int:
-    if demand is Demand.CHOSEN:
-        return own
-    return {Demand.FP32: SINK, Demand.LOW: SOURCE, Demand.ANY: _NOBODY}[demand]
+def _scaled(costs: PlacementCosts) -> PlacementCosts:
+    """Return costs that add up to no more than :data:`_MOST`."""
+    total = sum(map(sum, costs.nodes.values())) + sum(sum(map(sum, outputs)) for outputs in costs.casts)
+    if total <= _MOST:
+        return costs
+    # Rounding may add half a unit each.
+    count = 2 * len(costs.nodes) + 2 * sum(map(len, costs.casts))
+    divisor = -(-total // max(1, _MOST - count))
+
+    def scale(cost: int) -> int:
+        return (cost + divisor // 2) // divisor
+
+    return PlacementCosts(
+        {position: (scale(fp32), scale(low)) for position, (fp32, low) in costs.nodes.items()},
+        [tuple([(scale(up), scale(down)) for up, down in outputs]) for outputs in costs.casts],
+    )
 
 
-def _add_cast_costs(cut: CutProblem, producer: int, consumers: set[int]) -> None:
-    """Charge one for a cast up and one for a cast down of an entry, however many consumers share it."""
+def _add_node_costs(cut: CutProblem, costs: PlacementCosts, vertex: Mapping[int, int]) -> None:
+    """Charge what open nodes cost; of the two costs of a vertex only the difference can be saved."""
+    saved: dict[int, int] = {}
+    for position, (fp32, low) in costs.nodes.items():
+        where = vertex.get(position, SINK)
+        if where > SINK:
+            saved[where] = saved.get(where, 0) + fp32 - low
+    for where, difference in saved.items():
+        if difference > 0:
+            cut.add_edge(SOURCE, where, difference)
+        elif difference < 0:
+            cut.add_edge(where, SINK, -difference)
+
+
+def _add_cast_costs(cut: CutProblem, producer: int, consumers: set[int], costs: tuple[int, int]) -> None:
+    """Charge for a cast up and for a cast down of an entry, once however many consumers share it."""
     if not consumers or consumers == {producer}:
         return
+    up, down = costs
     if producer != SINK:  # it can be low, so a cast up can happen
         if SINK in consumers:
-            cut.add_edge(producer, SINK, 1)
+            cut.add_edge(producer, SINK, up)
         elif len(consumers) == 1:
-            cut.add_edge(producer, next(iter(consumers)), 1)
+            cut.add_edge(producer, next(iter(consumers)), up)
         else:
             shared = cut.add_vertex()
-            cut.add_edge(producer, shared, 1)
+            cut.add_edge(producer, shared, up)
             for consumer in consumers:
                 cut.forbid(shared, consumer)
     if producer != SOURCE:  # it can be FP32, so a cast down can happen
         if SOURCE in consumers:
-            cut.add_edge(SOURCE, producer, 1)
+            cut.add_edge(SOURCE, producer, down)
         elif len(consumers) == 1:
-            cut.add_edge(next(iter(consumers)), producer, 1)
+            cut.add_edge(next(iter(consumers)), producer, down)
         else:
             shared = cut.add_vertex()
-            cut.add_edge(shared, producer, 1)
+            cut.add_edge(shared, producer, down)
             for consumer in consumers:
                 cut.forbid(consumer, shared)
 
@@ -219,7 +297,7 @@ def _downstream_of_low(problem: PlacementProblem) -> set[int]:
 
 
 def count_casts(problem: PlacementProblem, low: set[int]) -> int:
-    """Return how many casts a placement needs: the cost that :func:`place` minimises.
+    """Return how many casts a placement needs: the cost that :func:`place` minimises where none are given.
 
     Parameters
     ----------
@@ -228,8 +306,29 @@ def count_casts(problem: PlacementProblem, low: set[int]) -> int:
     low
         The low nodes.
     """
+    return sum(1 for _ in _casts(problem, low))
+
+
+def placement_cost(problem: PlacementProblem, low: set[int]) -> int:
+    """Return what a placement costs: the cost that :func:`place` minimises.
+
+    Parameters
+    ----------
+    problem
+        The graph, what is open, and what it costs.
+    low
+        The low nodes.
+    """
+    costs = problem.costs
+    if costs is None:
+        return count_casts(problem, low)
+    nodes = sum(pair[position in low] for position, pair in costs.nodes.items())
+    return nodes + sum(costs.casts[entry.node][entry.output][down] for entry, down in _casts(problem, low))
+
+
+def _casts(problem: PlacementProblem, low: set[int]) -> Iterator[tuple[Entry, bool]]:
+    """Yield the entries that a placement casts, each with whether it is cast down."""
     graph = problem.graph
-    casts = 0
     for position in range(len(graph.nodes)):
         for index, offer in enumerate(problem.supply[position]):
             if offer is Supply.EITHER:
@@ -241,6 +340,6 @@ def count_casts(problem: PlacementProblem, low: set[int]) -> int:
                 if demand is Demand.CHOSEN:
                     demand = Demand.LOW if use.node in low else Demand.FP32
                 wants.add(demand)
-            wants.update(problem.demands_of_heads.get(Entry(position, index), ()))
-            casts += (Demand.FP32 if is_low else Demand.LOW) in wants
-    return casts
+            wants.update(problem.demands_of_heads.get((position, index), ()))
+            if (Demand.FP32 if is_low else Demand.LOW) in wants:
+                yield Entry(position, index), not is_low

@@ -1,15 +1,26 @@
-"""Targets: what machines can run in low precision."""
+"""Targets: what machines can run in low precision, and what it costs."""
 
+from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, resolve_target
+from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates, Work
 from mxamp.targets.fusion import fusion_groups
 from mxamp.targets.layout import read_volumes
 from mxamp.targets.target import FusionPattern, FusionStep, OperatorSupport, Support, Target
 
 __all__ = [
+    "AUTO",
+    "CastCost",
+    "CostModel",
     "FusionPattern",
     "FusionStep",
+    "GivenTarget",
+    "OperatorCost",
     "OperatorSupport",
+    "Rates",
     "Support",
     "Target",
+    "Work",
+    "automatic_target",
     "fusion_groups",
     "read_volumes",
+    "resolve_target",
 ]

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from typing import AbstractSet, Sequence
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Use
 from mxamp.targets.target import FusionPattern, Target
 
 __all__ = ["fusion_groups"]
 
 
 def fusion_groups(
-    graph: Graph, names: Sequence[str], target: Target, *, among: AbstractSet[int] | None = None
+    graph: Graph,
+    names: Sequence[str],
+    target: Target,
+    *,
+    among: AbstractSet[int] | None = None,
+    patterns: Sequence[FusionPattern] | None = None,
 ) -> Sequence[tuple[int, ...]]:
     """Return the longest chains that the target's patterns match; no node is in two.
 
@@ -30,13 +35,16 @@ def fusion_groups(
     among
         The nodes that may be in a chain; None for all. A chain ends before a node that is not among them, as
         the backend's does at the cast that will stand there.
+    patterns
+        The patterns to match; by default ``target.fusion``.
 
     Notes
     -----
     A link is followed only where the next node is the one reader of the entry and the entry is not a
     graph output: otherwise the backend must keep the value, and does not fuse.
     """
-    if not target.fusion:
+    patterns = target.fusion if patterns is None else patterns
+    if not patterns:
         return ()
     heads = set(graph.heads)
     taken: set[int] = set()
@@ -45,7 +53,7 @@ def fusion_groups(
         if node.is_variable or position in taken or (among is not None and position not in among):
             continue
         best: list[int] = []
-        for pattern in target.fusion:
+        for pattern in patterns:
             if pattern.steps[0].accepts(names[position], node.attrs):
                 chain = _match(graph, names, heads, pattern, position, among)
                 if len(chain) > len(best) and not taken.intersection(chain):
@@ -65,22 +73,25 @@ def _match(
     among: AbstractSet[int] | None,
 ) -> list[int]:
     chain = [start]
-    following = _only_reader(graph, heads, start)
+    use = _only_reader(graph, heads, start)
     for step in pattern.steps[1:]:
-        if following is not None and among is not None and following not in among:
-            following = None
-        if following is not None and step.accepts(names[following], graph.nodes[following].attrs):
-            chain.append(following)
-            following = _only_reader(graph, heads, following)
+        if use is not None and among is not None and use.node not in among:
+            use = None
+        if (
+            use is not None
+            and (use.input == 0 or step.any_input)
+            and step.accepts(names[use.node], graph.nodes[use.node].attrs)
+        ):
+            chain.append(use.node)
+            use = _only_reader(graph, heads, use.node)
         elif not step.optional:
             return []
     return chain
 
 
-def _only_reader(graph: Graph, heads: set[Entry], position: int) -> int | None:
-    """Return the one node that reads output 0 as its first input, if nothing else reads the node at all."""
+def _only_reader(graph: Graph, heads: set[Entry], position: int) -> Use | None:
+    """Return the one place where output 0 is read, if nothing else reads the node at all."""
     uses = graph.uses[position]
     if len(uses) != 1 or 0 not in uses or len(uses[0]) != 1 or Entry(position, 0) in heads:
         return None
-    use = uses[0][0]
-    return use.node if use.input == 0 else None
+    return uses[0][0]

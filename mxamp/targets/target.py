@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
 from mxamp.ops import FACTS
+from mxamp.targets.cost import CostModel
 
 __all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
 
@@ -72,11 +74,14 @@ class FusionStep:
         Whether the chain may do without it.
     matching
         Attribute name -> regular expression that the whole value must match (``""`` where it is absent).
+    any_input
+        Whether the chain may come in at any of its inputs; otherwise it is the first.
     """
 
     operators: tuple[str, ...]
     optional: bool = False
     matching: Mapping[str, str] = field(default_factory=dict)
+    any_input: bool = False
 
     def accepts(self, op: str, attrs: Mapping[str, str]) -> bool:
         """Return whether an operator with these attributes may stand there."""
@@ -121,6 +126,16 @@ class Target:
         the operator slow, the BatchNorm is better left alone.
     fusion
         What the backend fuses. Inside a fused chain an operator that is slow or biased alone may run low.
+    rounds_once
+        All that the backend fuses in low precision, whether the placement needs to know of it or not. Inside
+        such a chain values stay in registers and are rounded once, at its end; emulation does as much.
+    cost
+        What operators and casts cost; None where nothing is known of it.
+    warning
+        What everybody should know who converts for this target; empty for most.
+    based_on
+        The names of the targets it was made from by changing some entries, nearest first. What a user
+        registered of an operator for one of them holds here too.
     """
 
     name: str
@@ -131,13 +146,20 @@ class Target:
     default: Support
     fusion: tuple[FusionPattern, ...] = ()
     fold_into: tuple[str, ...] = ("Convolution", "Deconvolution", "FullyConnected")
+    rounds_once: tuple[FusionPattern, ...] = ()
+    cost: CostModel | None = None
+    warning: str = ""
+    based_on: tuple[str, ...] = ()
 
     @classmethod
     def for_dtype(cls, dtype: DType) -> Target:
         """Return the built-in target for a dtype: ``cpu-bf16`` for bfloat16, ``cuda-fp16`` for float16.
 
-        MXNet 1.9.1 runs bfloat16 on CPUs alone, and float16 convolutions on GPUs alone.
+        MXNet 1.9.1 runs bfloat16 on CPUs alone, and float16 convolutions on GPUs alone. For a format that
+        exists in emulation only, the target is a machine that could run everything in it.
         """
+        if dtype.is_emulated_only:
+            return cls(f"emulated-{dtype}", dtype, "cpu", "a machine that runs everything", {}, Support.WORKS)
         return cls.builtin("cpu-bf16" if dtype is DType.BFLOAT16 else "cuda-fp16")
 
     @classmethod
@@ -153,17 +175,46 @@ class Target:
             raise TargetError(f"A target is named by a string, not by {type(name).__name__}.")
         if name not in _CACHE:
             path = _BUILTIN / f"{name}.json"
-            if not path.is_file():
-                known = sorted(found.stem for found in _BUILTIN.glob("*.json"))
+            known = cls.builtin_names()
+            if name not in known:  # which no path out of the folder is
                 raise TargetError(
                     f"There is no target {name!r}.{nearest_names(name, known)} Built in: {', '.join(known)}."
                 )
-            _CACHE[name] = cls.from_document(json.loads(path.read_text("utf-8")), source=str(path.name))
+            document = json.loads(path.read_text("utf-8"))
+            _CACHE[name] = cls.from_document(document, source=str(path.name))
+            based_on = document.get("based_on")
+            _DOCUMENTS[name] = _merged(_DOCUMENTS[based_on], document) if based_on else document
         return _CACHE[name]
+
+    @staticmethod
+    def builtin_names() -> Sequence[str]:
+        """Return the names of the built-in targets, sorted."""
+        return sorted(found.stem for found in _BUILTIN.glob("*.json"))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Target:
+        """Read a target from a JSON file.
+
+        Raises
+        ------
+        TargetError
+            When the file cannot be read, or is no target.
+        """
+        source = os.fspath(path)
+        try:
+            document = json.loads(Path(source).read_text("utf-8"))
+        except OSError as error:
+            raise TargetError(f"Cannot read the target {source!r}: {error.strerror or error}.") from None
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+            raise TargetError(f"{source} is not a target: it is no JSON ({error}).") from None
+        return cls.from_document(document, source=source)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, source: str) -> Target:
         """Build a target from its JSON document.
+
+        A document with ``based_on``, the name of a built-in target, holds only what differs from that one:
+        its ``operators`` and ``cost`` are merged key by key, everything else is replaced.
 
         Raises
         ------
@@ -171,39 +222,36 @@ class Target:
             When a key is missing or a value is not what it must be.
         """
         try:
+            lineage: tuple[str, ...] = ()
+            if "based_on" in document:
+                base = cls.builtin(document["based_on"])
+                lineage = (base.name, *base.based_on)
+                document = _merged(_DOCUMENTS[base.name], document)
             operators = {
                 FACTS.canonical(op): OperatorSupport(
                     Support(entry["support"]),
-                    entry.get("note", ""),
-                    {key: tuple(values) for key, values in entry.get("only", {}).items()},
+                    _text(entry.get("note", "")),
+                    {key: _texts(values) for key, values in entry.get("only", {}).items()},
                     bool(entry.get("volumes", True)),
                 )
                 for op, entry in document["operators"].items()
             }
-            fusion = tuple(
-                FusionPattern(
-                    tuple(
-                        FusionStep(
-                            tuple(step["operators"]),
-                            bool(step.get("optional", False)),
-                            dict(step.get("matching", {})),
-                        )
-                        for step in pattern
-                    )
-                )
-                for pattern in document.get("fusion", [])
-            )
+            cost = document.get("cost")
             return cls(
-                name=document["name"],
-                dtype=DType.parse(document["dtype"]),
-                device=document["device"],
-                description=document["description"],
+                name=_text(document["name"]),
+                dtype=DType.parse(document["dtype"], emulated=True),
+                device=_device(document["device"]),
+                description=_text(document["description"]),
                 operators=operators,
                 default=Support(document["default"]),
-                fusion=fusion,
-                fold_into=tuple(document.get("fold_into", cls.fold_into)),
+                fusion=_patterns(document.get("fusion", [])),
+                fold_into=_texts(document.get("fold_into", cls.fold_into)),
+                rounds_once=_patterns(document.get("rounds_once", [])),
+                cost=None if cost is None else CostModel.from_document(_canonical(cost)),
+                warning=_text(document.get("warning", "")),
+                based_on=lineage,
             )
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
 
     def support(self, op: str, attrs: Mapping[str, str], *, volume: bool = False) -> OperatorSupport:
@@ -218,7 +266,7 @@ class Target:
         volume
             Whether it may read a tensor in the blocked layout of three-dimensional convolutions.
         """
-        found = self.operators.get(op)
+        found = self.operators.get(op) or self._registered(op)
         if found is None:
             return OperatorSupport(self.default, "not in the target's table")
         if volume and not found.volumes:
@@ -230,6 +278,13 @@ class Target:
             if value not in values:
                 return OperatorSupport(Support.UNSUPPORTED, f"{key}={value or 'default'} is not supported")
         return found
+
+    def _registered(self, op: str) -> OperatorSupport | None:
+        for name in (self.name, *self.based_on):
+            found = REGISTERED_SUPPORT.get((op, name))
+            if found is not None:
+                return found
+        return None
 
     def operators_with(self, *kinds: Support) -> Sequence[str]:
         """Return the listed operators of some kinds of support, sorted."""
@@ -251,4 +306,66 @@ class Target:
         return f"{op} {what} on {self.name}" + (f": {found.note}" if found.note else "")
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} must be a string")
+    return value
+
+
+def _device(value: Any) -> str:
+    if value not in ("cpu", "gpu"):
+        raise ValueError(f"the device must be 'cpu' or 'gpu', not {value!r:.80}")
+    return str(value)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise TypeError(f"{values!r:.80} must be a list of strings")
+    return tuple(_text(value) for value in values)
+
+
+def _expression(text: str) -> str:
+    re.compile(_text(text))
+    return text
+
+
+def _patterns(document: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[FusionPattern, ...]:
+    return tuple(
+        FusionPattern(
+            tuple(
+                FusionStep(
+                    _texts(step["operators"]),
+                    bool(step.get("optional", False)),
+                    {key: _expression(text) for key, text in step.get("matching", {}).items()},
+                    bool(step.get("any_input", False)),
+                )
+                for step in pattern
+            )
+        )
+        for pattern in document
+    )
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with some entries changed."""
+    merged = {key: value for key, value in base.items() if key not in ("warning", "based_on")}
+    for key, value in changes.items():
+        if key in ("operators", "cost") and isinstance(merged.get(key), Mapping) and value is not None:
+            merged[key] = {**merged[key], **value}
+        else:
+            merged[key] = value
+    return merged
+
+
+def _canonical(cost: Mapping[str, Any]) -> Mapping[str, Any]:
+    operators = {FACTS.canonical(op): entries for op, entries in cost.get("operators", {}).items()}
+    return {**cost, "operators": operators}
+
+
 _CACHE: dict[str, Target] = {}
+
+_DOCUMENTS: dict[str, Mapping[str, Any]] = {}
+"""The documents of the targets in the cache, each complete: what it is based on is merged in."""
+
+REGISTERED_SUPPORT: dict[tuple[str, str], OperatorSupport] = {}
+"""(operator, name of a target) -> what the user registered with it (:mod:`mxamp.own_operators`)."""

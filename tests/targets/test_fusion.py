@@ -145,3 +145,17 @@ def test_a_red_tail_does_not_cost_the_head_of_its_chain_the_fused_low_middle() -
     clip = net.op("clip", net.bn(net.conv(net.var("x"), "conv"), "bn"), name="clip", a_min=0, a_max=1e39)
     found = converted(net, clip, BatchNorm="slow")
     assert found["bn"][0] is BF16, "conv + bn fuse without the clip"
+
+
+def test_a_chain_may_come_in_at_any_input_where_the_pattern_says_so() -> None:
+    net = Net()
+    data = net.var("data")
+    added = net.op("elemwise_add", data, net.conv(data, "conv0"), name="add")
+    graph = net.graph(net.op("Activation", added, name="relu", act_type="relu"))
+    names = [node.op for node in graph.nodes]
+    patterns = Target.builtin("cpu-bf16").rounds_once
+    groups = fusion_groups(graph, names, Target.builtin("cpu-bf16"), patterns=patterns)
+    assert [[graph.nodes[position].name for position in chain] for chain in groups] == [
+        ["conv0", "add", "relu"]
+    ]
+    assert not fusion_groups(graph, names, Target.builtin("cpu-bf16"))  # the placement need not know of it

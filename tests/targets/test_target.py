@@ -13,7 +13,7 @@ from mxamp.policy import Color, Policy
 from mxamp.targets import OperatorSupport, Support, Target
 from tests.building import BF16, F16, LOW
 
-BUILTIN = ("cpu-bf16", "cuda-fp16")
+BUILTIN = Target.builtin_names()
 
 
 def document(**changes: Any) -> dict[str, Any]:

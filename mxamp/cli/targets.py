@@ -1,0 +1,211 @@
+"""``mxamp targets``: what mxamp knows of machines."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, Sequence
+
+from mxamp.cli.console import print_json
+from mxamp.dtypes import DType
+from mxamp.report.table import Column, format_table, paragraph, terminal_width
+from mxamp.targets import AUTO, CostModel, Support, Target, automatic_target, resolve_target
+
+__all__ = ["add_parser"]
+
+_EPILOG = """\
+examples:
+  mxamp targets
+  mxamp targets cpu-bf16
+  mxamp targets my-machine.json
+  mxamp targets cuda-fp16-sm75 --json
+
+`mxamp convert --target` takes a name, a JSON file, or auto: the target of this machine."""
+
+_AUTOMATIC = (DType.BFLOAT16, DType.FLOAT16)
+"""The dtypes for which ``--target auto`` chooses."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "targets",
+        help="list and explain the targets: which operators run low, and what they cost",
+        description="List the built-in targets, or explain one: which operators run in its low dtype and how "
+        "well, what its backend fuses, and where its costs come from.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="a built-in target, a JSON file, or auto; default: list all",
+    )
+    parser.add_argument(
+        "--dtype",
+        default="bfloat16",
+        metavar="DTYPE",
+        help="with auto, the dtype to choose for (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the targets."""
+    if args.target is None:
+        targets = [Target.builtin(name) for name in Target.builtin_names()]
+        here = {automatic_target(dtype).name for dtype in _AUTOMATIC}
+        if args.json:
+            print_json([{**_document(target), AUTO: target.name in here} for target in targets])
+        else:
+            print("\n".join(_list(targets, here)))
+        return 0
+    target = resolve_target(args.target, DType.parse(args.dtype))
+    if args.json:
+        print_json({**_document(target), "operators": _operators(target)})
+    else:
+        print("\n".join(_explanation(target)))
+    return 0
+
+
+def _list(targets: Sequence[Target], here: set[str]) -> list[str]:
+    rows = [
+        (
+            f"{target.name} *" if target.name in here else target.name,
+            str(target.dtype),
+            target.device,
+            str(len(target.operators_with(Support.WORKS))),
+            _basis(target.cost),
+            re.split(r"(?<=\.) ", target.description)[0],
+        )
+        for target in targets
+    ]
+    columns = (
+        Column("Target", 16),
+        Column("Dtype"),
+        Column("On"),
+        Column("Operators", right=True),
+        Column("Costs", 8),
+        Column("What it is", 24),
+    )
+    width = terminal_width()
+    return [
+        *format_table(columns, rows, width),
+        "",
+        *paragraph(
+            f"* what --target {AUTO} is on this machine. Operators are those that run low on their own; "
+            "`mxamp targets NAME` names them and all others.",
+            width,
+            hanging="  ",
+        ),
+    ]
+
+
+def _basis(cost: CostModel | None) -> str:
+    return "none" if cost is None else "measured" if cost.is_measured else "computed"
+
+
+def _explanation(target: Target) -> list[str]:
+    width = terminal_width()
+    lines = paragraph(f"{target.name}: {target.dtype} on {target.device.upper()}s.", width)
+    lines += paragraph(target.description, width)
+    if target.based_on:
+        lines += paragraph(f"Based on: {', '.join(target.based_on)}.", width)
+    if target.warning:
+        lines += paragraph(f"Warning: {target.warning}", width)
+    lines.append("")
+    for support in Support:
+        names = target.operators_with(support)
+        if names:
+            heading = f"{_MEANING[support]} ({len(names)}): "
+            lines += paragraph(heading + ", ".join(names), width, hanging="  ")
+    lines += paragraph(f"All others: {_MEANING[target.default]}.", width)
+    lines += ["", *_fusion(target, width), *_costs(target, width)]
+    return lines
+
+
+_MEANING = {
+    Support.WORKS: "runs low",
+    Support.SLOW: "float32, for it is slow unless fused",
+    Support.BIASED: "float32, for it does not round to nearest",
+    Support.WRONG: "float32, for it computes wrong results",
+    Support.CRASHES: "float32, for it crashes MXNet",
+    Support.UNSUPPORTED: "float32, for MXNet does not run it",
+    Support.UNMEASURED: "float32, for it has not been seen to run",
+}
+
+
+def _fusion(target: Target, width: int) -> list[str]:
+    patterns = target.rounds_once or target.fusion
+    if not patterns:
+        return ["Fusion: none known."]
+    lines = ["Fused into one unit:"]
+    for pattern in patterns:
+        steps = [
+            ("[" if step.optional else "") + "|".join(step.operators) + ("]" if step.optional else "")
+            for step in pattern.steps
+        ]
+        lines += paragraph(" + ".join(steps), width, indent="  ", hanging="    ")
+    return lines
+
+
+def _costs(target: Target, width: int) -> list[str]:
+    cost = target.cost
+    if cost is None:
+        return paragraph(
+            "Costs: not known. Every node that wants low precision gets it, with the fewest casts.", width
+        )
+    if cost.low_over_float32:
+        low = f"{target.dtype} takes {cost.low_over_float32:g} times as long"
+    else:
+        low = f"{target.dtype} {_rates(cost, low=True)}"
+    return [
+        *paragraph(f"Costs ({_basis(cost)}): {cost.source}.", width, hanging="  "),
+        *paragraph(
+            f"At best float32 {_rates(cost, low=False)}; {low}. Casts {_gigabytes(cost.cast.bytes_per_us)}.",
+            width,
+            indent="  ",
+            hanging="  ",
+        ),
+    ]
+
+
+def _rates(cost: CostModel, *, low: bool) -> str:
+    return f"{cost.flops_per_us[low] / 1e6:.3g} TFLOP/s and {_gigabytes(cost.bytes_per_us[low])}"
+
+
+def _gigabytes(bytes_per_us: float) -> str:
+    return f"{bytes_per_us / 1000:,.0f} GB/s"
+
+
+def _document(target: Target) -> dict[str, Any]:
+    cost = target.cost
+    return {
+        "name": target.name,
+        "dtype": target.dtype.label,
+        "device": target.device,
+        "description": target.description,
+        "warning": target.warning,
+        "based_on": list(target.based_on),
+        "default": target.default.value,
+        "supported": {support.value: len(target.operators_with(support)) for support in Support},
+        "costs": None
+        if cost is None
+        else {
+            "measured": cost.is_measured,
+            "source": cost.source,
+            "flops_per_us": cost.flops_per_us._asdict(),
+            "bytes_per_us": cost.bytes_per_us._asdict(),
+            "low_over_float32": cost.low_over_float32,
+            "cast_bytes_per_us": cost.cast.bytes_per_us,
+        },
+    }
+
+
+def _operators(target: Target) -> dict[str, Any]:
+    return {
+        op: {"support": entry.support.value, "note": entry.note}
+        for op, entry in sorted(target.operators.items())
+    }

@@ -1,0 +1,207 @@
+"""What a plan's choices cost: every unit in FP32 and in the low dtype, and every cast.
+
+A unit is a node, or a chain that the backend fuses. Inside a chain the tail is free, and only the chain's
+inputs and its last output move through memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
+
+from mxamp.graph.graph import Graph
+from mxamp.graph.multiply_adds import multiply_adds
+from mxamp.ops.attributes import integers
+from mxamp.placement import PlacementCosts
+from mxamp.targets import CostModel, Target, Work, fusion_groups
+
+__all__ = ["Estimates", "estimate", "unknown_work", "work_of"]
+
+Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
+
+_NANOSECONDS = 1000
+"""In a microsecond; the placement's costs are whole nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What nodes and casts cost, in microseconds.
+
+    Attributes
+    ----------
+    groups
+        The chains that are one unit of the placement.
+    float32
+        For every node, what it adds to a forward pass of the FP32 model. A chain's time is at its first node.
+    low
+        Node -> what it adds if it is low, for the nodes that have the choice. A chain's time is at its first
+        node, and with it what FP32 nodes cost that then are no longer fused behind it.
+    casts
+        For every node, what casting each of its outputs costs.
+    is_measured
+        Whether the numbers behind them were measured on such a machine.
+    """
+
+    groups: Sequence[tuple[int, ...]]
+    float32: Sequence[float]
+    low: Mapping[int, float]
+    casts: Sequence[tuple[float, ...]]
+    is_measured: bool
+
+    def for_placement(self) -> PlacementCosts:
+        """Return the costs as the placement wants them: whole nanoseconds."""
+        return PlacementCosts(
+            {
+                position: (_nanoseconds(self.float32[position]), _nanoseconds(low))
+                for position, low in self.low.items()
+            },
+            [tuple([(_nanoseconds(cost),) * 2 for cost in outputs]) for outputs in self.casts],
+        )
+
+    def mixed(self, low: AbstractSet[int]) -> Sequence[float]:
+        """Return for every node what it adds to a forward pass in which some nodes are low."""
+        return [
+            self.low[position] if position in low and position in self.low else cost
+            for position, cost in enumerate(self.float32)
+        ]
+
+
+def estimate(
+    graph: Graph,
+    names: Sequence[str],
+    target: Target,
+    model: CostModel,
+    shapes: Shapes,
+    *,
+    choices: AbstractSet[int],
+    apart: AbstractSet[int] = frozenset(),
+) -> Estimates:
+    """Return what the units of a graph cost on a target.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    names
+        The canonical operator name of every node.
+    target
+        The target, which says what is fused.
+    model
+        What its operators cost.
+    shapes
+        For every node, the shape of each output.
+    choices
+        The nodes that may be low.
+    apart
+        The nodes that no chain of choices may hold.
+
+    Notes
+    -----
+    Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
+    """
+    works = [
+        None if node.is_variable else work_of(graph, position, shapes)
+        for position, node in enumerate(graph.nodes)
+    ]
+    patterns = (*target.rounds_once, *target.fusion)
+    fused = fusion_groups(graph, names, target, patterns=patterns)
+    groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
+    pricing = _Pricing(graph, names, shapes, works, model)
+    float32 = [pricing.microseconds((position,), low=False) for position in range(len(graph.nodes))]
+    alone = list(float32)
+    low = {position: pricing.microseconds((position,), low=True) for position in choices}
+    for chain in groups:
+        low.update(dict.fromkeys(chain, 0.0))
+        low[chain[0]] = pricing.microseconds(chain, low=True)
+    for chain in fused:
+        for position in chain:
+            float32[position] = 0.0
+        float32[chain[0]] = pricing.microseconds(chain, low=False)
+        if chain[0] in choices:
+            # If the head is low, what must be FP32 behind it runs alone.
+            low[chain[0]] += sum(alone[position] for position in chain[1:] if position not in choices)
+    return Estimates(
+        groups=groups,
+        float32=float32,
+        low=low,
+        casts=[
+            tuple([model.cast_microseconds(0 if shape is None else math.prod(shape)) for shape in outputs])
+            for outputs in shapes
+        ],
+        is_measured=model.is_measured,
+    )
+
+
+def unknown_work(graph: Graph, shapes: Shapes, positions: AbstractSet[int]) -> list[int]:
+    """Return those nodes of which the shapes do not tell what they do, in graph order."""
+    return [position for position in sorted(positions) if work_of(graph, position, shapes) is None]
+
+
+class _Pricing:
+    """The price of one chain after the other."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        names: Sequence[str],
+        shapes: Shapes,
+        works: Sequence[Work | None],
+        model: CostModel,
+    ) -> None:
+        self._graph, self._names, self._shapes = graph, names, shapes
+        self._works, self._model = works, model
+
+    def microseconds(self, chain: tuple[int, ...], *, low: bool) -> float:
+        """Return what a chain costs; one node is a chain too. Variables cost nothing."""
+        head = chain[0]
+        if self._graph.nodes[head].is_variable:
+            return 0.0
+        work = self._works[head] or Work(0, 0)
+        if len(chain) > 1:
+            # What passes from one link to the next stays in registers.
+            work = work._replace(
+                multiply_adds=sum((self._works[position] or work).multiply_adds for position in chain),
+                elements=sum((self._works[position] or work).elements for position in chain)
+                - 2 * sum(self._written(position) for position in chain[:-1]),
+            )
+        return self._model.microseconds(self._names[head], work, low=low)
+
+    def _written(self, position: int) -> int:
+        shape = self._shapes[position][0]
+        return 0 if shape is None else math.prod(shape)
+
+
+def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
+    """Return what a node does; None where a shape is not known that is needed to tell."""
+    node = graph.nodes[position]
+    inputs = [shapes[entry.node][entry.output] for entry in node.inputs]
+    output = shapes[position][0] if shapes[position] else None
+    if output is None:
+        return None
+    # Later outputs that nothing reads have no shape.
+    elements = sum(math.prod(shape) for shape in shapes[position] if shape is not None)
+    for shape in inputs:
+        if shape is None:
+            return None
+        elements += math.prod(shape)
+    first = inputs[0] if inputs else None
+    weight = inputs[1] if len(inputs) > 1 else None
+    is_layer = node.op in _LAYERS
+    groups = (integers(node.attrs.get("num_group", "")) or (1,))[0] if is_layer else 1
+    return Work(
+        multiply_adds=multiply_adds(graph, position, shapes) or 0,
+        elements=elements,
+        channels=first[1] if first is not None and len(first) > 1 else 0,
+        is_depthwise=is_layer and groups > 1 and weight is not None and len(weight) > 2 and weight[1] == 1,
+        has_bias=is_layer and len(inputs) > 2,
+        rank=0 if first is None else len(first),
+        attributes=node.attrs,
+    )
+
+
+_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
+
+
+def _nanoseconds(microseconds: float) -> int:
+    return round(microseconds * _NANOSECONDS)

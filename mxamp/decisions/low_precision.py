@@ -1,0 +1,37 @@
+"""Whether colors are orders or permissions."""
+
+from __future__ import annotations
+
+import enum
+
+from mxamp.errors import PolicyError
+
+__all__ = ["LowPrecision", "as_low_precision"]
+
+
+class LowPrecision(enum.Enum):
+    """When a GREEN node that the target can run low is low."""
+
+    REQUIRED = "required"
+    """Always."""
+
+    PROFITABLE = "profitable"
+    """Where the whole model is then faster, by what the target says of costs."""
+
+    __hash__ = object.__hash__
+
+
+def as_low_precision(given: object) -> LowPrecision | None:
+    """Return what an argument means; None leaves it to what is known of the model.
+
+    Raises
+    ------
+    PolicyError
+        When it is no such thing.
+    """
+    if given is None or isinstance(given, LowPrecision):
+        return given
+    for member in LowPrecision:
+        if given == member.value:
+            return member
+    raise PolicyError(f"low_precision must be 'required', 'profitable' or None, not {given!r}.")

@@ -1,0 +1,80 @@
+"""Choosing a target: by name, from a file, or by dtype and machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Union
+
+from mxamp.dtypes import DType
+from mxamp.errors import TargetError
+from mxamp.targets.machine import compute_capability, has_bfloat16_instructions
+from mxamp.targets.target import Target
+
+__all__ = ["AUTO", "GivenTarget", "automatic_target", "resolve_target"]
+
+GivenTarget = Union[Target, str, "os.PathLike[str]", None]
+"""What a target may be given as."""
+
+AUTO = "auto"
+"""The name that stands for the target of this machine."""
+
+_GENERATIONS = (((7, 0), "sm70"), ((7, 5), "sm75"), ((8, 0), "sm80"), ((8, 6), "sm86"))
+"""The compute capabilities from which on a GPU is of a generation."""
+
+_BEYOND = (9, 0)
+"""The first compute capability for which MXNet's wheels hold no machine code."""
+
+
+def resolve_target(given: GivenTarget, dtype: DType) -> Target:
+    """Return the target that was asked for.
+
+    Parameters
+    ----------
+    given
+        A :class:`Target`; the name of a built-in one; the path of a JSON file (it ends in ``.json``);
+        ``"auto"`` for this machine's; None for the built-in one of the dtype, the same on every machine.
+    dtype
+        The low dtype.
+
+    Raises
+    ------
+    TargetError
+        When there is no such target, or the file is none.
+    """
+    if given is None:
+        return Target.for_dtype(dtype)
+    if isinstance(given, Target):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise TargetError(
+            "target must be the name of a built-in target, the path of a JSON file, "
+            f"{AUTO!r} or a Target, not {type(given).__name__}."
+        )
+    path = os.fspath(given)
+    if path == AUTO:
+        return automatic_target(dtype)
+    if not isinstance(given, str) or path.endswith(".json"):
+        return Target.load(path)
+    return Target.builtin(path)
+
+
+def automatic_target(dtype: DType) -> Target:
+    """Return the built-in target that describes this machine best.
+
+    bfloat16 goes by the CPU's instruction sets, float16 by the GPU's generation. Where the machine does not
+    tell, or has no GPU that MXNet runs on, it is the target of the dtype.
+
+    Parameters
+    ----------
+    dtype
+        The low dtype.
+    """
+    if dtype is DType.BFLOAT16 and has_bfloat16_instructions() is False:
+        return Target.builtin("cpu-bf16-emulated")
+    if dtype is DType.FLOAT16:
+        capability = compute_capability()
+        if capability is not None and capability < _BEYOND:
+            generations = [name for first, name in _GENERATIONS if capability >= first]
+            if generations:
+                return Target.builtin(f"cuda-fp16-{generations[-1]}")
+    return Target.for_dtype(dtype)

@@ -1,0 +1,250 @@
+"""What things cost on a target: a roofline, with a factor for each operator that was measured.
+
+An operator does a number of floating-point operations and moves a number of bytes. It takes at least as long
+as the slower of the two takes at the machine's best rates (Williams, Waterman, Patterson, "Roofline: an
+insightful visual performance model for multicore architectures", CACM 52(4), 2009). A factor says how many
+times longer the operator really takes; 1 where nobody measured it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, NamedTuple
+
+__all__ = ["CastCost", "CostModel", "OperatorCost", "Rates", "Work"]
+
+
+class Work(NamedTuple):
+    """What one operator, or a fused chain of them, does in a forward pass.
+
+    Attributes
+    ----------
+    multiply_adds
+        Its multiply-adds; 0 where it is no sum of products.
+    elements
+        The values it reads and writes, parameters included.
+    channels
+        The channels of its first input, where that has any; else 0.
+    is_depthwise
+        Whether it is a convolution with one input channel a group.
+    has_bias
+        Whether a layer has a bias.
+    rank
+        The number of axes of its first input.
+    attributes
+        The node's attributes.
+    """
+
+    multiply_adds: int
+    elements: int
+    channels: int = 0
+    is_depthwise: bool = False
+    has_bias: bool = False
+    rank: int = 0
+    attributes: Mapping[str, str] = {}
+
+
+class Rates(NamedTuple):
+    """One number for FP32 and one for the low dtype."""
+
+    float32: float
+    low: float
+
+
+_ROOFLINE = Rates(1.0, 1.0)
+"""The factors of an operator that takes no longer than it must."""
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """How many times longer than the roofline an operator takes, and when.
+
+    Attributes
+    ----------
+    factors
+        In FP32 and in the low dtype.
+    depthwise
+        Holds for depthwise convolutions only (True), for others only (False), or for both (None).
+    bias
+        The same for layers with a bias.
+    channels_beside
+        Holds only where the number of channels is no multiple of this; 0 for any. Kernels that work in blocks
+        of channels are fast on whole blocks alone.
+    channels_below
+        Holds only where there are fewer channels than this; 0 for any number.
+    rank
+        Holds only for tensors of so many axes; 0 for any.
+    attribute
+        Holds only where an attribute has a value: ``act_type=relu``; empty for any.
+    """
+
+    factors: Rates
+    depthwise: bool | None = None
+    bias: bool | None = None
+    channels_beside: int = 0
+    channels_below: int = 0
+    rank: int = 0
+    attribute: str = ""
+
+    def holds_for(self, work: Work) -> bool:
+        """Return whether the factors are those of this work."""
+        return (
+            self.depthwise in (None, work.is_depthwise)
+            and self.bias in (None, work.has_bias)
+            and (not self.channels_beside or work.channels % self.channels_beside != 0)
+            and (not self.channels_below or work.channels < self.channels_below)
+            and self.rank in (0, work.rank)
+            and (not self.attribute or self._has_attribute(work))
+        )
+
+    def _has_attribute(self, work: Work) -> bool:
+        key, _, value = self.attribute.partition("=")
+        return work.attributes.get(key, "") == value
+
+
+@dataclass(frozen=True)
+class CastCost:
+    """What a cast costs.
+
+    Attributes
+    ----------
+    bytes_per_us
+        Bytes read and written in a microsecond.
+    overhead_us
+        Microseconds that even the smallest takes.
+    """
+
+    bytes_per_us: float
+    overhead_us: float
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What operators and casts cost on a target, in microseconds.
+
+    Attributes
+    ----------
+    flops_per_us
+        Floating-point operations in a microsecond, at best; a multiply-add is two.
+    bytes_per_us
+        Bytes read and written in a microsecond, at best.
+    overhead_us
+        What every operator costs however small it is.
+    cast
+        What a cast costs.
+    operators
+        Canonical operator name -> factors over the roofline; the first that holds counts.
+    default
+        The factors of all other operators.
+    low_over_float32
+        Where low precision is only emulated by FP32 instructions: how many times longer everything takes in
+        it. 0 where the low dtype has rates and factors of its own.
+    is_measured
+        Whether the numbers were measured, or computed from published ones.
+    source
+        Where they come from.
+    """
+
+    flops_per_us: Rates
+    bytes_per_us: Rates
+    overhead_us: Rates
+    cast: CastCost
+    operators: Mapping[str, tuple[OperatorCost, ...]] = field(default_factory=dict)
+    default: Rates = _ROOFLINE
+    low_over_float32: float = 0.0
+    is_measured: bool = False
+    source: str = ""
+
+    def microseconds(self, op: str, work: Work, *, low: bool) -> float:
+        """Return what an operator costs, or a fused chain that begins with it.
+
+        Parameters
+        ----------
+        op
+            Its canonical name.
+        work
+            What it does.
+        low
+            Whether in the low dtype.
+        """
+        if low and self.low_over_float32:
+            return self.low_over_float32 * self.microseconds(op, work, low=False)
+        factors = self.default
+        for cost in self.operators.get(op, ()):
+            if cost.holds_for(work):
+                factors = cost.factors
+                break
+        roofline = self.roofline(work, low=low)
+        return self.overhead_us[low] + factors[low] * roofline
+
+    def roofline(self, work: Work, *, low: bool) -> float:
+        """Return how long the work takes at the machine's best rates."""
+        itemsize = 2 if low else 4
+        return max(
+            2 * work.multiply_adds / self.flops_per_us[low], itemsize * work.elements / self.bytes_per_us[low]
+        )
+
+    def cast_microseconds(self, elements: int) -> float:
+        """Return what casting so many values costs, in either direction."""
+        return self.cast.overhead_us + (4 + 2) * elements / self.cast.bytes_per_us
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> CostModel:
+        """Build a cost model from the ``cost`` part of a target's JSON document.
+
+        Raises
+        ------
+        KeyError, ValueError, TypeError, AttributeError
+            When the document is none; :meth:`Target.from_document` says which.
+        """
+        cast = document["cast"]
+        return cls(
+            flops_per_us=_rates(document["flops_per_us"], "flops_per_us"),
+            bytes_per_us=_rates(document["bytes_per_us"], "bytes_per_us"),
+            overhead_us=_rates(document["overhead_us"], "overhead_us", least=0.0),
+            cast=CastCost(
+                _number(cast["bytes_per_us"], "cast: bytes_per_us"),
+                _number(cast["overhead_us"], "cast: overhead_us", least=0.0),
+            ),
+            operators={
+                op: tuple(_operator_cost(entry, op) for entry in entries)
+                for op, entries in document.get("operators", {}).items()
+            },
+            default=_rates(document.get("default", {"float32": 1, "low": 1}), "default", least=0.0),
+            low_over_float32=_number(document.get("low_over_float32", 0.0), "low_over_float32", least=0.0),
+            is_measured=bool(document["measured"]),
+            source=str(document["source"]),
+        )
+
+
+_CONDITIONS: Mapping[str, type] = {
+    "depthwise": bool,
+    "bias": bool,
+    "channels_beside": int,
+    "channels_below": int,
+    "rank": int,
+    "attribute": str,
+}
+
+
+def _operator_cost(entry: Mapping[str, Any], op: str) -> OperatorCost:
+    conditions = {name: value for name, value in entry.items() if name not in ("float32", "low")}
+    for name, value in conditions.items():
+        if type(value) is not _CONDITIONS.get(name):
+            raise ValueError(f"cost of {op}: {name}={value!r} is no condition")
+    return OperatorCost(_rates(entry, f"cost of {op}", least=0.0), **conditions)
+
+
+def _rates(given: Any, what: str, least: float | None = None) -> Rates:
+    return Rates(_number(given["float32"], what, least), _number(given["low"], what, least))
+
+
+def _number(given: Any, what: str, least: float | None = None) -> float:
+    """Return a number above zero, or from ``least`` on."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise TypeError(f"{what} must be a number, not {given!r}")
+    if not (given > 0 if least is None else given >= least) or given == float("inf"):
+        raise ValueError(
+            f"{what} must be {'above 0' if least is None else f'{least:g} or more'}, not {given}"
+        )
+    return float(given)

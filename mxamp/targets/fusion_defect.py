@@ -1,0 +1,199 @@
+"""Where MXNet 1.9.1's oneDNN fusion computes something else than the graph says, in FP32 as in bfloat16."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Sequence
+
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers
+
+__all__ = ["LostBranch", "lost_branches"]
+
+_ACTIVATION_TYPES = frozenset({"relu", "sigmoid", "softrelu", "tanh"})
+_LEAKY_AFTER_CONVOLUTION = frozenset({"leaky", "gelu"})
+_LEAKY_AFTER_DENSE = frozenset({"leaky", "gelu", "elu"})
+_AFTER_DENSE = frozenset({"square", "sqrt", "abs", "exp"})
+_SUMS = frozenset({"elemwise_add", "_npi_add"})
+_CONVOLUTIONS = frozenset({"Convolution", "_npx_convolution"})
+_DENSE = frozenset({"FullyConnected", "_npx_fully_connected"})
+
+
+class LostBranch(NamedTuple):
+    """A value that MXNet's fusion gives up though it is still wanted. All are positions of nodes.
+
+    Attributes
+    ----------
+    value
+        The node whose value it is.
+    fused
+        What is fused with it. Whoever reads either gets the same: the one, or the other.
+    reader
+        What reads the value too; None where it is a graph output; ``fused`` itself where that reads it twice,
+        and MXNet raises.
+    """
+
+    value: int
+    fused: int
+    reader: int | None
+
+
+class _Chain(enum.Enum):
+    """How far a chain has got, by its last node; decides what the backend adds to it."""
+
+    CONVOLUTION = enum.auto()
+    NORM = enum.auto()
+    SUM = enum.auto()
+    DENSE = enum.auto()
+
+
+def lost_branches(graph: Graph) -> Sequence[LostBranch]:
+    """Return every place where the fusion is wrong.
+
+    Parameters
+    ----------
+    graph
+        The graph; bodies of control flow are not fused.
+
+    Notes
+    -----
+    The backend grows a chain from a Convolution: BatchNorm, then a sum, then an activation (``clip`` from 0
+    among them); and from a FullyConnected, an activation. It stops where a value has a second reader, which
+    it notices when it offers that reader to the chain. But it offers no node that it excluded before, and it
+    excludes a sum that depends on the activation too, since the chain would then contain a loop::
+
+        y = Convolution(x);  z = elemwise_add(f(Activation(y)), y)
+
+    So it takes the activation, and one result stands for ``y`` and ``Activation(y)``: which, depends on the
+    order of the readers. A graph output is no reader either, so ``y`` may be lost that is one. A sum of ``y``
+    and ``y`` is taken too, and MXNet then raises. Behind a FullyConnected other readers are not noticed at
+    all once an activation is taken; it is, if it is the first that is offered.
+
+    Linear in nodes and inputs, and in the length of the detours around such sums.
+
+    References
+    ----------
+    src/operator/subgraph/mkldnn/mkldnn_conv_property.h, MXNet 1.9.1; and execution, see the tests.
+    """
+    found = []
+    heads = frozenset(graph.heads)
+    for position, node in enumerate(graph.nodes):
+        if node.op in _CONVOLUTIONS and _is_fused(node):
+            chain = _Chain.CONVOLUTION
+        elif node.op in _DENSE:
+            chain = _Chain.DENSE
+        else:
+            continue
+        end: int | None = position
+        while end is not None:
+            lost = _lost(graph, heads, end, chain)
+            if lost is not None:
+                found.append(lost)
+                break
+            end, chain = _next(graph, heads, end, chain)
+    return found
+
+
+def _is_fused(node: Node) -> bool:
+    kernel = integers(node.attrs.get("kernel", "()"))
+    return kernel is not None and len(kernel) in (2, 3)
+
+
+def _next(graph: Graph, heads: frozenset[Entry], end: int, chain: _Chain) -> tuple[int | None, _Chain]:
+    """Return the BatchNorm or the sum that the chain goes on with; None where it has no value to lose."""
+    uses = graph.uses[end].get(0, ())
+    if len(uses) == 1 and (chain is _Chain.CONVOLUTION or chain is _Chain.NORM) and (end, 0) not in heads:
+        op = FACTS.canonical(graph.nodes[uses[0].node].op)
+        if op == "BatchNorm" and chain is _Chain.CONVOLUTION and uses[0].input == 0:
+            return uses[0].node, _Chain.NORM
+        if op in _SUMS:
+            return uses[0].node, _Chain.SUM
+    return None, chain
+
+
+def _lost(graph: Graph, heads: frozenset[Entry], end: int, chain: _Chain) -> LostBranch | None:
+    uses = graph.uses[end].get(0, ())
+    is_head = (end, 0) in heads
+    if len(uses) + is_head < 2:
+        return None
+    readers = sorted({use.node for use in uses})
+    if chain is _Chain.DENSE:
+        return _lost_dense(graph, end, readers, is_head=is_head)
+    for fused in readers:
+        others = [reader for reader in readers if reader != fused]
+        twice = _takes_sum(chain, graph.nodes[fused]) and sum(use.node == fused for use in uses) > 1
+        if (
+            (others or is_head or twice)
+            and _takes(chain, graph.nodes[fused])
+            and all(_takes_sum(chain, graph.nodes[other]) for other in others)
+            and _all_depend(graph, others, fused)
+        ):
+            reader = None if is_head else fused
+            return LostBranch(end, fused, others[0] if others else reader)
+    return None
+
+
+def _lost_dense(graph: Graph, end: int, readers: Sequence[int], *, is_head: bool) -> LostBranch | None:
+    """Return what is lost of a FullyConnected: its chain looks no further once it has an activation."""
+    if not any(_takes(_Chain.DENSE, graph.nodes[reader]) for reader in readers):
+        return None
+    if len(readers) > 1:  # the backend is offered the last one first
+        ranks = _visits(graph)
+        readers = sorted(readers, key=lambda reader: ranks[reader])
+    if not _takes(_Chain.DENSE, graph.nodes[readers[-1]]) or not (len(readers) > 1 or is_head):
+        return None
+    return LostBranch(end, readers[-1], readers[0] if len(readers) > 1 else None)
+
+
+def _visits(graph: Graph) -> Sequence[int]:
+    """Return for each node when nnvm's ``DFSVisit`` comes by: after what it reads, from the first head on."""
+    ranks = [-1] * len(graph.nodes)
+    count = 0
+    for head in graph.heads:
+        stack = [(head.node, 0)]
+        while stack:
+            position, number = stack.pop()
+            inputs = graph.nodes[position].inputs
+            if ranks[position] >= 0:
+                continue
+            if number < len(inputs):
+                stack += [(position, number + 1), (inputs[number].node, 0)]
+            else:
+                ranks[position] = count
+                count += 1
+    return ranks
+
+
+def _takes(chain: _Chain, node: Node) -> bool:
+    """Whether the backend adds a node to a chain."""
+    op = FACTS.canonical(node.op)
+    dense = chain is _Chain.DENSE
+    if op == "Activation":
+        return node.attrs.get("act_type") in _ACTIVATION_TYPES
+    if op == "LeakyReLU":
+        known = _LEAKY_AFTER_DENSE if dense else _LEAKY_AFTER_CONVOLUTION
+        return node.attrs.get("act_type", "leaky") in known
+    if op == "clip":
+        try:
+            return float(node.attrs["a_min"]) == 0.0
+        except (KeyError, ValueError):
+            return False
+    if op == "BatchNorm":
+        return chain is _Chain.CONVOLUTION
+    return _takes_sum(chain, node) or (dense and op in _AFTER_DENSE)
+
+
+def _takes_sum(chain: _Chain, node: Node) -> bool:
+    return chain in (_Chain.CONVOLUTION, _Chain.NORM) and FACTS.canonical(node.op) in _SUMS
+
+
+def _all_depend(graph: Graph, readers: Sequence[int], fused: int) -> bool:
+    """Whether every reader depends on the fused node."""
+    if not readers:
+        return True
+    dependent = {fused}
+    for position in range(fused + 1, max(readers) + 1):
+        if any(entry.node in dependent for entry in graph.nodes[position].inputs):
+            dependent.add(position)
+    return dependent.issuperset(readers)

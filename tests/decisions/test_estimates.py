@@ -1,0 +1,241 @@
+"""Estimates follow shapes, fusion and the target's costs, and placements follow the estimates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mxamp.decisions import LowPrecision, as_low_precision
+from mxamp.decisions.estimates import Estimates, estimate, work_of
+from mxamp.errors import PolicyError
+from mxamp.graph import Entry, Graph
+from mxamp.model import Model
+from mxamp.ops import FACTS
+from mxamp.policy import Policy
+from mxamp.targets import Target
+from tests.building import BF16, Net, capable, convert, dtypes_of
+
+FUSES_CONV_BN_RELU = [
+    [
+        {"operators": ["Convolution"]},
+        {"operators": ["BatchNorm"], "optional": True},
+        {"operators": ["Activation"], "optional": True},
+    ]
+]
+
+
+def target(cost: dict[str, Any] | None = None, **changes: Any) -> Target:
+    """Return a target where low is twice as fast, a byte takes a microsecond, and overheads are nothing."""
+    costs = {
+        "measured": False,
+        "source": "a test",
+        "flops_per_us": {"float32": 1, "low": 2},
+        "bytes_per_us": {"float32": 1, "low": 1},
+        "overhead_us": {"float32": 0, "low": 0},
+        "cast": {"bytes_per_us": 1, "overhead_us": 0},
+        **(cost or {}),
+    }
+    return Target.from_document(
+        {
+            "name": "priced",
+            "dtype": "bfloat16",
+            "device": "cpu",
+            "description": "",
+            "default": "works",
+            "operators": {},
+            "rounds_once": FUSES_CONV_BN_RELU,
+            "cost": costs,
+            **changes,
+        },
+        source="priced.json",
+    )
+
+
+def shapes_of(graph: Graph, net: Net, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...] | None, ...]]:
+    """Return shapes for a graph in which every operator keeps the shape of its input."""
+    return [
+        (net.params[node.name].shape if node.name in net.params else shape,) * node.num_outputs
+        for node in graph.nodes
+    ]
+
+
+def estimated(net: Net, head: Entry, where: Target, *, choices: set[str] | None = None) -> dict[str, Any]:
+    """Return name -> (FP32, low) of every operator, for tensors of 1x4x5x5."""
+    graph = net.graph(head)
+    assert where.cost is not None
+    operators = {n for n, node in enumerate(graph.nodes) if not node.is_variable}
+    open_nodes = {n for n in operators if choices is None or graph.nodes[n].name in choices}
+    found = estimate(
+        graph,
+        [FACTS.canonical(node.op) for node in graph.nodes],
+        where,
+        where.cost,
+        shapes_of(graph, net, (1, 4, 5, 5)),
+        choices=open_nodes,
+    )
+    assert isinstance(found, Estimates)
+    return {graph.nodes[n].name: (found.float32[n], found.low.get(n)) for n in operators}
+
+
+def conv_bn_relu() -> tuple[Net, Entry]:
+    net = Net()
+    layer = net.bn(net.conv(net.var("x"), "conv"), "bn")
+    return net, net.op("Activation", layer, name="relu", act_type="relu")
+
+
+def test_a_convolution_takes_two_operations_a_product() -> None:
+    net = Net()
+    # 4 channels in and out, 25 pixels: 400 multiply-adds against 4 * (100 + 16 + 100) bytes.
+    assert estimated(net, net.conv(net.var("x"), "conv"), target()) == {"conv": (4 * 216, 2 * 216)}
+    slow = target({"flops_per_us": {"float32": 0.5, "low": 1}})
+    assert estimated(net, Entry(2), slow) == {"conv": (1600, 800)}
+
+
+def test_what_is_fused_costs_its_inputs_and_its_last_output() -> None:
+    net, head = conv_bn_relu()
+    found = estimated(net, head, target())
+    elements = 100 + 16 + 4 * 4 + 100  # the input, the weight, four vectors of BatchNorm, the result
+    assert found == {
+        "conv": (4 * (elements + 200), 2 * (elements + 200)),  # and BatchNorm's two other outputs
+        "bn": (0, 0),
+        "relu": (0, 0),
+    }
+
+
+def test_a_tail_that_must_be_fp32_is_paid_when_its_head_is_low() -> None:
+    net, head = conv_bn_relu()
+    found = estimated(net, head, target(), choices={"conv", "bn"})
+    assert found["relu"] == (0, None)
+    alone = 4 * 200
+    together = estimated(net, head, target())["conv"]
+    assert found["conv"] == (together[0], together[1] + alone)
+
+
+def test_a_tail_behind_a_head_that_must_be_fp32_gains_nothing() -> None:
+    net, head = conv_bn_relu()
+    found = estimated(net, head, target(), choices={"relu"})
+    assert found["relu"] == (0, 2 * 200)
+
+
+def test_work_without_a_shape_is_not_known() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.var("x"), "conv"))
+    shapes: list[Any] = [((1, 4, 5, 5),), (None,), ((1, 4, 5, 5),)]
+    assert work_of(graph, 2, shapes) is None
+
+
+def test_depthwise_convolutions_and_biases_are_seen() -> None:
+    net = Net()
+    weight, bias = net.param("w", 8, 1, 3, 3), net.param("b", 8)
+    layer = net.op("Convolution", net.var("x"), weight, bias, num_filter=8, num_group=8, kernel="(3, 3)")
+    graph = net.graph(layer)
+    work = work_of(graph, layer.node, shapes_of(graph, net, (1, 8, 5, 5)))
+    assert work is not None
+    assert (work.channels, work.is_depthwise, work.has_bias, work.rank) == (8, True, True, 4)
+
+
+# ---------------------------------------------------------------------- what is decided by them
+
+
+def converted(net: Net, head: Entry, where: Target, **options: Any) -> Model:
+    graph = net.graph(head)
+    options.setdefault("shapes", shapes_of(graph, net, (1, 4, 5, 5)))
+    return convert(graph, net.params, target=where, policy=Policy.default(BF16), **options)
+
+
+def low(model: Model) -> set[str]:
+    assert model.report is not None
+    return {node.name for node in model.report.nodes if node.compute == "bfloat16"}
+
+
+def test_green_is_a_permission_where_costs_are_known() -> None:
+    net, head = conv_bn_relu()
+    model = converted(net, head, target())
+    assert low(model) == set()  # two casts at 600 us each, for 332 us saved
+    assert model.report is not None
+    assert model.report.time is not None
+    assert model.report.time.float32_us == model.report.time.mixed_us
+    assert model.report.time.casts_us == 0
+    assert "takes the least time here, as estimated" in model.report.node("conv").reason
+
+
+def test_what_pays_is_low_and_the_report_says_what_it_takes() -> None:
+    net, head = conv_bn_relu()
+    model = converted(net, head, target({"cast": {"bytes_per_us": 100, "overhead_us": 1}}))
+    assert low(model) == {"conv", "bn", "relu"}
+    report = model.report
+    assert report is not None
+    assert report.time is not None
+    assert [cast.us for cast in report.casts] == [1 + 600 / 100] * 2
+    assert report.time.casts_us == 14
+    assert report.time.mixed_us == sum(node.mixed_us or 0 for node in report.nodes) + 14
+    assert report.time.float32_us == report.node("conv").float32_us
+    assert report.node("relu").cast_us == 7  # the cast of the output
+    assert "of which casts 14 us (from the target's costs computed" in " ".join(str(report).split())
+
+
+def test_required_is_an_order() -> None:
+    net, head = conv_bn_relu()
+    model = converted(net, head, target(), low_precision=LowPrecision.REQUIRED)
+    assert low(model) == {"conv", "bn", "relu"}
+    assert model.report is not None
+    assert model.report.time is not None
+    assert model.report.time.mixed_us > model.report.time.float32_us
+
+
+@pytest.mark.parametrize("low_precision", [None, LowPrecision.REQUIRED])
+def test_without_shapes_nothing_changes(low_precision: LowPrecision | None) -> None:
+    net, head = conv_bn_relu()
+    plain = converted(net, head, capable(BF16), shapes=None)
+    priced = converted(net, head, target(), shapes=None, low_precision=low_precision)
+    assert dtypes_of(priced) == dtypes_of(plain)
+    assert priced.report is not None
+    assert priced.report.time is None
+
+
+def test_where_a_batch_size_is_not_known_casts_are_counted_instead() -> None:
+    net, head = conv_bn_relu()
+    graph = net.graph(head)
+    shapes = [(None,) * node.num_outputs for node in graph.nodes]
+    model = converted(net, head, target(), shapes=shapes)
+    assert low(model) == {"conv", "bn", "relu"}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "where", "message"),
+    [
+        pytest.param(None, target(), "no input_shapes were given", id="no shapes"),
+        pytest.param("known", capable(BF16), "says nothing of costs", id="no costs"),
+        pytest.param("unknown", target(), "shapes at node 'conv' are not known", id="a shape is missing"),
+    ],
+)
+def test_profitable_without_what_it_takes_is_refused(shapes: Any, where: Target, message: str) -> None:
+    net, head = conv_bn_relu()
+    graph = net.graph(head)
+    known: Any = None
+    if shapes is not None:
+        known = shapes_of(graph, net, (1, 4, 5, 5))
+        if shapes == "unknown":
+            known[0] = (None,)
+    with pytest.raises(PolicyError, match=message):
+        converted(net, head, where, shapes=known, low_precision=LowPrecision.PROFITABLE)
+
+
+def test_on_hardware_that_only_emulates_nothing_is_low_and_the_user_is_told() -> None:
+    net, head = conv_bn_relu()
+    with pytest.warns(UserWarning, match=r"cpu-bf16-emulated: .*no bfloat16 instructions"):
+        model = converted(net, head, Target.builtin("cpu-bf16-emulated"))
+    assert low(model) == set()
+
+
+@pytest.mark.parametrize("given", ["required", "profitable", None, *LowPrecision], ids=str)
+def test_low_precision_is_named_or_left_open(given: Any) -> None:
+    found = as_low_precision(given)
+    assert found is None if given is None else found is LowPrecision(given)
+
+
+@pytest.mark.parametrize("given", ["always", True, 1, []], ids=str)
+def test_another_low_precision_is_refused(given: Any) -> None:
+    with pytest.raises(PolicyError, match="must be 'required', 'profitable' or None"):
+        as_low_precision(given)

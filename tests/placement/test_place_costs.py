@@ -1,0 +1,165 @@
+"""With costs a placement is the cheapest: by enumeration on small graphs, against others on larger ones."""
+
+from __future__ import annotations
+
+import time
+from typing import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mxamp.placement import PlacementCosts, PlacementProblem, Supply, count_casts, place, placement_cost
+from tests.placement.test_place import Sketch, allowed, chain, crossed, problems
+
+
+def with_costs(
+    problem: PlacementProblem,
+    nodes: dict[int, tuple[int, int]],
+    cast: tuple[int, int] = (1, 1),
+) -> PlacementProblem:
+    """Return the problem with these costs of nodes, and every cast at the same two costs."""
+    casts = [(cast,) * node.num_outputs for node in problem.graph.nodes]
+    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts)})
+
+
+# ---------------------------------------------------------------------- claims
+
+
+def test_a_node_that_is_faster_low_than_two_casts_cost_is_low() -> None:
+    sketch, nodes = chain("f")
+    assert place(with_costs(sketch.problem(nodes[-1]), {1: (100, 50)}, (20, 20))) == {1}
+
+
+def test_a_node_that_is_not_is_fp32() -> None:
+    sketch, nodes = chain("f")
+    assert place(with_costs(sketch.problem(nodes[-1]), {1: (100, 50)}, (30, 30))) == set()
+
+
+def test_a_node_that_is_slower_low_is_fp32_between_low_ones_where_casts_are_cheap() -> None:
+    sketch, nodes = chain("fff")
+    problem = sketch.problem(nodes[-1])
+    times = {1: (100, 50), 2: (10, 40), 3: (100, 50)}
+    assert place(with_costs(problem, times, (5, 5))) == {1, 3}
+    assert place(with_costs(problem, times, (20, 20))) == {1, 2, 3}
+
+
+def test_up_and_down_are_charged_apart() -> None:
+    sketch, nodes = chain("f")
+    # One cast down of the input and one up of the output, at 30 and 10.
+    problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50)}, (10, 30))
+    assert placement_cost(problem, {1}) == 50 + 30 + 10
+    assert placement_cost(problem, set()) == 100
+    assert place(problem) == {1}
+
+
+def test_a_group_costs_what_its_members_cost_together() -> None:
+    sketch, nodes = chain("ff")
+    problem = sketch.problem(nodes[-1], groups=[(1, 2)])
+    assert place(with_costs(problem, {1: (100, 50), 2: (0, 20)})) == {1, 2}
+    assert place(with_costs(problem, {1: (100, 50), 2: (0, 49)})) == set()
+
+
+def test_what_fixed_nodes_cost_changes_nothing() -> None:
+    sketch, nodes = chain("gfr")
+    problem = with_costs(sketch.problem(nodes[-1]), {1: (0, 1000), 2: (10, 5), 3: (5, 0)}, (3, 3))
+    assert place(problem) == {1, 2}
+
+
+def test_costs_of_hours_are_scaled_to_fit_and_still_compared() -> None:
+    sketch, nodes = chain("fff")
+    hour = 3600 * 10**9
+    times = {1: (2 * hour, hour), 2: (hour, 2 * hour), 3: (2 * hour, hour)}
+    assert place(with_costs(sketch.problem(nodes[-1]), times, (hour // 10, hour // 10))) == {1, 3}
+    assert place(with_costs(sketch.problem(nodes[-1]), times, (hour, hour))) == set()
+
+
+def test_ten_thousand_nodes_with_costs_take_less_than_half_a_second() -> None:
+    random = np.random.default_rng(0)
+    sketch = Sketch()
+    last = sketch.add("x")
+    for number in range(10_000):
+        # Every fourth node also reads one that is a little further up, as residual networks do.
+        others = [last] if number % 4 or number < 8 else [last, last - 7]
+        last = sketch.add("fffr"[int(random.integers(4))], *others)
+    problem = sketch.problem(last)
+    times = {n: (int(a), int(b)) for n, (a, b) in enumerate(random.integers(1, 100_000, (last + 1, 2)))}
+    problem = with_costs(problem, {n: times[n] for n in problem.free}, (9_000, 9_000))
+    place(problem)
+    started = time.process_time()
+    low = place(problem)
+    assert time.process_time() - started < 0.5
+    assert placement_cost(problem, low) <= placement_cost(problem, set())
+
+
+# ---------------------------------------------------------------------- properties
+
+
+@st.composite
+def costed(draw: st.DrawFn, most_nodes: int, most_free: int) -> PlacementProblem:
+    problem = draw(problems(most_nodes=most_nodes, most_free=most_free) | crossed())
+    cost = st.integers(0, 12)
+    nodes = {n: draw(st.tuples(cost, cost)) for n in sorted(problem.free | problem.low)}
+    casts = [
+        tuple(draw(st.tuples(cost, cost)) for _ in range(node.num_outputs)) for node in problem.graph.nodes
+    ]
+    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts)})
+
+
+@given(costed(most_nodes=9, most_free=7))
+def test_no_placement_costs_less(problem: PlacementProblem) -> None:
+    low = place(problem)
+    assert low in allowed(problem)
+    assert placement_cost(problem, low) == min(placement_cost(problem, other) for other in allowed(problem))
+
+
+@given(costed(most_nodes=9, most_free=7), st.integers(2**20, 2**40))
+def test_what_is_scaled_to_32_bits_is_as_cheap_to_within_rounding(
+    problem: PlacementProblem, unit: int
+) -> None:
+    assert problem.costs is not None
+    large = PlacementCosts(
+        {n: (fp32 * unit, low * unit) for n, (fp32, low) in problem.costs.nodes.items()},
+        [tuple((up * unit, down * unit) for up, down in outputs) for outputs in problem.costs.casts],
+    )
+    scaled = PlacementProblem(**{**vars(problem), "costs": large})
+    cheapest = min(placement_cost(problem, other) for other in allowed(problem))
+    assert placement_cost(problem, place(scaled)) == cheapest
+
+
+@given(problems(most_nodes=30, most_free=30))
+def test_where_only_casts_cost_there_are_as_few_as_without_costs(problem: PlacementProblem) -> None:
+    found = place(with_costs(problem, dict.fromkeys(problem.free, (7, 7))))
+    assert count_casts(problem, found) == count_casts(problem, place(problem))
+
+
+def greedy(problem: PlacementProblem, start: Sequence[int]) -> set[int]:
+    """Change one open node at a time as long as that saves something."""
+    low = problem.low | set(start)
+    cost, improved = placement_cost(problem, low), True
+    while improved:
+        improved = False
+        for position in sorted(problem.free):
+            other = low ^ {position}
+            if placement_cost(problem, other) < cost:
+                low, cost, improved = other, placement_cost(problem, other), True
+    return low
+
+
+@given(costed(most_nodes=60, most_free=60), st.data())
+def test_greedy_never_finds_a_cheaper_one(problem: PlacementProblem, data: st.DataObject) -> None:
+    problem = PlacementProblem(**{**vars(problem), "groups": ()})
+    free = sorted(problem.free)
+    start = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+    cost = placement_cost(problem, place(problem))
+    for other in (greedy(problem, []), greedy(problem, free), greedy(problem, start)):
+        assert cost <= placement_cost(problem, other)
+
+
+def test_an_integer_is_cast_nowhere_and_costs_nothing() -> None:
+    sketch, nodes = chain("ff")
+    problem = sketch.problem(nodes[-1])
+    supply = [problem.supply[0], (Supply.EITHER,), *problem.supply[2:]]
+    problem = with_costs(PlacementProblem(**{**vars(problem), "supply": supply}), {1: (10, 1), 2: (1, 10)})
+    assert place(problem) == {1}
+    assert placement_cost(problem, {1}) == 1 + 1 + 1  # both nodes, and the cast down of the input

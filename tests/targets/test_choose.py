@@ -1,0 +1,197 @@
+"""Choosing a target: by name, from a file, by machine."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxamp.dtypes import DType
+from mxamp.errors import TargetError
+from mxamp.targets import AUTO, OperatorSupport, Support, Target, choose, machine, resolve_target
+from mxamp.targets import target as target_module
+from tests.building import BF16, F16
+
+
+def on_a_machine(
+    monkeypatch: pytest.MonkeyPatch, *, bfloat16: bool | None = None, gpu: tuple[int, int] | None = None
+) -> None:
+    monkeypatch.setattr(choose, "has_bfloat16_instructions", lambda: bfloat16)
+    monkeypatch.setattr(choose, "compute_capability", lambda: gpu)
+
+
+@pytest.mark.parametrize(
+    ("bfloat16", "expected"),
+    [(True, "cpu-bf16"), (False, "cpu-bf16-emulated"), (None, "cpu-bf16")],
+    ids=["has them", "has none", "does not tell"],
+)
+def test_bfloat16_goes_by_the_instructions_of_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, bfloat16: bool | None, expected: str
+) -> None:
+    on_a_machine(monkeypatch, bfloat16=bfloat16, gpu=(8, 0))
+    assert resolve_target(AUTO, BF16).name == expected
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [
+        (None, "cuda-fp16"),
+        ((6, 1), "cuda-fp16"),
+        ((7, 0), "cuda-fp16-sm70"),
+        ((7, 2), "cuda-fp16-sm70"),
+        ((7, 5), "cuda-fp16-sm75"),
+        ((8, 0), "cuda-fp16-sm80"),
+        ((8, 6), "cuda-fp16-sm86"),
+        ((8, 9), "cuda-fp16-sm86"),
+        ((9, 0), "cuda-fp16"),
+    ],
+    ids=str,
+)
+def test_float16_goes_by_the_generation_of_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] | None, expected: str
+) -> None:
+    on_a_machine(monkeypatch, bfloat16=False, gpu=capability)
+    assert resolve_target(AUTO, F16).name == expected
+
+
+def test_without_being_asked_the_target_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_machine(monkeypatch, bfloat16=False, gpu=(8, 0))
+    assert resolve_target(None, BF16).name == "cpu-bf16"
+    assert resolve_target(None, F16).name == "cuda-fp16"
+
+
+def test_a_format_for_emulation_has_a_target_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_machine(monkeypatch)
+    dtype = DType.parse("tfloat32", emulated=True)
+    assert resolve_target(AUTO, dtype).dtype is dtype
+
+
+def test_a_target_is_itself_and_a_name_is_the_built_in_one() -> None:
+    target = Target.builtin("generic-bf16")
+    assert resolve_target(target, BF16) is target
+    assert resolve_target("generic-bf16", BF16) is target
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "path"])
+def test_a_file_holds_a_target_based_on_another(tmp_path: Path, as_text: bool) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(
+        json.dumps(
+            {
+                "name": "mine",
+                "based_on": "cpu-bf16",
+                "description": "like cpu-bf16, but exp works",
+                "operators": {"exp": {"support": "works"}},
+            }
+        )
+    )
+    target = resolve_target(str(path) if as_text else path, BF16)
+    base = Target.builtin("cpu-bf16")
+    assert target.support("exp", {}).support is Support.WORKS
+    assert {**target.operators, "exp": None} == {**base.operators, "exp": None}
+    assert (target.dtype, target.fusion, target.cost) == (base.dtype, base.fusion, base.cost)
+    assert target.based_on == ("cpu-bf16",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"Cannot read the target '.*mine\.json': No such file"),
+        ("{", r"mine\.json is not a target: it is no JSON"),
+        ("[" * 100_000, r"mine\.json is not a target: it is no JSON"),
+        ("[]", r"mine\.json is not a target"),
+        ('{"based_on": "cpu"}', r"There is no target 'cpu'"),
+        ('{"based_on": "cpu-bf16", "operators": 3}', r"mine\.json is not a target"),
+    ],
+    ids=["missing", "torn", "deep", "list", "base", "operators"],
+)
+def test_a_file_that_is_no_target_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "mine.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(TargetError, match=message):
+        resolve_target(path, BF16)
+
+
+def test_what_is_no_target_at_all_is_told_what_it_may_be() -> None:
+    with pytest.raises(TargetError, match=r"path of a JSON file, 'auto' or a Target, not int"):
+        resolve_target(3, BF16)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- the machine
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx512_bf16\n", {"fpu", "avx2", "avx512_bf16"}),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", None),
+        ("", None),
+    ],
+    ids=["x86", "arm", "empty"],
+)
+def test_flags_of_the_cpu(tmp_path: Path, text: str, flags: set[str] | None) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text(text)
+    assert machine.cpu_flags(path) == flags
+
+
+def test_a_system_that_does_not_tell_has_no_flags(tmp_path: Path) -> None:
+    assert machine.cpu_flags(tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "has"),
+    [({"amx_bf16"}, True), ({"avx512_bf16"}, True), ({"avx512f", "avx2"}, False), (None, None)],
+    ids=["amx", "avx512", "neither", "unknown"],
+)
+def test_bfloat16_instructions(monkeypatch: pytest.MonkeyPatch, flags: Any, has: bool | None) -> None:
+    monkeypatch.setattr(machine, "cpu_flags", lambda: flags)
+    assert machine.has_bfloat16_instructions() is has
+
+
+class Driver:
+    """Answers as NVIDIA's driver does; each function returns an error code."""
+
+    def __init__(self, capability: tuple[int, int], *, fails: str = "") -> None:
+        self._capability, self._fails = capability, fails
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802 - the driver's name
+        return 100 * (self._fails == "cuInit")
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802 - the driver's name
+        return 101 * (self._fails == "cuDeviceGet")
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:  # noqa: N802 - as above
+        ctypes.cast(value, ctypes.POINTER(ctypes.c_int))[0] = self._capability[attribute - 75]
+        return 102 * (self._fails == "cuDeviceGetAttribute")
+
+
+def test_the_driver_tells_the_compute_capability(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_driver", lambda: Driver((7, 5)))
+    assert machine.compute_capability() == (7, 5)
+
+
+@pytest.mark.parametrize("fails", ["cuInit", "cuDeviceGet", "cuDeviceGetAttribute"])
+def test_a_driver_without_a_gpu_is_none(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    monkeypatch.setattr(machine, "_driver", lambda: Driver((7, 5), fails=fails))
+    assert machine.compute_capability() is None
+
+
+def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert machine.compute_capability() is None
+
+
+def test_what_is_registered_for_a_target_holds_for_those_based_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered = {("_ours", "cuda-fp16"): OperatorSupport(Support.WORKS)}
+    monkeypatch.setattr(target_module, "REGISTERED_SUPPORT", registered)
+    assert Target.builtin("cuda-fp16").support("_ours", {}).support is Support.WORKS
+    assert Target.builtin("cuda-fp16-sm75").support("_ours", {}).support is Support.WORKS
+    assert Target.builtin("cpu-bf16").support("_ours", {}).support is Support.UNMEASURED
