@@ -1,0 +1,428 @@
+"""Where a pair of files comes from: ``PREFIX-mxamp.json``, written beside the pair."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NoReturn, Sequence
+
+import numpy as np
+
+from mxamp.errors import ExportError, ParamsError, PolicyError, ReportError
+from mxamp.files import StagedFile, existing_file
+from mxamp.json_text import parse_json
+from mxamp.params.positioned import PositionedFile
+from mxamp.policy.policy import Policy
+from mxamp.read_back import ReadBack
+from mxamp.report.model import Report
+from mxamp.version import __version__
+
+__all__ = [
+    "FileRecord",
+    "History",
+    "PolicyRecord",
+    "Provenance",
+    "SourceFiles",
+    "hash_file",
+    "provenance_path",
+    "read_provenance",
+]
+
+FORMAT_VERSION = 1
+
+_BLOCK = 1 << 20
+
+_ADVICE = "The file is for information only: delete it, or save the model again."
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What a file holds, in short.
+
+    Attributes
+    ----------
+    name
+        Its name, without folders.
+    bytes
+        Its size.
+    sha256
+        Its SHA-256, as `sha256sum` prints it.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class SourceFiles:
+    """The files that a model was read from.
+
+    Parameters
+    ----------
+    symbol_path, params_path
+        The files.
+
+    Notes
+    -----
+    The symbol is hashed at once. The parameters, which may be large, are hashed when they are asked for, from
+    the file that was opened here, whatever has its name by then.
+    """
+
+    def __init__(self, symbol_path: Path, params_path: Path) -> None:
+        self.paths = (symbol_path, params_path)
+        self.symbol = hash_file(symbol_path)
+        self._params = PositionedFile(params_path)
+
+    @contextlib.contextmanager
+    def hashing(self) -> Iterator[Future[FileRecord]]:
+        """Hash the parameter file beside what the block does; what that raises ends it early.
+
+        Yields
+        ------
+        Future
+            The record. Asked for its result it raises ParamsError when the file was changed since it was
+            opened.
+        """
+        is_over = threading.Event()
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            try:
+                yield executor.submit(self._hash_params, is_over)
+            finally:
+                is_over.set()
+
+    def _hash_params(self, is_over: threading.Event) -> FileRecord:
+        path = self.paths[1]
+        digest = hashlib.sha256()
+        buffer = np.empty(_BLOCK, np.uint8)
+        size = self._params.size
+        for offset in range(0, size, _BLOCK):
+            if is_over.is_set():
+                break
+            block = buffer[: min(_BLOCK, size - offset)]
+            self._params.read_into(block, offset)
+            digest.update(block.data)
+        return FileRecord(path.name, size, digest.hexdigest())
+
+    def refuse_to_replace(self, paths: Sequence[Path]) -> None:
+        """Check that none of some files is one of these, under whatever name.
+
+        Raises
+        ------
+        ExportError
+            When one is.
+        """
+        for path in paths:
+            for source in self.paths:
+                try:
+                    is_same = os.path.samefile(path, source)
+                except OSError:  # one of them does not exist
+                    continue
+                if is_same:
+                    raise ExportError(
+                        f"Saving to {str(path)!r} would replace {str(source)!r}, from which the model was "
+                        "converted. Choose another prefix, or remove the file first."
+                    )
+
+
+@dataclass(frozen=True)
+class PolicyRecord:
+    """The policy of a conversion.
+
+    Attributes
+    ----------
+    name
+        ``"default"``, ``"pure"``, or ``"custom"``.
+    toml
+        The policy as TOML, where it is no built-in one.
+    color_function
+        The name of the color function, which no file can hold; None without one.
+    """
+
+    name: str
+    toml: str | None = None
+    color_function: str | None = None
+
+    @classmethod
+    def of(cls, policy: Policy) -> PolicyRecord:
+        """Record a policy."""
+        function = policy.color_function
+        plain = policy.with_color_function(None)
+        called = None if function is None else getattr(function, "__qualname__", repr(function))
+        for name, built_in in (("default", Policy.default), ("pure", Policy.pure)):
+            try:
+                if plain == built_in(policy.target_dtype):
+                    return cls(name, None, called)
+            except PolicyError:  # there is none for this dtype
+                continue
+        return cls("custom", plain.to_toml(), called)
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of a model besides itself.
+
+    Attributes
+    ----------
+    source
+        The files that it was read from, or converted from; None for one that came from memory.
+    policy
+        The policy that it was converted with; None for one that was not converted.
+    """
+
+    source: SourceFiles | None = None
+    policy: PolicyRecord | None = None
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a pair of files comes from, and what it must hold. Nothing in it depends on time or place.
+
+    Attributes
+    ----------
+    symbol, params
+        The pair.
+    read_back
+        What was checked before the files got their names.
+    source_symbol, source_params
+        The files that the model was converted (or just loaded) from; None where it came from memory.
+    policy
+        The policy of the conversion; None where there was none.
+    report
+        Every decision with its reason; None where the model was not converted.
+    mxamp
+        The version of mxamp that wrote the pair.
+    """
+
+    symbol: FileRecord
+    params: FileRecord
+    read_back: ReadBack
+    source_symbol: FileRecord | None = None
+    source_params: FileRecord | None = None
+    policy: PolicyRecord | None = None
+    report: Report | None = None
+    mxamp: str = __version__
+
+    @classmethod
+    def of(
+        cls,
+        symbol_file: StagedFile,
+        params_file: StagedFile,
+        checked: ReadBack,
+        history: History,
+        source_params: Future[FileRecord] | None,
+        report: Report | None,
+    ) -> Provenance:
+        """Record a pair that was written and read back.
+
+        Parameters
+        ----------
+        symbol_file, params_file
+            The pair.
+        checked
+            What reading them back compared.
+        history
+            What is known of the model.
+        source_params
+            What :meth:`SourceFiles.hashing` yielded; None without source files.
+        report
+            What the conversion did.
+
+        Raises
+        ------
+        ParamsError
+            When the source file was changed meanwhile.
+        """
+        known = history.source is not None and source_params is not None
+        return cls(
+            symbol=FileRecord(symbol_file.display_name, symbol_file.size, symbol_file.sha256),
+            params=FileRecord(params_file.display_name, params_file.size, params_file.sha256),
+            read_back=checked,
+            source_symbol=history.source.symbol if history.source is not None and known else None,
+            source_params=source_params.result() if source_params is not None and known else None,
+            policy=history.policy,
+            report=report,
+        )
+
+    @property
+    def files(self) -> tuple[FileRecord, FileRecord]:
+        """The pair."""
+        return self.symbol, self.params
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        source: dict[str, Any] = {"kind": "memory"}
+        if self.source_symbol is not None and self.source_params is not None:
+            source = {
+                "kind": "files",
+                "symbol": asdict(self.source_symbol),
+                "params": asdict(self.source_params),
+            }
+        return {
+            "format": FORMAT_VERSION,
+            "mxamp": self.mxamp,
+            "written": {"symbol": asdict(self.symbol), "params": asdict(self.params)},
+            "verified": asdict(self.read_back),
+            "source": source,
+            "target_dtype": None if self.report is None else self.report.target_dtype,
+            "target": None if self.report is None else self.report.target,
+            "policy": None if self.policy is None else asdict(self.policy),
+            "decisions": None if self.report is None else self.report.to_mapping(),
+        }
+
+    def to_json(self) -> str:
+        """Return it as JSON; :meth:`from_json` reads it back."""
+        return json.dumps(self.to_mapping(), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, name: str = "the provenance") -> Provenance:
+        """Read it from JSON.
+
+        Parameters
+        ----------
+        text
+            The text.
+        name
+            How messages call it: a file name.
+
+        Raises
+        ------
+        ReportError
+            When the text is no provenance of this version; the message says where.
+        """
+        return _Reader(name).provenance(parse_json(text, source=name, error=ReportError, advice=_ADVICE))
+
+
+class _Reader:
+    """Reads a document and believes nothing of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def provenance(self, document: Any) -> Provenance:
+        top = self._object(document, "$")
+        version = top.get("format")
+        if version != FORMAT_VERSION or isinstance(version, bool):
+            self._fail(
+                "$.format",
+                f"is {version!r:.40}, and mxamp {__version__} reads format {FORMAT_VERSION} alone",
+            )
+        written = self._object(top.get("written"), "$.written")
+        source = self._object(top.get("source"), "$.source")
+        has_files = source.get("kind") == "files"
+        return Provenance(
+            symbol=self._file(written.get("symbol"), "$.written.symbol"),
+            params=self._file(written.get("params"), "$.written.params"),
+            read_back=self._read_back(top.get("verified")),
+            source_symbol=self._file(source.get("symbol"), "$.source.symbol") if has_files else None,
+            source_params=self._file(source.get("params"), "$.source.params") if has_files else None,
+            policy=self._policy(top.get("policy")),
+            report=self._report(top.get("decisions")),
+            mxamp=self._text(top.get("mxamp"), "$.mxamp"),
+        )
+
+    def _file(self, value: Any, path: str) -> FileRecord:
+        record = self._object(value, path)
+        sha256 = self._text(record.get("sha256"), f"{path}.sha256")
+        if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
+            self._fail(f"{path}.sha256", "is no SHA-256 in sixty-four hexadecimal digits")
+        name = self._text(record.get("name"), f"{path}.name")
+        return FileRecord(name, self._count(record.get("bytes"), f"{path}.bytes"), sha256)
+
+    def _read_back(self, value: Any) -> ReadBack:
+        record = self._object(value, "$.verified")
+        fields = ("nodes", "tensors", "bytes_compared")
+        return ReadBack(**{name: self._count(record.get(name), f"$.verified.{name}") for name in fields})
+
+    def _policy(self, value: Any) -> PolicyRecord | None:
+        if value is None:
+            return None
+        record = self._object(value, "$.policy")
+        toml, function = record.get("toml"), record.get("color_function")
+        return PolicyRecord(
+            self._text(record.get("name"), "$.policy.name"),
+            None if toml is None else self._text(toml, "$.policy.toml"),
+            None if function is None else self._text(function, "$.policy.color_function"),
+        )
+
+    def _report(self, value: Any) -> Report | None:
+        if value is None:
+            return None
+        try:
+            report = Report.from_mapping(value)
+        except ReportError as error:
+            raise ReportError(f"{self._name}: $.decisions is no report: {error} {_ADVICE}") from error
+        for name in ("target_dtype", "target"):
+            self._text(value[name], f"$.decisions.{name}")
+        for number, node in enumerate(value["nodes"]):
+            for name in ("name", "op", "reason", "name_after"):
+                self._text(node[name], f"$.decisions.nodes[{number}].{name}")
+        return report
+
+    def _object(self, value: Any, path: str) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            self._fail(path, "is missing" if value is None else f"is no object but {value!r:.40}")
+        return value
+
+    def _text(self, value: Any, path: str) -> str:
+        if not isinstance(value, str):
+            self._fail(path, "is missing" if value is None else f"is no text but {value!r:.40}")
+        return value
+
+    def _count(self, value: Any, path: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            self._fail(path, "is missing" if value is None else f"is no count but {value!r:.40}")
+        return value
+
+    def _fail(self, path: str, what: str) -> NoReturn:
+        raise ReportError(f"{self._name}: {path} {what}. {_ADVICE}")
+
+
+def provenance_path(prefix: str | Path, epoch: int = 0) -> Path:
+    """Return where a pair's provenance is: ``PREFIX-mxamp.json``, ``PREFIX-mxamp-0007.json`` for epoch 7."""
+    return Path(f"{prefix}-mxamp.json" if not epoch else f"{prefix}-mxamp-{epoch:04d}.json")
+
+
+def read_provenance(prefix: str | Path, epoch: int = 0) -> Provenance | None:
+    """Read the provenance of a pair of files; None where there is none.
+
+    Raises
+    ------
+    ReportError
+        When the file is damaged.
+    """
+    path = provenance_path(prefix, epoch)
+    if not path.exists():
+        return None
+    try:
+        text = existing_file(path, "provenance file").read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise ReportError(f"{path} is no UTF-8 text. {_ADVICE}") from None
+    except OSError as error:
+        raise ReportError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return Provenance.from_json(text, name=str(path))
+
+
+def hash_file(path: Path) -> FileRecord:
+    """Return the record of a file.
+
+    Raises
+    ------
+    ParamsError
+        When it cannot be read.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            for block in iter(lambda: file.read(_BLOCK), b""):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise ParamsError(f"{path} cannot be read: {error.strerror or error}. Check the disk.") from error
+    return FileRecord(path.name, size, digest.hexdigest())
