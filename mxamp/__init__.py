@@ -1,19 +1,30 @@
 """mxamp: mixed precision for Apache MXNet 1.9 and GluonCV models."""
 
-from mxamp.compare import Fidelity, compare_models
+from mxamp.compare import (
+    CandidateComparison,
+    Fidelity,
+    RoundingLoss,
+    compare_candidates,
+    compare_models,
+    rounding_losses,
+)
 from mxamp.convert import convert_model, convert_symbol
 from mxamp.convert_block import convert_block
 from mxamp.dtypes import DType
+from mxamp.emulate import emulate
 from mxamp.errors import MxampError, MxampWarning
 from mxamp.model import Model, load
+from mxamp.own_operators import Registration, register_operator
 from mxamp.policy import Color, NodeView, Policy
 from mxamp.report.model import Report
 from mxamp.targets import Target
+from mxamp.verification import Verification, verify
 from mxamp.version import __version__
 
 convert_hybrid_block = convert_block  # the name in mx.contrib.amp
 
 __all__ = [
+    "CandidateComparison",
     "Color",
     "DType",
     "Fidelity",
@@ -22,13 +33,21 @@ __all__ = [
     "MxampWarning",
     "NodeView",
     "Policy",
+    "Registration",
     "Report",
+    "RoundingLoss",
     "Target",
+    "Verification",
     "__version__",
+    "compare_candidates",
     "compare_models",
     "convert_block",
     "convert_hybrid_block",
     "convert_model",
     "convert_symbol",
+    "emulate",
     "load",
+    "register_operator",
+    "rounding_losses",
+    "verify",
 ]

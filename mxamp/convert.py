@@ -1,209 +1,25 @@
-"""The front door: convert a graph, a Symbol with parameters, files, or a Gluon block."""
+"""The front door: convert a Symbol with its parameters, or a Symbol alone."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-import numpy as np
-
-from mxamp.decisions import DecisionInputs, IoDtype, decide, resolve_io_dtype
-from mxamp.dtypes import DType
-from mxamp.errors import MxampWarning, PolicyError, TargetError, UnknownNameError, nearest_names
-from mxamp.garbage import paused_collection
-from mxamp.graph.control_flow import graphs_within, is_control_flow
-from mxamp.graph.graph import Graph, Node
-from mxamp.graph.infer import variable_dtypes
-from mxamp.graph.output_names import output_names
+from mxamp.conversion import check_flag, convert_graph
+from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
+from mxamp.emulation import as_emulation, emulate_model, emulation_target
+from mxamp.errors import PolicyError, UnknownNameError, nearest_names
+from mxamp.graph.control_flow import graphs_within
+from mxamp.graph.graph import Graph
 from mxamp.model import Model, graph_of
-from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS
-from mxamp.params.check import check_params
-from mxamp.params.parameter import Parameter
-from mxamp.passes import FoldBatchNorm, InsertCasts, Pipeline
-from mxamp.policy.coloring import check_rules_fit
+from mxamp.ops.casts import AMP_CAST
+from mxamp.passes import PREPARATIONS, Emulation
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
-from mxamp.policy.policy import ColorFunction, Policy
-from mxamp.report.build import Rewrites, Shapes, build_report
-from mxamp.targets import Target
+from mxamp.policy.policy import PURE, ColorFunction, Policy
+from mxamp.targets import GivenTarget, Target, resolve_target
 
-__all__ = ["convert_graph", "convert_model", "convert_symbol", "resolve_policy"]
-
-
-@paused_collection()
-def convert_graph(
-    graph: Graph,
-    arg_params: Mapping[str, Parameter],
-    aux_params: Mapping[str, Parameter],
-    *,
-    policy: Policy,
-    target: Target | None = None,
-    io_dtype: IoDtype = None,
-    cast_op: str = AMP_CAST,
-    cast_offline: bool = True,
-    fold_batch_norm: bool = True,
-    shapes: Shapes | None = None,
-    inputs: Sequence[str] | None = None,
-) -> Model:
-    """Convert a graph with its parameters: the whole pipeline, without MXNet.
-
-    Parameters
-    ----------
-    graph
-        The FP32 graph; never changed.
-    arg_params, aux_params
-        Its parameters and auxiliary states; never changed.
-    policy
-        What may run in low precision.
-    target
-        What can; by default the built-in target for the policy's dtype.
-    io_dtype
-        See :func:`convert_model`.
-    cast_op
-        ``"amp_cast"`` or ``"Cast"``.
-    cast_offline
-        Whether parameters are cast now (the default), or at every forward pass.
-    fold_batch_norm
-        Whether a BatchNorm is folded into the layer before it, where that loses nothing.
-    shapes
-        For every node the shape of each output, where known; the report then counts multiply-adds and bytes.
-    inputs
-        The variables that are inputs; by default those without a parameter.
-
-    Returns
-    -------
-    Model
-        The converted model with its report.
-    """
-    if not isinstance(cast_op, str) or cast_op not in CAST_OPERATORS:
-        raise PolicyError(f"cast_op must be {' or '.join(CAST_OPERATORS)}, not {cast_op!r}.")
-    _check_flag(cast_offline, "cast_optional_params")
-    _check_flag(fold_batch_norm, "fold_batch_norm")
-    if target is None:
-        target = Target.for_dtype(policy.target_dtype)
-    elif not isinstance(target, Target):
-        raise TargetError(
-            f"target must be the name of a built-in target or a Target, not {type(target).__name__}."
-        )
-    if target.dtype is not policy.target_dtype:
-        raise PolicyError(
-            f"The policy is for {policy.target_dtype} and the target {target.name} for {target.dtype}; "
-            "they must be for the same dtype."
-        )
-    params: dict[str, Parameter] = {**arg_params, **aux_params}
-    if inputs is None:
-        check_params(graph, params)
-        inputs = [name for name in graph.variables if name not in params]
-    check_rules_fit(policy, graph)
-    names = output_names(graph)
-    low_inputs, low_outputs = resolve_io_dtype(io_dtype, policy.target_dtype, inputs, names)
-    notes = [*_notes(graph, policy, cast_op)]
-    for name in _outputs_that_stay(graph, names, low_inputs):
-        if name not in low_outputs:
-            continue
-        reason = (
-            f"the output {name!r} cannot be {policy.target_dtype}, for a cast would have to change its name"
-        )
-        if isinstance(io_dtype, Mapping):
-            raise PolicyError(f"io_dtype: {reason}. Leave it float32.")
-        notes.append(f"io_dtype: {reason}; it stays float32.")
-        del low_outputs[name]
-
-    dtypes = variable_dtypes(graph, {name: parameter.dtype for name, parameter in params.items()})
-    plan = decide(
-        DecisionInputs(
-            graph=graph,
-            variables=dtypes,
-            params=params,
-            policy=policy,
-            target=target,
-            shapes=shapes,
-            low_inputs=low_inputs,
-            low_heads=frozenset(n for n, name in enumerate(names) if name in low_outputs),
-            castable=frozenset(arg_params) if cast_offline else frozenset(),
-        )
-    )
-    fold = FoldBatchNorm(plan, arg_params, aux_params, policy.target_dtype, layers=target.fold_into)
-    preparation = [fold] if fold_batch_norm else []
-    prepared = Pipeline(preparation).run(graph)
-    rewrite = InsertCasts(fold.plan, cast_op=cast_op, reserved_names=[*fold.arg_params, *fold.aux_params])
-    after = Pipeline([rewrite], finished=[step.name for step in preparation]).run(prepared)
-    for note in notes:
-        warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
-    return Model(
-        graph=after,
-        arg_params=_store(fold.arg_params, rewrite),
-        aux_params=dict(fold.aux_params),
-        report=build_report(
-            Rewrites(graph, prepared, after, plan, fold, rewrite),
-            params,
-            target_dtype=policy.target_dtype,
-            target=target.name,
-            inputs=inputs,
-            shapes=shapes,
-            warnings=notes,
-        ),
-    )
-
-
-def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:
-    """Return the outputs whose name MXNet does not derive as it would a cast's (``node_output``)."""
-    stay = []
-    for head, name in zip(graph.heads, names):
-        node = graph.nodes[head.node]
-        if node.is_variable:
-            if node.name not in low_inputs:
-                stay.append(name)
-        elif name != f"{node.name}_output":
-            stay.append(name)
-    return stay
-
-
-def _store(arg_params: Mapping[str, Parameter], rewrite: InsertCasts) -> dict[str, Parameter]:
-    """Cast the parameters that are stored in another dtype, and add second copies after their originals."""
-    stored: dict[str, Parameter] = {}
-    twins: dict[str, list[str]] = {}
-    for name, kept in rewrite.parameters.items():
-        if name != kept.source:
-            twins.setdefault(kept.source, []).append(name)
-    for name, parameter in arg_params.items():
-        form = rewrite.parameters.get(name)
-        stored[name] = parameter.cast(form.dtype if form is not None else parameter.dtype)
-        for twin in twins.get(name, ()):
-            stored[twin] = parameter.cast(rewrite.parameters[twin].dtype)
-    return stored
-
-
-def _is_unknown(node: Node) -> bool:
-    return not (
-        node.is_variable
-        or FACTS.get(node.op) is not None
-        or node.op in (AMP_CAST, AMP_MULTICAST)
-        or is_control_flow(node)
-    )
-
-
-def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
-    """Return what the user should be warned about."""
-    notes = []
-    unknown: dict[str, str] = {}
-    for top in graphs_within(graph):
-        for node in top.nodes:
-            if _is_unknown(node):
-                unknown.setdefault(node.op, node.name)
-    for op, name in unknown.items():
-        notes.append(
-            f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
-            "it returns is cast to float32."
-        )
-    if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
-        notes.append(
-            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so "
-            "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
-        )
-    return tuple(notes)
+__all__ = ["convert_model", "convert_symbol", "resolve_policy"]
 
 
 def convert_model(
@@ -213,19 +29,24 @@ def convert_model(
     target_dtype: Any = "float16",
     *,
     policy: Policy | str | Path | None = None,
-    target: Target | str | None = None,
+    target: GivenTarget = None,
     exclude: Sequence[str] = (),
     color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     cast_op: str = AMP_CAST,
     fold_batch_norm: bool = True,
+    saturate: bool = False,
+    rewrite_masks: bool = True,
+    prepare: Sequence[str] = PREPARATIONS,
+    low_precision: str | LowPrecision | None = None,
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = True,
+    emulate: bool | Emulation = False,
 ) -> Model:
     """Convert an FP32 model to mixed precision for inference.
 
@@ -241,11 +62,12 @@ def convert_model(
     target_dtype
         ``"float16"`` (GPUs) or ``"bfloat16"`` (CPUs).
     policy
-        What may run in low precision: a :class:`Policy` or the path of a TOML file. By default the
-        built-in policy of ``target_dtype``.
+        What may run in low precision: a :class:`Policy`, the path of a TOML file, or ``"pure"`` for
+        :meth:`Policy.pure`. By default the built-in policy of ``target_dtype``.
     target
-        What the machine can do: a :class:`Target` or the name of a built-in one. By default ``cpu-bf16`` for
-        bfloat16 and ``cuda-fp16`` for float16.
+        What the machine can do and what it costs: a :class:`Target`, the name of a built-in one, the path of
+        a JSON file, or ``"auto"`` for this machine's. By default ``cpu-bf16`` for bfloat16 and ``cuda-fp16``
+        for float16.
     exclude
         Names or shell patterns of nodes that stay FP32.
     color
@@ -254,18 +76,41 @@ def convert_model(
         The dtype of the model's inputs and outputs: None for FP32, ``"low"`` for the target dtype, or a
         mapping from input and output names to either.
     input_shapes
-        Input name -> shape. With it (and MXNet) the report counts multiply-adds and bytes of casts.
+        Input name -> shape. With it (and MXNet) the report counts multiply-adds and bytes of casts, and
+        where the target knows costs, every node computes in what is estimated to make the model fastest.
     cast_op
         ``"amp_cast"``, or ``"Cast"`` for consumers that strip or do not know the amp operators.
     fold_batch_norm
         Whether a BatchNorm that computes low is folded into the low layer before it: its node and parameters
         go, the layer's weight changes and it may gain a bias. MXNet's fused BF16 Convolution+BatchNorm
         truncates instead of rounding; folding removes that error. Never done where a name would be lost.
+    saturate
+        What becomes of parameters beyond the dtype's range (65504 in float16). By default the nodes that read
+        them stay FP32. With True they are clamped to the largest finite value and the nodes may compute low;
+        the report counts the values and names the largest. Scalar attributes are not clamped: such nodes stay
+        FP32 in any case. Values that are infinite already stay so.
+    rewrite_masks
+        Whether masks beyond the dtype's range, such as -1e18 added before a softmax, get a value that it
+        holds, where the result stays the same: see :class:`mxamp.passes.RewriteMasks`. With False they keep
+        what reads them in FP32.
+    prepare
+        The passes that prepare the graph before anything is decided, each of which keeps every value (in
+        FP32, :class:`mxamp.passes.RewriteHardSigmoid` up to rounding): ``"drop_no_ops"``,
+        ``"common_subexpressions"``, ``"hard_sigmoid"``, ``"relu"``, ``"keep_branches"`` (for CPUs). By
+        default all; ``()`` for none. A color function sees the prepared graph. Not run for a pure policy. See
+        :mod:`mxamp.passes`, and ``report.preparations`` for what they did.
+    low_precision
+        ``"required"``: GREEN nodes are low wherever that is possible. ``"profitable"``: where the model is
+        then faster, as the target's costs say. By default the latter where ``input_shapes`` and the target
+        tell costs, and the former where they do not.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists, with MXNet's meanings: see :func:`mxamp.policy.mxnet_lists.apply_mxnet_lists`.
     cast_optional_params
         Whether parameters are cast now (the default) or, with False, at every forward pass, which makes
         most models slower than FP32; MXNet's own default is False.
+    emulate
+        Whether to return the FP32 model that emulates the converted one: see :func:`mxamp.emulate`, which
+        is also how to say more about it.
 
     Returns
     -------
@@ -290,10 +135,12 @@ def convert_model(
     """
     model = Model.of(sym, args, auxs)
     graph = model.graph
+    emulation = as_emulation(emulate)
     chosen = resolve_policy(
         policy,
         target_dtype,
         graph,
+        emulated=emulation is not None,
         exclude=exclude,
         color=color,
         target_dtype_ops=target_dtype_ops,
@@ -307,18 +154,29 @@ def convert_model(
         from mxamp.runtime.shapes import infer_shapes
 
         shapes = infer_shapes(graph, input_shapes, {**model.arg_params, **model.aux_params})
-    return convert_graph(
+    machine = None if target is None else resolve_target(target, chosen.target_dtype)
+    if emulation is not None:
+        machine = emulation_target(chosen, machine)
+    converted = convert_graph(
         graph,
         model.arg_params,
         model.aux_params,
         policy=chosen,
-        target=Target.builtin(target) if isinstance(target, str) else target,
+        target=machine,
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
         fold_batch_norm=fold_batch_norm,
+        saturate=saturate,
+        rewrite_masks=rewrite_masks,
+        prepare=prepare,
+        low_precision=as_low_precision(low_precision),
         shapes=shapes,
+        build_symbol=emulation is None and not isinstance(sym, Graph),
     )
+    if emulation is not None:
+        converted = emulate_model(converted, machine or Target.for_dtype(chosen.target_dtype), emulation)
+    return converted._made_from(model._history.source, chosen)
 
 
 def convert_symbol(
@@ -330,6 +188,9 @@ def convert_symbol(
     exclude: Sequence[str] = (),
     color: ColorFunction | None = None,
     cast_op: str = AMP_CAST,
+    saturate: bool = False,
+    rewrite_masks: bool = True,
+    prepare: Sequence[str] = PREPARATIONS,
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
@@ -349,9 +210,9 @@ def convert_symbol(
     data_names
         The variables that are inputs; accepted for compatibility, since without values every variable is
         treated alike.
-    cast_optional_params
+    cast_optional_params, saturate
         Must be False: use :func:`convert_model`.
-    target_dtype, policy, exclude, color, cast_op
+    target_dtype, policy, exclude, color, cast_op, rewrite_masks, prepare
         See :func:`convert_model`.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         See :func:`convert_model`.
@@ -366,13 +227,19 @@ def convert_symbol(
     UnknownNameError
         When ``data_names`` holds a name that is no variable of the symbol.
     PolicyError
-        When ``cast_optional_params`` is true, and as in :func:`convert_model`.
+        When ``cast_optional_params`` or ``saturate`` is true, and as in :func:`convert_model`.
     """
-    _check_flag(cast_optional_params, "cast_optional_params")
+    check_flag(cast_optional_params, "cast_optional_params")
     if cast_optional_params:
         raise PolicyError(
             "convert_symbol has no parameter values to cast. Use convert_model(sym, args, auxs, ...), which "
             "casts them once and stores a parameter in both dtypes where its readers disagree."
+        )
+    check_flag(saturate, "saturate")
+    if saturate:
+        raise PolicyError(
+            "convert_symbol has no parameter values to clamp. Use convert_model(sym, args, auxs, ..., "
+            "saturate=True)."
         )
     graph = graph_of(sym)
     for name in _names(data_names, "data_names"):
@@ -393,7 +260,16 @@ def convert_symbol(
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
     )
-    model = convert_graph(graph, {}, {}, policy=chosen, cast_op=cast_op, inputs=list(graph.variables))
+    model = convert_graph(
+        graph,
+        {},
+        {},
+        policy=chosen,
+        cast_op=cast_op,
+        inputs=list(graph.variables),
+        rewrite_masks=rewrite_masks,
+        prepare=prepare,
+    )
     return model.graph if isinstance(sym, Graph) else model.sym
 
 
@@ -409,6 +285,7 @@ def resolve_policy(
     widest_dtype_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
+    emulated: bool = False,
 ) -> Policy:
     """Return the policy that the arguments of :func:`convert_model` amount to.
 
@@ -420,6 +297,8 @@ def resolve_policy(
     default = Policy.default(target_dtype)
     if policy is None:
         policy = default
+    elif isinstance(policy, str) and policy == PURE:
+        policy = Policy.pure(target_dtype)
     elif isinstance(policy, (str, os.PathLike)):
         policy = Policy.load(policy)
     elif not isinstance(policy, Policy):
@@ -428,6 +307,14 @@ def resolve_policy(
         raise PolicyError(
             f"The policy is for {policy.target_dtype}, but target_dtype is {default.target_dtype}. "
             "Give the target_dtype that the policy is for."
+        )
+    if policy.target_dtype.is_emulated_only and not emulated:
+        raise PolicyError(
+            f"{policy.target_dtype} is not a dtype of MXNet: it exists in emulation only. Use "
+            "mxamp.emulate(sym, "
+            f"args, auxs, {policy.target_dtype.label!r}), or mxamp convert --emulate, to measure what it "
+            "would do; to "
+            "convert, use 'float16' (GPUs) or 'bfloat16' (CPUs)."
         )
     excluded = _names(exclude, "exclude")
     present = {node.name for top in graphs_within(graph) for node in top.nodes}
@@ -448,11 +335,6 @@ def resolve_policy(
     for pattern in patterns:
         policy = policy.excluding(globs=[pattern])
     return policy.with_color_function(color) if color is not None else policy
-
-
-def _check_flag(given: Any, label: str) -> None:
-    if not isinstance(given, (bool, np.bool_)):
-        raise PolicyError(f"{label} must be True or False, not {given!r}.")
 
 
 def _names(given: Any, label: str) -> list[str]:

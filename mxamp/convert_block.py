@@ -7,13 +7,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mxamp.convert import convert_graph, resolve_policy
-from mxamp.decisions import IoDtype
+from mxamp.conversion import convert_graph
+from mxamp.convert import resolve_policy
+from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.ops.casts import AMP_CAST
+from mxamp.passes import PREPARATIONS
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
-from mxamp.targets import Target
+from mxamp.targets import GivenTarget, resolve_target
 
 if TYPE_CHECKING:
     from mxamp.runtime.block import MixedPrecisionBlock
@@ -29,12 +31,16 @@ def convert_block(
     input_shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None,
     inputs: Any = None,
     policy: Policy | str | Path | None = None,
-    target: Target | str | None = None,
+    target: GivenTarget = None,
     exclude: Sequence[str] = (),
     color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
     cast_op: str = AMP_CAST,
     fold_batch_norm: bool = True,
+    saturate: bool = False,
+    rewrite_masks: bool = True,
+    prepare: Sequence[str] = PREPARATIONS,
+    low_precision: str | LowPrecision | None = None,
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
@@ -60,11 +66,14 @@ def convert_block(
         The shapes of the inputs: one tuple for one input, a list of tuples in the order in which the block
         takes them (nested as the inputs are), or a dict by input name (Gluon calls one input ``data``,
         several ``data0``, ``data1`` ...). Needed for several inputs and for deferred initialisation where the
-        block has not run yet; the report then also counts multiply-adds and bytes.
+        block has not run yet. With shapes the report also counts multiply-adds and bytes, and
+        ``low_precision`` may be weighed.
     inputs
         Sample inputs instead of shapes: one NDArray, or the list of the block's arguments, each an NDArray,
         None or a nested list, as in ``net(*inputs)``. Only their shapes and nesting are used.
-    policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, cast_optional_params
+    policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, saturate, rewrite_masks, prepare
+        See :func:`mxamp.convert_model`.
+    low_precision, cast_optional_params
         See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists; see :func:`mxamp.convert_model`.
@@ -98,7 +107,7 @@ def convert_block(
     """
     from mxamp.runtime.block import MixedPrecisionBlock
     from mxamp.runtime.device import cpu_float16_note, resolve_contexts
-    from mxamp.runtime.parameter import parameter_from_ndarray
+    from mxamp.runtime.parameter import parameters_from_ndarrays
     from mxamp.runtime.shapes import infer_shapes
     from mxamp.runtime.trace import block_contexts, check_block, trace_block
 
@@ -107,8 +116,8 @@ def convert_block(
     contexts = resolve_contexts(ctx, dtype, default=block_contexts(net))
     traced = trace_block(net, inputs=inputs, input_shapes=input_shapes)
     graph = traced.graph
-    args = {name: parameter_from_ndarray(name, array) for name, array in traced.args.items()}
-    auxs = {name: parameter_from_ndarray(name, array) for name, array in traced.auxs.items()}
+    args = parameters_from_ndarrays(traced.args)
+    auxs = parameters_from_ndarrays(traced.auxs)
     chosen = resolve_policy(
         policy,
         target_dtype,
@@ -133,14 +142,18 @@ def convert_block(
         args,
         auxs,
         policy=chosen,
-        target=Target.builtin(target) if isinstance(target, str) else target,
+        target=resolve_target(target, dtype),
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
         fold_batch_norm=fold_batch_norm,
+        saturate=saturate,
+        rewrite_masks=rewrite_masks,
+        prepare=prepare,
+        low_precision=as_low_precision(low_precision),
         shapes=shapes,
         inputs=input_names,
-    )
+    )._made_from(None, chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
         warnings.warn(note, MxampWarning, stacklevel=2)

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Union
+from typing import Any, BinaryIO, Dict, Iterator, Mapping, Union
 
 import numpy as np
 
 from mxamp.dtypes import DType
-from mxamp.errors import ExportError, ModelFileNotFoundError, ParamsError, TargetError
-from mxamp.files import atomic_write
+from mxamp.errors import ExportError, ModelFileNotFoundError, MxampWarning, ParamsError, TargetError
+from mxamp.files import atomic_write, settle_leftovers, unchanged_while_reading
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
 from mxamp.graph.serde import read_symbol, write_symbol
-from mxamp.params import encode_params, read_params
+from mxamp.params.on_disk import open_parameters
 from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.stream import Progress, stream_params
+from mxamp.policy.policy import Policy
+from mxamp.provenance import (
+    History,
+    PolicyRecord,
+    Provenance,
+    SourceFiles,
+    hash_file,
+    provenance_path,
+)
+from mxamp.read_back import read_back
 from mxamp.report.model import Report
 
 __all__ = ["Model", "load"]
@@ -45,6 +59,7 @@ class Model:
     aux_params: Mapping[str, Parameter]
     report: Report | None = None
     _mxnet: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _history: History = field(default=History(), repr=False, compare=False)
 
     @classmethod
     def of(cls, sym: Any, args: Mapping[str, Any], auxs: Mapping[str, Any]) -> Model:
@@ -64,7 +79,16 @@ class Model:
         ParamsError
             When a value is no array, or is sparse.
         """
-        return cls(graph_of(sym), _parameters_of(args, "args"), _parameters_of(auxs, "auxs"))
+        model = cls(graph_of(sym), _parameters_of(args, "args"), _parameters_of(auxs, "auxs"))
+        if isinstance(args, _LoadedParams) and isinstance(auxs, _LoadedParams):
+            source = args.source if args.graph is auxs.graph is sym else None
+            object.__setattr__(model, "_history", History(source))
+        return model
+
+    def _made_from(self, source: SourceFiles | None, policy: Policy) -> Model:
+        """Note, on a model that was just made, what it was converted from and by which policy."""
+        object.__setattr__(self, "_history", History(source, PolicyRecord.of(policy)))
+        return self
 
     # ------------------------------------------------------------------ MXNet's view
 
@@ -107,7 +131,8 @@ class Model:
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled mx.sym.Symbol loses its casts: it is made anew from the graph.
-        return {**self.__dict__, "_mxnet": {}}
+        # Files that are open here are not there.
+        return {**self.__dict__, "_mxnet": {}, "_history": History(None, self._history.policy)}
 
     # ------------------------------------------------------------------ files
 
@@ -115,10 +140,18 @@ class Model:
         """Return the text of ``symbol.json``, casts included."""
         return write_symbol(self.graph)
 
-    def save(self, prefix: PathLike, epoch: int = 0) -> None:
+    def save(
+        self,
+        prefix: PathLike,
+        epoch: int = 0,
+        *,
+        progress: Progress | None = None,
+        provenance: bool = True,
+    ) -> None:
         """Write ``prefix-symbol.json`` and ``prefix-EPOCH.params``; stock MXNet loads them.
 
-        Both files are written beside their destination, synced, and renamed together at the end.
+        The files are written beside their destination, synced, read back, and put in place by one rename:
+        whenever that is interrupted, the old pair is there or the new one.
 
         Parameters
         ----------
@@ -126,27 +159,60 @@ class Model:
             Path and first part of the file names.
         epoch
             The number in the parameter file's name, 0 to 9999.
+        progress
+            ``progress(done, total)`` is called now and then while parameters of a file are read, cast
+            and written, with the bytes written so far and in all.
+        provenance
+            Whether to write ``prefix-mxamp.json`` too (``prefix-mxamp-EPOCH.json`` for another epoch than 0):
+            what the pair was made from and why it is as it is, for :func:`mxamp.verify` and ``mxamp
+            inspect``. With False one that is there goes, for it would describe other files.
 
         Raises
         ------
         ExportError
-            When the files cannot be written; nothing half-written stays behind.
+            When the files cannot be written, or would replace those that the model was converted from;
+            nothing half-written stays behind.
+        ParamsError
+            When the file that parameters are read from was changed since the model was loaded.
         """
+        if not isinstance(provenance, bool):
+            raise ExportError(f"provenance must be True or False, not {provenance!r:.80}.")
         symbol_path, params_path = model_paths(prefix, epoch)
         if not symbol_path.parent.is_dir():
             raise ExportError(
                 f"The folder {str(symbol_path.parent)!r} does not exist, so no model can be saved there. "
                 "Create it first."
             )
-        with atomic_write(symbol_path, params_path) as (symbol_file, params_file):
-            symbol_file.write(self.symbol_json().encode("utf-8"))
-            encode_params(
-                params_file,
-                {name: value.numpy() for name, value in self.arg_params.items()},
-                {name: value.numpy() for name, value in self.aux_params.items()},
-                # Such a graph runs under NumPy shape semantics alone, where MXNet refuses the other format.
-                numpy_shapes=self.graph.has_numpy_shapes,
+        source = self._history.source
+        if source is not None and self._history.policy is not None:
+            source.refuse_to_replace([symbol_path, params_path])
+        others = _other_epochs(prefix, params_path)
+        symbol_before = hash_file(symbol_path).sha256 if others and symbol_path.is_file() else None
+        record_path = provenance_path(prefix, epoch)
+        written = [symbol_path, params_path] + [record_path] * provenance
+        with contextlib.ExitStack() as stack:
+            files = stack.enter_context(atomic_write(*written, remove=[] if provenance else [record_path]))
+            hashed = stack.enter_context(source.hashing()) if provenance and source is not None else None
+            # The parameters first: reading them may be what decides the graph (PostponedModel).
+            self._write_params(files[1], progress)
+            files[0].write(self.symbol_json().encode("utf-8"))
+            checked = read_back(files[0], files[1], self.graph, self.arg_params, self.aux_params)
+            if provenance:
+                record = Provenance.of(files[0], files[1], checked, self._history, hashed, self.report)
+                files[2].write(record.to_json().encode("utf-8"))
+        if symbol_before not in (None, files[0].sha256):
+            warnings.warn(
+                f"{symbol_path} is another symbol now, and {', '.join(others[:4])} beside it was saved with "
+                "the one before: do not load them together. Save each model under a prefix of its own.",
+                MxampWarning,
+                stacklevel=2,
             )
+
+    def _write_params(self, file: BinaryIO, progress: Progress | None) -> None:
+        """Write the parameters to an open file."""
+        # Such a graph runs under NumPy shape semantics alone, where MXNet refuses the other format.
+        numpy_shapes = self.graph.has_numpy_shapes
+        stream_params(file, self.arg_params, self.aux_params, numpy_shapes=numpy_shapes, progress=progress)
 
 
 def graph_of(sym: Any) -> Graph:
@@ -162,6 +228,7 @@ def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
     if not isinstance(given, Mapping):
         raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
     wrapped: dict[str, Parameter] = {}
+    of_mxnet: dict[str, Any] = {}
     for name, value in given.items():
         if not isinstance(name, str):
             raise ParamsError(f"{label} must map names, which are strings, to arrays; it holds {name!r:.80}.")
@@ -170,10 +237,13 @@ def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
         elif isinstance(value, Parameter):
             wrapped[name] = value
         else:
-            from mxamp.runtime.parameter import parameter_from_ndarray
+            of_mxnet[name] = value
+    if not of_mxnet:
+        return wrapped
+    from mxamp.runtime.parameter import parameters_from_ndarrays
 
-            wrapped[name] = parameter_from_ndarray(name, value)
-    return wrapped
+    wrapped.update(parameters_from_ndarrays(of_mxnet))
+    return {name: wrapped[name] for name in given} if len(wrapped) > len(of_mxnet) else wrapped
 
 
 def _array_parameter(name: str, value: Any) -> ArrayParameter:
@@ -209,6 +279,10 @@ def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
 def load(prefix: PathLike, epoch: int = 0) -> Model:
     """Read a model from ``prefix-symbol.json`` and ``prefix-EPOCH.params``, casts included. Needs no MXNet.
 
+    The values of parameters stay in the file, which stays open, and are read when they are needed. So a file
+    may be larger than memory: ``convert_model(model.graph, model.arg_params, model.aux_params, ...)`` casts
+    when the result is saved, a part of a tensor at a time.
+
     Parameters
     ----------
     prefix
@@ -232,14 +306,42 @@ def load(prefix: PathLike, epoch: int = 0) -> Model:
         symbol_path, params_path = model_paths(prefix, epoch)
     except ExportError as error:
         raise ModelFileNotFoundError(str(error)) from None
+    settle_leftovers(symbol_path.parent)
+    return unchanged_while_reading(
+        [symbol_path, params_path], lambda: _load(prefix, symbol_path, params_path)
+    )
+
+
+def _load(prefix: PathLike, symbol_path: Path, params_path: Path) -> Model:
     graph = read_symbol(symbol_path)
     if not params_path.is_file():
-        others = sorted(path.name for path in params_path.parent.glob(f"{Path(prefix).name}-*.params"))
+        others = _other_epochs(prefix, params_path)
         found = f" There is {', '.join(others[:4])}: give its number as the epoch." if others else ""
         raise ModelFileNotFoundError(f"There is no parameter file {str(params_path)!r}.{found}")
-    args, auxs = read_params(params_path, aux_names=auxiliary_names(graph))
+    source = SourceFiles(symbol_path, params_path)
+    args, auxs = open_parameters(params_path, aux_names=auxiliary_names(graph))
     return Model(
         graph,
-        {name: ArrayParameter(value) for name, value in args.items()},
-        {name: ArrayParameter(value) for name, value in auxs.items()},
+        _LoadedParams(args, graph, source),
+        _LoadedParams(auxs, graph, source),
+        _history=History(source),
     )
+
+
+def _other_epochs(prefix: PathLike, params_path: Path) -> list[str]:
+    """Return the names of the parameter files that share the symbol."""
+    pattern = f"{glob.escape(Path(prefix).name)}-[0-9][0-9][0-9][0-9].params"
+    return sorted(path.name for path in params_path.parent.glob(pattern) if path != params_path)
+
+
+class _LoadedParams(Dict[str, Parameter]):
+    """Loaded parameters. They know the files, so that what is converted from them can name these."""
+
+    def __init__(self, params: Mapping[str, Parameter], graph: Graph, source: SourceFiles) -> None:
+        super().__init__(params)
+        self.graph = graph
+        self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickle may be read where the files are not.
+        return dict, (dict(self),)

@@ -6,7 +6,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.convert import convert_graph
+from mxamp.conversion import convert_graph
 from mxamp.decisions import DecisionInputs, Plan, decide
 from mxamp.dtypes import DType
 from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
@@ -93,11 +93,12 @@ AUXILIARY = ("moving_mean", "moving_var")
 def convert(
     graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, **options: Any
 ) -> Model:
-    """Convert on a target that can do everything, and fold nothing, so that only the numerics decide."""
+    """Convert on a target that can do everything, prepare and fold nothing: only numerics decide."""
     params = params or {}
     options.setdefault("policy", Policy.default(dtype))
     options.setdefault("target", capable(dtype))
     options.setdefault("fold_batch_norm", False)
+    options.setdefault("prepare", ())
     args = {name: value for name, value in params.items() if not name.endswith(AUXILIARY)}
     auxs = {name: value for name, value in params.items() if name.endswith(AUXILIARY)}
     return convert_graph(graph, parameters(args), parameters(auxs), **options)
@@ -108,6 +109,7 @@ def reconvert(model: Model, dtype: DType = BF16, **options: Any) -> Model:
     options.setdefault("policy", Policy.default(dtype))
     options.setdefault("target", capable(dtype))
     options.setdefault("fold_batch_norm", False)
+    options.setdefault("prepare", ())
     return convert_graph(model.graph, model.arg_params, model.aux_params, **options)
 
 

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 import mxamp
-from mxamp.convert import convert_graph
+from mxamp.conversion import convert_graph
 from mxamp.garbage import paused_collection
 from mxamp.graph import Entry, Graph, Node
 

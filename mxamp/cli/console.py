@@ -9,14 +9,18 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Iterator, TextIO
+from typing import Any, Callable, Iterator, TextIO
 
 from mxamp.errors import MxampWarning
+from mxamp.report.table import format_bytes, terminal_width
 
 __all__ = ["Steps", "print_json", "show_warnings", "supports_progress"]
 
 _PROGRESS_EVERY = 0.2
 """Seconds between two looks at the clock."""
+
+_BAR = 24
+"""Characters of a full bar."""
 
 
 class Steps:
@@ -35,13 +39,20 @@ class Steps:
         self._terminal = sys.stderr if terminal is None else terminal
 
     @contextlib.contextmanager
-    def step(self, doing: str) -> Iterator[None]:
-        """Show that something is being done."""
+    def step(self, doing: str) -> Iterator[Callable[[int, int], None]]:
+        """Show that something is being done.
+
+        Yields
+        ------
+        callable
+            To be called with the bytes done and the bytes to do, where that is known: shows a bar.
+        """
+        clock = _Clock(doing, self._terminal)
         if self._quiet or not supports_progress(self._terminal):
-            yield
+            yield clock.note
             return
-        with _clock(doing, self._terminal):
-            yield
+        with clock.running():
+            yield clock.note
 
     def done(self, what: str, detail: str) -> None:
         """Print what was done."""
@@ -54,26 +65,51 @@ def supports_progress(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-@contextlib.contextmanager
-def _clock(doing: str, stream: TextIO) -> Iterator[None]:
-    finished = threading.Event()
-    start = time.perf_counter()
+class _Clock:
+    """A line that shows how long something has taken, and how far it is."""
 
-    def run() -> None:
-        # Nothing is shown for what takes no time.
-        while not finished.wait(_PROGRESS_EVERY):
-            stream.write(f"\r{doing} ... {time.perf_counter() - start:.0f} s")
-            stream.flush()
+    def __init__(self, doing: str, stream: TextIO) -> None:
+        self._doing, self._stream = doing, stream
+        self._start = time.perf_counter()
+        self._done: tuple[int, int] | None = None
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
-        stream.write("\r\x1b[K")
-        stream.flush()
+    def note(self, done: int, total: int) -> None:
+        """Note how far it is."""
+        self._done = done, total
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Show the line meanwhile, on a thread."""
+        finished = threading.Event()
+
+        def run() -> None:
+            # Nothing is shown for what takes no time.
+            while not finished.wait(_PROGRESS_EVERY):
+                self._stream.write(f"\r{self._line()}\x1b[K")
+                self._stream.flush()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            thread.join()
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _line(self) -> str:
+        seconds = f"{time.perf_counter() - self._start:.0f} s"
+        if self._done is None:
+            return f"{self._doing} ... {seconds}"
+        done, total = self._done
+        share = done / total if total else 1.0
+        filled = round(share * _BAR)
+        bar = "#" * filled + "." * (_BAR - filled)
+        # Too long a line would be wrapped, and stay.
+        room = max(8, terminal_width() - _BAR - 40)
+        doing = self._doing if len(self._doing) <= room else f"{self._doing[: room - 3]}..."
+        return f"{doing} [{bar}] {share:.0%} of {format_bytes(total)}, {seconds}"
 
 
 def print_json(document: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Mapping, Sequence
 from mxamp.cli.console import Steps, print_json
 from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source, split_prefix
 from mxamp.convert import convert_model
+from mxamp.decisions import LowPrecision
 from mxamp.errors import ExportError, MxampWarning, PolicyError, UnknownNameError, nearest_names
 from mxamp.files import atomic_write
 from mxamp.graph.control_flow import graphs_within
@@ -22,11 +23,13 @@ from mxamp.graph.graph import Graph
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
-from mxamp.policy.policy import Policy
+from mxamp.passes import PREPARATIONS
+from mxamp.policy.policy import PURE, Policy
+from mxamp.provenance import provenance_path
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
-from mxamp.targets import Target
+from mxamp.targets import resolve_target
 
 __all__ = ["add_parser"]
 
@@ -37,11 +40,21 @@ examples:
   mxamp convert net --dtype bfloat16 -o net-bf16 --policy my.toml --report why.json
   mxamp convert net --dtype float16 -o net-fp16 --io-dtype data=low --input-shape data=1,3,224,224
   mxamp convert zoo:resnet50_v1 --dtype bfloat16 -o resnet50-bf16
+  mxamp convert resnet50 --dtype float16 -o resnet50-emulated --emulate
 
 The input files are never changed. Names of inputs, outputs and nodes stay as they are, and inputs and
 outputs stay float32 unless --io-dtype says otherwise, so the result takes the place of the original.
 bfloat16 is for CPUs and float16 for GPUs; either converts on any machine. Files convert without MXNet;
 zoo:NAME and --input-shape need it. `mxamp policy` prints the default policy."""
+
+
+EMULATED_NOTE = (
+    "this model emulates the conversion: it computes in float32, rounds where the converted model would, "
+    "and is for "
+    "measuring, not for deploying. It holds _mxamp_round operators, which stock MXNet does not know: run "
+    "it with "
+    "mxamp, which loads their library."
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -58,7 +71,12 @@ def add_parser(subparsers: Any) -> None:
         metavar="PREFIX",
         help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
     )
-    parser.add_argument("--dtype", required=True, metavar="DTYPE", help="bfloat16 (CPUs) or float16 (GPUs)")
+    parser.add_argument(
+        "--dtype",
+        required=True,
+        metavar="DTYPE",
+        help="bfloat16 (CPUs) or float16 (GPUs); with --emulate also tfloat32, float8_e4m3fn, float8_e5m2",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -89,11 +107,22 @@ def add_parser(subparsers: Any) -> None:
         metavar="OP",
         help="keep all nodes of an operator in float32 (repeatable)",
     )
-    deciding.add_argument("--policy", metavar="FILE.toml", help="decide by this policy, not the built-in one")
+    deciding.add_argument(
+        "--policy",
+        metavar="FILE.toml",
+        help="decide by this policy, not the built-in one; 'pure': everything low that can be, to measure it",
+    )
     deciding.add_argument(
         "--target",
-        metavar="NAME",
-        help="what the machine can do (default: cpu-bf16 for bfloat16, cuda-fp16 for float16)",
+        metavar="TARGET",
+        help="what the machine can do and what it costs: a name of `mxamp targets`, a JSON file, or auto for "
+        "this machine's (default: cpu-bf16 for bfloat16, cuda-fp16 for float16)",
+    )
+    deciding.add_argument(
+        "--low-precision",
+        choices=[member.value for member in LowPrecision],
+        help="required: low wherever that is wanted and possible; profitable: where it makes the model "
+        "faster, by the target's costs (default: profitable where shapes and the target tell costs)",
     )
     shape = parser.add_argument_group("what the result looks like")
     shape.add_argument(
@@ -116,14 +145,47 @@ def add_parser(subparsers: Any) -> None:
         help="keep every BatchNorm as a node (default: fold it into the layer before it)",
     )
     shape.add_argument(
+        "--saturate",
+        action="store_true",
+        help="clamp parameters beyond the dtype's range, and report what that loses (default: the nodes that "
+        "read them stay float32)",
+    )
+    shape.add_argument(
+        "--no-rewrite-masks",
+        dest="rewrite_masks",
+        action="store_false",
+        help="keep masks such as -1e18, and what reads them in float32 (default: give them a value that the "
+        "dtype holds, where no result changes)",
+    )
+    shape.add_argument(
+        "--no-prepare",
+        action="append",
+        default=[],
+        choices=(*PREPARATIONS, "all"),
+        metavar="PASS",
+        help=f"leave out a pass that prepares the graph: {', '.join(PREPARATIONS)}, or all (repeatable)",
+    )
+    shape.add_argument(
         "--input-shape",
         action="append",
         default=[],
         metavar="NAME=SIZES",
         help="such as data=1,3,224,224: also count multiply-adds and cast bytes (repeatable; needs MXNet)",
     )
+    shape.add_argument(
+        "--emulate",
+        action="store_true",
+        help="write the float32 model that emulates the conversion, to measure it where it cannot run; it "
+        "needs mxamp's operator library",
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--report", metavar="FILE.json", help="write every decision with its reason")
+    output.add_argument(
+        "--no-provenance",
+        dest="provenance",
+        action="store_false",
+        help="do not write OUT-mxamp.json, which says what the model was made from and why, for mxamp verify",
+    )
     output.add_argument(
         "--force", "--overwrite", action="store_true", help="replace OUT and FILE.json where they exist"
     )
@@ -140,6 +202,11 @@ class _Destination:
     paths: tuple[Path, ...]
     report: Path | None
 
+    @property
+    def files(self) -> list[Path]:
+        """All files that are written."""
+        return [*self.paths, *([self.report] if self.report else [])]
+
 
 def run(args: argparse.Namespace) -> int:
     """Convert a model."""
@@ -150,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
     policy = _policy(args)  # before the model is read: its mistakes show at once
     shapes = parse_input_shapes(args.input_shape)
     io_dtype = _io_dtype(args.io_dtype)
-    target = None if args.target is None else Target.builtin(args.target)
+    target = None if args.target is None else resolve_target(args.target, policy.target_dtype)
 
     with steps.step(f"reading {args.model}"):
         source = read_source(
@@ -163,7 +230,7 @@ def run(args: argparse.Namespace) -> int:
             # This must not go unsaid.
             warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
     _check_operators(args.exclude_op, source.model.graph)
-    with steps.step("deciding and casting"):
+    with steps.step("deciding"):
         model = convert_model(
             source.model.graph,
             source.model.arg_params,
@@ -171,25 +238,31 @@ def run(args: argparse.Namespace) -> int:
             args.dtype,
             policy=policy,
             target=target,
+            low_precision=args.low_precision,
             exclude=args.exclude,
             io_dtype=io_dtype,
             input_shapes=shapes or source.input_shapes or None,
             cast_op=args.cast_op,
             fold_batch_norm=args.fold_batch_norm,
+            emulate=args.emulate,
+            saturate=args.saturate,
+            rewrite_masks=args.rewrite_masks,
+            prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],
         )
-    report = model.report
-    assert report is not None  # a conversion always has one
-    steps.done("deciding", _decided_line(report))
-    steps.done("casting", _cast_line(report))
-    with steps.step(f"writing {destination.prefix}"):
-        model.save(destination.prefix)
+    with steps.step(f"casting and writing {destination.prefix}") as progress:
+        # Before anything is asked of the model: then its parameters are read once only.
+        model.save(destination.prefix, progress=progress, provenance=args.provenance)
+        report = model.report
+        assert report is not None  # a conversion always has one
         if destination.report is not None:
             with atomic_write(destination.report) as (file,):
                 file.write(report.to_json().encode("utf-8"))
-    files = [*destination.paths, *([destination.report] if destination.report else [])]
+    files = destination.files
+    steps.done("deciding", _decided_line(report))
+    steps.done("casting", _cast_line(report))
     steps.done("writing", ", ".join(str(path) for path in files))
     seconds = time.perf_counter() - started
-    note = _where_it_runs(report.target_dtype)
+    note = EMULATED_NOTE if report.emulated is not None else _where_it_runs(report.target_dtype)
     if args.json:
         print_json(_document(source, model, files, seconds, note))
     elif not args.quiet:
@@ -210,7 +283,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _destination(args: argparse.Namespace) -> _Destination:
     prefix, _ = split_prefix(args.output)
-    return _Destination(prefix, model_paths(prefix), Path(args.report) if args.report else None)
+    paths: tuple[Path, ...] = model_paths(prefix)
+    if args.provenance:
+        paths = (*paths, provenance_path(prefix))
+    return _Destination(prefix, paths, Path(args.report) if args.report else None)
 
 
 def _check_destination(destination: _Destination, args: argparse.Namespace) -> None:
@@ -228,10 +304,10 @@ def _check_destination(destination: _Destination, args: argparse.Namespace) -> N
         inputs.update(str(path) for path in model_paths(given, args.epoch or epoch or 0))
         # The symbol belongs to all epochs, so none of them may lose it or be replaced.
         inputs.update(glob.glob(glob.escape(given) + "-[0-9][0-9][0-9][0-9].params"))
-    if args.policy:
+    if args.policy and args.policy != PURE:
         inputs.add(args.policy)
     real_inputs = {os.path.realpath(path) for path in inputs}
-    outputs = [*destination.paths, *([destination.report] if destination.report else [])]
+    outputs = destination.files
     for number, path in enumerate(outputs):
         if os.path.realpath(path) in real_inputs or _is_same_file(path, inputs):
             raise ExportError(
@@ -261,7 +337,10 @@ def _is_same_file(path: Path, others: set[str]) -> bool:
 
 
 def _policy(args: argparse.Namespace) -> Policy:
-    policy = Policy.default(args.dtype) if args.policy is None else Policy.load(args.policy)
+    if args.policy == PURE:
+        policy = Policy.pure(args.dtype)
+    else:
+        policy = Policy.default(args.dtype) if args.policy is None else Policy.load(args.policy)
     for pattern in args.exclude_regex:
         policy = policy.excluding(patterns=[pattern])
     for op in args.exclude_op:
@@ -332,8 +411,10 @@ def _cast_line(report: Report) -> str:
         any(dtype != parameter.dtype_before for dtype in parameter.stored.values())
         for parameter in report.parameters
     )
+    done = "stored in" if report.emulated is None else "rounded to"
+    clamped = f", {count_of(report.saturated_values, 'value')} clamped" if report.saturated_values else ""
     return (
-        f"{count_of(cast, 'parameter')} stored in {report.target_dtype}, "
+        f"{count_of(cast, 'parameter')} {done} {report.target_dtype}{clamped}, "
         f"{count_of(len(report.casts), 'cast')} at run time"
     )
 
@@ -371,6 +452,9 @@ def _document(
         "parameter_bytes_before": report.parameter_bytes_before,
         "parameter_bytes_after": report.parameter_bytes_after,
         "low_multiply_add_share": report.low_multiply_add_share,
+        "saturated_values": report.saturated_values,
+        "masks_rewritten": sum(mask.after is not None for mask in report.masks),
+        "emulated": report.emulated,
         "note": note,
         "report": report.to_mapping(),
     }

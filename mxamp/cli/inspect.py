@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import warnings
+from typing import Any, Mapping
 
 from mxamp.cli.console import print_json
-from mxamp.cli.source import add_source_options, read_source
-from mxamp.errors import UnknownNameError, nearest_names
+from mxamp.cli.source import Source, add_source_options, read_source
+from mxamp.errors import MxampWarning, ReportError, UnknownNameError, nearest_names
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
 from mxamp.model import Model
+from mxamp.provenance import FileRecord, Provenance, read_provenance
 from mxamp.report.inspection import Inspection, inspect_model
 from mxamp.report.inspection_text import cast_table, inspected_node_table, inspection_summary, select_nodes
+from mxamp.report.table import paragraph, terminal_width
 
 __all__ = ["add_parser"]
 
@@ -25,8 +28,9 @@ examples:
   mxamp inspect resnet50-bf16 --graph              one line a node, with dtypes
   mxamp inspect resnet50-bf16 --json               everything, for a program
 
-It reads the files alone, so it works for any MXNet model, converted or not, and needs no MXNet. Why a node
-got its precision is known when a model is converted: mxamp convert --report FILE.json."""
+It reads the files alone, so it works for any MXNet model, converted or not, and needs no MXNet. What a model
+was made from, and why a node has its precision, is told where PREFIX-mxamp.json is there, which mxamp convert
+writes."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -63,15 +67,19 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Inspect a model."""
-    source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained, headers_only=True)
+    source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
     if args.graph:
         print(_graph_text(source.model), end="")
         return 0
     inspection = inspect_model(source.model.graph, {**source.model.arg_params, **source.model.aux_params})
+    provenance = _provenance(source)
     if args.json:
-        print_json({"model": source.label, "weights": source.weights, **inspection.to_mapping()})
+        known = None if provenance is None else provenance.to_mapping()
+        document = inspection.to_mapping()
+        print_json({"model": source.label, "weights": source.weights, **document, "provenance": known})
     elif args.nodes is not None:
-        print(inspected_node_table(_fitting(inspection, args.nodes), args.width))
+        reasons = _reasons(provenance)
+        print(inspected_node_table(_fitting(inspection, args.nodes), args.width, reasons=reasons))
     elif args.casts:
         print(cast_table(inspection.casts, args.width) if inspection.casts else "No casts.")
     else:
@@ -79,7 +87,72 @@ def run(args: argparse.Namespace) -> int:
         if source.weights:
             print(f"Weights: {source.weights}.")
         print(inspection_summary(inspection, args.width))
+        if provenance is not None:
+            print()
+            for sentence in _origin(provenance):
+                print("\n".join(paragraph(sentence, terminal_width(args.width), hanging="  ")))
     return 0
+
+
+def _provenance(source: Source) -> Provenance | None:
+    """Return what is recorded about the model; None, with a warning, when it is recorded about another."""
+    if not source.paths:
+        return None
+    try:
+        provenance = read_provenance(source.label, source.epoch)
+    except ReportError as error:
+        warnings.warn(str(error), MxampWarning, stacklevel=2)
+        return None
+    if provenance is None:
+        return None
+    files = source.model._history.source
+    # Hashing the parameters takes as long as reading them, which nobody asked for.
+    size = source.paths[1].stat().st_size
+    if files is None or files.symbol.sha256 != provenance.symbol.sha256 or size != provenance.params.bytes:
+        warnings.warn(
+            f"{source.label} is no longer the model that was recorded when it was written, so what was "
+            f"recorded is not shown. mxamp verify {source.label} tells what differs.",
+            MxampWarning,
+            stacklevel=2,
+        )
+        return None
+    return provenance
+
+
+def _origin(provenance: Provenance) -> list[str]:
+    """Say what a model was made from, and how."""
+
+    def described(record: FileRecord) -> str:
+        return f"{record.name} (SHA-256 {record.sha256[:12]}...)"
+
+    source = "a model in memory"
+    if provenance.source_symbol is not None and provenance.source_params is not None:
+        source = f"{described(provenance.source_symbol)} and {described(provenance.source_params)}"
+    report, policy = provenance.report, provenance.policy
+    if report is None:
+        return [f"Written by mxamp {provenance.mxamp}, not converted, from {source}."]
+    lines = [
+        f"Converted by mxamp {provenance.mxamp} to {report.target_dtype} for the target {report.target}, "
+        f"from {source}."
+    ]
+    if policy is not None:
+        kind = "the built-in one" if policy.name == "default" else policy.name
+        function = f", with the color function {policy.color_function}" if policy.color_function else ""
+        lines.append(f"Policy: {kind}{function}.")
+    lines.append("Why each node computes in what it does: mxamp inspect --nodes.")
+    return lines
+
+
+def _reasons(provenance: Provenance | None) -> Mapping[str, str]:
+    """Return node name -> why it computes in what it does, as far as that is known."""
+    if provenance is None or provenance.report is None:
+        return {}
+    nodes = provenance.report.nodes
+    # A layer also has the names of what was folded into it; its own reason is the one to tell.
+    return {
+        **{node.name_after: node.reason for node in nodes},
+        **{node.name: node.reason for node in nodes if node.name == node.name_after},
+    }
 
 
 def _graph_text(model: Model) -> str:

@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import Any, Sequence
 
-from mxamp.cli import compare, convert, inspect, policy
+from mxamp.cli import compare, convert, inspect, policy, targets, verify, zoo
 from mxamp.cli.console import show_warnings
 from mxamp.errors import MxampError
 from mxamp.version import __version__
@@ -34,10 +34,12 @@ examples:
       what runs in which precision, the casts, the sizes
   mxamp compare resnet50 resnet50-bf16 --data images.npz
       how far the outputs are apart, and where it starts
+  mxamp verify resnet50-bf16
+      whether the files are still what was written
 
 `mxamp COMMAND --help` says more about each. Converting and inspecting files needs no MXNet.
-Exit status: 0 success, 1 a comparison beyond its --tolerance, 2 an error you can act on, 70 a bug in mxamp,
-130 interrupted."""
+Exit status: 0 success, 1 a comparison beyond its --tolerance or files that are not what was written, 2 an
+error you can act on, 70 a bug in mxamp, 130 interrupted."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -51,11 +53,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mxamp {__version__}")
     _add_traceback(parser, default=False)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for module in (convert, inspect, compare, policy):
+    for module in (convert, inspect, compare, verify, policy, zoo, targets):
         module.add_parser(subparsers)
     for subparser in subparsers.choices.values():
-        # After the command too, which is where one adds it to a command that just failed.
-        _add_traceback(subparser, default=argparse.SUPPRESS)
+        if "-" in subparser.prefix_chars:  # `zoo` hands everything on
+            # After the command too, which is where one adds it to a command that just failed.
+            _add_traceback(subparser, default=argparse.SUPPRESS)
     return parser
 
 

@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from mxamp.errors import DataError
-from mxamp.files import existing_file
-from mxamp.graph.parameters import auxiliary_names
-from mxamp.graph.serde import read_symbol
 from mxamp.model import Model, load, model_paths
-from mxamp.params import open_params
-from mxamp.params.parameter import ArrayParameter
 
 __all__ = ["Source", "add_source_options", "parse_input_shapes", "read_source", "split_prefix"]
 
@@ -41,6 +36,8 @@ class Source:
         Whether the weights are random, so that this is no trained network.
     input_shapes
         Input name -> shape, where known.
+    epoch
+        The number of the parameter file; the label is the prefix then.
     """
 
     label: str
@@ -49,6 +46,7 @@ class Source:
     weights: str | None = None
     has_random_weights: bool = False
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    epoch: int = 0
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +85,6 @@ def read_source(
     epoch: int | None = None,
     pretrained: bool | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
-    headers_only: bool = False,
 ) -> Source:
     """Read a model.
 
@@ -101,8 +98,6 @@ def read_source(
         For the zoo: True, False, or None for whichever can be had.
     input_shapes
         For the zoo: what to build the model for.
-    headers_only
-        Leave the values on disk; they are read when something asks for them.
 
     Raises
     ------
@@ -123,19 +118,7 @@ def read_source(
     prefix, epoch_in_name = split_prefix(text)
     epoch = epoch if epoch is not None else epoch_in_name or 0
     paths = model_paths(prefix, epoch)
-    model = _mapped(*paths) if headers_only and paths[1].is_file() else load(prefix, epoch)
-    return Source(prefix, model, paths)
-
-
-def _mapped(symbol_path: Path, params_path: Path) -> Model:
-    graph = read_symbol(symbol_path)
-    with open_params(existing_file(params_path, "parameter file")) as file:
-        args, auxs = file.index.split(auxiliary_names(graph))
-        return Model(
-            graph,
-            {name: ArrayParameter(file.load(header.name)) for name, header in args.items()},
-            {name: ArrayParameter(file.load(header.name)) for name, header in auxs.items()},
-        )
+    return Source(prefix, load(prefix, epoch), paths, epoch=epoch)
 
 
 def parse_input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -12,6 +12,7 @@ from mxamp.params.ranges import (
     underflows_beyond,
 )
 from mxamp.params.reader import ParamsFile, open_params, read_params
+from mxamp.params.sparse import SparseParameter, SparseTensor, parameter_of
 from mxamp.params.writer import ParamsEncoder, encode_params, write_params
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "ParamsFile",
     "ParamsIndex",
     "Range",
+    "SparseParameter",
+    "SparseTensor",
     "StorageType",
     "TensorHeader",
     "cast_array",
@@ -28,6 +31,7 @@ __all__ = [
     "open_params",
     "overflow_limit",
     "overflows",
+    "parameter_of",
     "read_params",
     "underflow_fraction",
     "underflows_beyond",

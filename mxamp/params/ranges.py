@@ -23,6 +23,7 @@ __all__ = [
     "magnitude_range",
     "overflow_limit",
     "overflows",
+    "underflow_counts",
     "underflow_fraction",
     "underflows_beyond",
 ]
@@ -140,6 +141,25 @@ def underflow_fraction(array: NDArray[Any], dtype: DType) -> float:
     ParamsError
         When either holds no floating-point numbers.
     """
+    nonzero, lost = underflow_counts(array, dtype)
+    return lost / nonzero if nonzero else 0.0
+
+
+def underflow_counts(array: NDArray[Any], dtype: DType) -> tuple[int, int]:
+    """Return how many values of ``array`` are not zero, and how many of them become zero in ``dtype``.
+
+    Parameters
+    ----------
+    array
+        float16, bfloat16, float32 or float64.
+    dtype
+        A floating-point dtype.
+
+    Raises
+    ------
+    ParamsError
+        When either holds no floating-point numbers.
+    """
     source, array = as_float_array(array)
     _require_float(dtype)
     # Half the smallest subnormal is a tie, and rounds to the even one: zero. A source dtype that is too
@@ -150,7 +170,7 @@ def underflow_fraction(array: NDArray[Any], dtype: DType) -> float:
         nonzero += int(np.count_nonzero(block))
         block -= block.dtype.type(1)
         lost += int(np.count_nonzero(block < limit))
-    return lost / nonzero if nonzero else 0.0
+    return nonzero, lost
 
 
 def underflows_beyond(array: NDArray[Any], dtype: DType, share: float) -> bool:
@@ -263,6 +283,9 @@ def overflow_limit(dtype: DType) -> float:
         When it is no floating-point dtype.
     """
     _require_float(dtype)
+    if dtype.label == "float8_e4m3fn":
+        # It has no infinity, so 480 would be its next value; the tie at 464 rounds to 448, the even one.
+        return float(np.nextafter(np.float32(464.0), np.float32(np.inf)))
     # max_finite is (2**(n + 1) - 1) ulps for n stored significand bits.
     return dtype.max_finite + dtype.max_finite / (dtype.max_exact_integer - 1) / 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,43 @@ class ScaledParameter(Parameter):
         return self._parameter.allocate(dtype)
 
     def cast(self, dtype: DType) -> Parameter:
-        """See :class:`Parameter`."""
+        """See :class:`Parameter`; always a new one."""
         result, out = self.allocate(dtype)
+        self.cast_into(out)
+        return result
+
+    def source(self) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        """See :class:`Parameter`."""
+        return self._parameter.values(), self.row_factors
+
+    @property
+    def is_on_disk(self) -> bool:
+        """See :class:`Parameter`."""
+        return self._parameter.is_on_disk
+
+    @property
+    def row_factors(self) -> NDArray[np.float32]:
+        """See :class:`Parameter`."""
+        return self._factors.astype(np.float32).reshape(-1)
+
+    def source_part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+        """See :class:`Parameter`."""
+        return self._parameter.part(start, stop, buffer)
+
+    def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+        """See :class:`Parameter`."""
+        factors = self._factors.reshape(-1)
+        columns = max(1, math.prod(self.shape) // factors.size)
+        part = self._parameter.part(start, stop, buffer)
+        scaled: NDArray[Any] = (part * factors[np.arange(start, stop) // columns]).astype(np.float32)
+        return scaled
+
+    def cast_into(self, out: NDArray[Any]) -> None:
+        """See :class:`Parameter`."""
+        dtype = DType.from_numpy(out.dtype)
         if dtype is DType.FLOAT32:
             np.copyto(out, self.values())
-            return result
+            return
         values = self._parameter.values()
         factors = self._factors.astype(np.float32)
         # A few output channels at a time, so that the products never leave the processor's cache.
@@ -71,4 +104,3 @@ class ScaledParameter(Parameter):
                 factor = factors[start : start + rows] if len(factors) > 1 else factors
                 product = np.multiply(chunk, factor, out=products[: len(chunk)])
                 cast_array(product, dtype, out=out[start : start + rows])
-        return result

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from typing import TYPE_CHECKING, Any, BinaryIO, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, Iterable, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from mxamp.params.format import (
     StorageType,
     name_fault,
 )
+from mxamp.params.sparse import SparseTensor
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ParamsEncoder", "encode_params", "write_params"]
 
+_Stored = Union["NDArray[Any]", SparseTensor]
+
 
 def write_params(
     path: str | PathLike[str],
-    args: Mapping[str, NDArray[Any]],
-    auxs: Mapping[str, NDArray[Any]],
+    args: Mapping[str, _Stored],
+    auxs: Mapping[str, _Stored],
     *,
     numpy_shapes: bool = False,
 ) -> None:
@@ -65,8 +69,8 @@ def write_params(
 
 def encode_params(
     file: BinaryIO,
-    args: Mapping[str, NDArray[Any]],
-    auxs: Mapping[str, NDArray[Any]],
+    args: Mapping[str, _Stored],
+    auxs: Mapping[str, _Stored],
     *,
     numpy_shapes: bool = False,
 ) -> None:
@@ -88,8 +92,11 @@ def encode_params(
     """
     encoder = ParamsEncoder(file, len(args) + len(auxs), numpy_shapes=numpy_shapes)
     for prefix, group in ((ARG_PREFIX, args), (AUX_PREFIX, auxs)):
-        for name, array in group.items():
-            encoder.add(prefix + name, array)
+        for name, tensor in group.items():
+            if isinstance(tensor, SparseTensor):
+                encoder.add_record(prefix + name, tensor.record)
+            else:
+                encoder.add(prefix + name, tensor)
     encoder.finish()
 
 
@@ -105,12 +112,18 @@ class ParamsEncoder:
     numpy_shapes
         Write the format of MXNet's NumPy shape semantics, the only one that can hold scalars. MXNet loads
         such a file only under ``mx.util.np_shape(True)``.
+    has_names
+        With False, write a list without names, as ``mx.nd.save`` writes a list of arrays. Names then only
+        tell the tensors apart.
     """
 
-    def __init__(self, file: BinaryIO, count: int, *, numpy_shapes: bool = False) -> None:
+    def __init__(
+        self, file: BinaryIO, count: int, *, numpy_shapes: bool = False, has_names: bool = True
+    ) -> None:
         self._file = file
         self._count = count
         self._numpy_shapes = numpy_shapes
+        self._has_names = has_names
         self._names: dict[str, bytes] = {}
         file.write(struct.pack("<QQQ", LIST_MAGIC, 0, count))
 
@@ -134,6 +147,37 @@ class ParamsEncoder:
         self._file.write(header)
         self._file.write(data.data)
 
+    def add_parts(self, name: str, dtype: DType, shape: Sequence[int], parts: Iterable[NDArray[Any]]) -> None:
+        """Write one tensor whose values come part by part.
+
+        Parameters
+        ----------
+        name
+            The stored name, with its prefix.
+        dtype, shape
+            Its dtype and shape.
+        parts
+            Its values in order, C-contiguous and of that dtype. Each part is written before the next is asked
+            for.
+
+        Raises
+        ------
+        ParamsError
+            When the name or the shape cannot be stored, or the parts are not the whole tensor.
+        """
+        header = self._header(name, dtype, tuple(shape))
+        self._note(name)
+        self._file.write(header)
+        left = math.prod(shape)
+        for part in parts:
+            self._file.write(part.reshape(-1).view(np.uint8).data)
+            left -= part.size
+        if left:
+            raise ParamsError(
+                f"Parameter {name!r} of shape {tuple(shape)} came with {abs(left)} values too "
+                f"{'few' if left > 0 else 'many'}, so the file would be unreadable."
+            )
+
     def add_record(self, name: str, record: NDArray[np.uint8]) -> None:
         """Write one tensor as the bytes of its record in another file (`ParamsFile.record`).
 
@@ -143,7 +187,19 @@ class ParamsEncoder:
             The stored name, with its prefix.
         record
             Its bytes.
+
+        Raises
+        ------
+        ParamsError
+            When the name cannot be stored, or MXNet could not load the record beside the others.
         """
+        magic = int.from_bytes(record[:4].tobytes(), "little")
+        if (magic == V3_MAGIC) is not self._numpy_shapes:
+            raise ParamsError(
+                f"The parameter {name!r} was stored under other shape semantics than this file, and MXNet "
+                "cannot load both from one file. A sparse parameter cannot be saved for NumPy shapes: "
+                "make it dense with tostype('default') in MXNet."
+            )
         self._note(name)
         self._file.write(record.data)
 
@@ -160,7 +216,7 @@ class ParamsEncoder:
                 f"{self._count} tensors were announced and {len(self._names)} added, so the file would be "
                 "unreadable. Count the tensors before the first is written."
             )
-        names = list(self._names.values())
+        names = list(self._names.values()) if self._has_names else []
         self._file.write(struct.pack("<Q", len(names)))
         for name in names:
             self._file.write(struct.pack("<Q", len(name)) + name)
@@ -191,20 +247,22 @@ class ParamsEncoder:
             dtype = DType.from_numpy(array.dtype.newbyteorder("="))
         except TargetError as error:
             raise ParamsError(f"Parameter {name!r} cannot be stored: {error}") from None
-        if not array.ndim and not self._numpy_shapes:
+        flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
+        return self._header(name, dtype, array.shape), flat.view(np.uint8)
+
+    def _header(self, name: str, dtype: DType, shape: tuple[int, ...]) -> bytes:
+        if not shape and not self._numpy_shapes:
             raise ParamsError(
                 f"Parameter {name!r} has the shape (), which MXNet can write but not read back outside "
                 "NumPy shape semantics. Reshape it to (1,), or write with numpy_shapes=True."
             )
         magic = V3_MAGIC if self._numpy_shapes else V2_MAGIC
-        header = struct.pack(
-            f"<Iii{array.ndim}qiii",
+        return struct.pack(
+            f"<Iii{len(shape)}qiii",
             magic,
             StorageType.DENSE.value,
-            array.ndim,
-            *array.shape,
+            len(shape),
+            *shape,
             *CPU_CONTEXT,
             dtype.value,
         )
-        flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
-        return header, flat.view(np.uint8)

@@ -16,6 +16,7 @@ from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.params.cast import float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.ranges import magnitude_range
 from mxamp.params.scaled import ScaledParameter
@@ -147,13 +148,13 @@ class FoldBatchNorm(GraphPass):
 
     # ------------------------------------------------------------------ what can be folded
 
-    def _candidate(
-        self, graph: Graph, heads: frozenset[int], position: int, node: Node
-    ) -> _Candidate | None:
+    def _candidate(self, graph: Graph, heads: frozenset[int], position: int, node: Node) -> _Candidate | None:
+        if len(node.inputs) != 5:
+            return None
         layer_position = node.inputs[0].node
         layer = graph.nodes[layer_position]
         op = FACTS.canonical(layer.op)
-        if op not in self._layers or len(node.inputs) != 5:
+        if op not in self._layers or len(layer.inputs) < 2:
             return None
         if not (self._is_low(layer_position) and self._is_low(position)):
             return None
@@ -199,7 +200,7 @@ class FoldBatchNorm(GraphPass):
         )
         with np.errstate(all="ignore"):
             scale = gamma / np.sqrt(variance + epsilon)
-            shift = bias * scale + (beta - mean * scale)
+            shift = float32_rounded_to_odd(bias * scale + (beta - mean * scale))
         magnitudes = np.abs(shift)
         # Where no shift at all is near the ends of the range there is nothing to look at one by one.
         in_range = (magnitudes < self._dtype.max_finite) & (
@@ -224,11 +225,12 @@ class FoldBatchNorm(GraphPass):
         return folds
 
     def _leaves_range(self, weight: Parameter, scale: NDArray[np.float64]) -> bool:
+        if not weight.magnitude_bound:
+            return False
         factor, limit = float(np.abs(scale).max(initial=0.0)), self._dtype.max_finite
-        return (
-            weight.magnitude_bound * factor > limit
-            and magnitude_range(weight.values()).largest * factor > limit
-        )
+        if weight.magnitude_bound * factor <= limit:
+            return False
+        return any(magnitude_range(part).largest * factor > limit for part in weight.parts())
 
     def _is_low(self, position: int) -> bool:
         decision = self._before.decisions[position]
@@ -288,8 +290,8 @@ class FoldBatchNorm(GraphPass):
                 new_bias[bias] = fold.bias
                 after = self._before.decisions[fold.norm]
                 assert after is not None  # a BatchNorm is an operator
-                decision = replace(
-                    decision, inputs=(*decision.inputs[:2], self._dtype), outputs=after.outputs[:1]
+                decision = decision._replace(
+                    inputs=(*decision.inputs[:2], self._dtype), outputs=after.outputs[:1]
                 )
             deps = tuple([positions[dep] for dep in node.control_deps if positions[dep] >= 0])
             versions = node.input_versions if len(node.input_versions) == len(inputs) else ()

@@ -17,7 +17,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
 from mxamp.passes.base import GraphPass
 
-__all__ = ["BodyCasts", "InsertCasts", "InsertedCast", "StoredParameter"]
+__all__ = ["BodyCasts", "InsertCasts", "InsertedCast", "StoredParameter", "offline_dtypes"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,49 @@ class StoredParameter:
 
     source: str
     dtype: DType
+
+
+def offline_dtypes(graph: Graph, plan: Plan) -> Mapping[str, Sequence[DType]]:
+    """Return the dtypes other than its own that each parameter of a graph will be stored in.
+
+    Parameters
+    ----------
+    graph
+        The graph before casts are put in.
+    plan
+        The decisions for it.
+
+    Returns
+    -------
+    dict
+        Parameter name -> dtypes; without the parameters that are stored as they are.
+    """
+    found = {}
+    for name, position in graph.variables.items():
+        if name in plan.cast_offline and name not in plan.variables_after:
+            before = plan.variables_before.get(name, DType.FLOAT32)
+            others = _other_dtypes(_wanted_dtypes(graph, plan, position), before)
+            if others:
+                found[name] = others
+    return found
+
+
+def _wanted_dtypes(graph: Graph, plan: Plan, position: int) -> set[DType]:
+    """Return the dtypes in which a variable is read."""
+    wanted: set[DType] = set()
+    for use in graph.uses[position].get(0, ()):
+        decision = plan.decisions[use.node]
+        need = decision.inputs[use.input] if decision is not None else None
+        if need is not None:
+            wanted.add(need)
+    for head, need in zip(graph.heads, plan.heads):
+        if head.node == position and need is not None:
+            wanted.add(need)
+    return wanted
+
+
+def _other_dtypes(wanted: set[DType], own: DType) -> Sequence[DType]:
+    return sorted((dtype for dtype in wanted if dtype is not own), key=lambda dtype: dtype.value)
 
 
 class InsertCasts(GraphPass):
@@ -229,8 +272,8 @@ class _Rewriter:
             after = self.plan.variables_after[name]
             self.positions.append(self._store(node, name, before, after))
             return
-        wanted = self._wanted_dtypes(position) if name in self.plan.cast_offline else set()
-        low = sorted((dtype for dtype in wanted if dtype is not before), key=lambda dtype: dtype.value)
+        wanted = _wanted_dtypes(self.graph, self.plan, position) if name in self.plan.cast_offline else set()
+        low = _other_dtypes(wanted, before)
         if len(wanted) == 1 and low:
             self.positions.append(self._store(node, name, before, low[0]))
             self.stored[name] = StoredParameter(name, low[0])
@@ -254,19 +297,7 @@ class _Rewriter:
         return self._add(node._replace(name=name, attrs=attrs), (after,))
 
     def _is_cast_at_run_time(self, position: int) -> bool:
-        return any(dtype.is_low_precision for dtype in self._wanted_dtypes(position))
-
-    def _wanted_dtypes(self, position: int) -> set[DType]:
-        wanted: set[DType] = set()
-        for use in self.graph.uses[position].get(0, ()):
-            decision = self.plan.decisions[use.node]
-            need = decision.inputs[use.input] if decision is not None else None
-            if need is not None:
-                wanted.add(need)
-        for head, need in zip(self.graph.heads, self.plan.heads):
-            if head.node == position and need is not None:
-                wanted.add(need)
-        return wanted
+        return any(dtype.is_low_precision for dtype in _wanted_dtypes(self.graph, self.plan, position))
 
     # ------------------------------------------------------------------ operators
 
@@ -372,7 +403,7 @@ class _Rewriter:
         Where all of them are needed in one dtype, casting each to it is as good and can be shared; of an FP16
         input beside an unknown one nobody can say which dtype both have.
         """
-        facts = FACTS.get(node.op)
+        facts = FACTS.of(node.op, node.attrs)
         if facts is None:
             return False
         sharing = [number for number in range(len(inputs)) if facts.role(number, node.attrs).shares_dtype]
@@ -381,7 +412,7 @@ class _Rewriter:
 
     def _multicast(self, node: Node, inputs: Sequence[Entry], decision: Decision) -> list[Entry]:
         """Let MXNet bring the inputs that share a dtype to the widest one when it knows them."""
-        facts = FACTS.get(node.op)
+        facts = FACTS.of(node.op, node.attrs)
         assert facts is not None  # asked only for operators with facts
         inputs = [
             entry if need is None or self._dtype(entry) is None else self._cast(entry, need, origin)

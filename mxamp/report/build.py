@@ -13,8 +13,19 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.graph.output_names import output_names
 from mxamp.params.parameter import Parameter
-from mxamp.passes import FoldBatchNorm, InsertCasts, InsertedCast
-from mxamp.report.model import CastReport, NodeReport, ParameterReport, Report
+from mxamp.params.saturate import Saturation
+from mxamp.passes import FoldBatchNorm, InsertCasts, InsertedCast, Preparation, RewrittenMask
+from mxamp.report.model import (
+    CastReport,
+    MaskReport,
+    NodeReport,
+    ParameterReport,
+    PreparationReport,
+    Report,
+    SaturationReport,
+    TimeReport,
+)
+from mxamp.report.prepared import with_prepared
 
 __all__ = ["Rewrites", "Shapes", "build_report"]
 
@@ -78,6 +89,10 @@ def build_report(
     inputs: Sequence[str],
     shapes: Shapes | None = None,
     warnings: Sequence[str] = (),
+    saturations: Mapping[str, Saturation] | None = None,
+    masks: Sequence[RewrittenMask] = (),
+    preparation: Preparation | None = None,
+    origins: Sequence[int] = (),
 ) -> Report:
     """Return the report.
 
@@ -95,20 +110,36 @@ def build_report(
         Shapes of the entries of the user's graph, where known.
     warnings
         What the user should know.
+    saturations
+        Parameter -> what clamping it lost.
+    masks
+        What became of masks, before ``rewrites``.
+    preparation
+        What prepared the graph, before that.
+    origins
+        For every node of the graph that was rewritten the node before preparation that it is.
     """
     nodes: list[NodeReport] = []
-    _add_nodes(nodes, rewrites, shapes)
+    casts = _casts(rewrites, shapes)
+    starts = _add_nodes(nodes, rewrites, shapes, _Times(rewrites, target_dtype))
+    changes = preparation.changes if preparation is not None else ()
+    of_user: Sequence[NodeReport] = nodes
+    if preparation is not None and changes:
+        of_user = with_prepared(nodes, starts, preparation, origins)
     prepared, plan = rewrites.prepared, rewrites.fold.plan
     heads = [_name(dtype) for dtype in _head_dtypes(prepared, plan)]
     return Report(
         target_dtype=target_dtype.label,
         target=target,
-        nodes=tuple(nodes),
-        casts=_casts(rewrites, shapes),
-        parameters=_parameters(rewrites, params),
+        nodes=tuple(of_user),
+        casts=casts,
+        parameters=_parameters(rewrites, params, saturations or {}),
         inputs={name: rewrites.insert.new_variables[name].label for name in inputs},
         outputs=dict(zip(output_names(rewrites.before), heads)),
         warnings=tuple(warnings),
+        masks=tuple([MaskReport(**vars(mask)) for mask in masks]),
+        preparations=tuple([PreparationReport(**vars(change)) for change in changes]),
+        time=_time(rewrites, nodes, casts),
     )
 
 
@@ -116,7 +147,69 @@ def _name(dtype: DType | None) -> str | None:
     return None if dtype is None else dtype.label
 
 
-def _add_nodes(nodes: list[NodeReport], rewrites: Rewrites, shapes: Shapes | None) -> None:
+class _Times:
+    """What the plan expects nodes to take; for a plan without estimates, nothing."""
+
+    def __init__(self, rewrites: Rewrites, low: DType) -> None:
+        plan = rewrites.plan
+        self._estimates = plan.estimates
+        if plan.estimates is None:
+            return
+        self._mixed = plan.estimates.mixed(
+            {
+                position
+                for position, decision in enumerate(plan.decisions)
+                if decision is not None and decision.compute is low
+            }
+        )
+        self._casts: dict[int, float] = {}
+        for cast in rewrites.insert.casts:
+            origin = rewrites.origins.get(cast.origin.node)
+            if origin is not None:
+                self._casts[origin] = self._casts.get(origin, 0.0) + (_cast_us(rewrites, cast) or 0.0)
+
+    def add_to(self, report: NodeReport, position: int, *, is_folded: bool) -> NodeReport:
+        """Return the report of a node with what the node is expected to take."""
+        if self._estimates is None:
+            return report
+        return replace(
+            report,
+            float32_us=_rounded(self._estimates.float32[position]),
+            mixed_us=0.0 if is_folded else _rounded(self._mixed[position]),
+            cast_us=_rounded(self._casts.get(position, 0.0)),
+        )
+
+
+def _rounded(microseconds: float) -> float:
+    return round(microseconds, 2)
+
+
+def _cast_us(rewrites: Rewrites, cast: InsertedCast) -> float | None:
+    """Return what a cast is expected to take."""
+    estimates, origin = rewrites.plan.estimates, rewrites.origins.get(cast.origin.node)
+    if estimates is None or origin is None:
+        return None
+    return _rounded(estimates.casts[origin][cast.origin.output])
+
+
+def _time(rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastReport]) -> TimeReport | None:
+    estimates = rewrites.plan.estimates
+    if estimates is None:
+        return None
+    cast_us = sum(cast.us or 0.0 for cast in casts)
+    return TimeReport(
+        float32_us=_rounded(sum(node.float32_us or 0.0 for node in nodes)),
+        mixed_us=_rounded(sum(node.mixed_us or 0.0 for node in nodes) + cast_us),
+        casts_us=_rounded(cast_us),
+        is_measured=estimates.is_measured,
+    )
+
+
+def _add_nodes(
+    nodes: list[NodeReport], rewrites: Rewrites, shapes: Shapes | None, times: _Times
+) -> Sequence[tuple[int, int]]:
+    """Add what happened to every operator; return where each begins: its position, and that in ``nodes``."""
+    starts = []
     before, folded = rewrites.before, rewrites.fold.folded
     for position, (node, decision) in enumerate(zip(before.nodes, rewrites.plan.decisions)):
         if decision is None:
@@ -124,14 +217,16 @@ def _add_nodes(nodes: list[NodeReport], rewrites: Rewrites, shapes: Shapes | Non
         name_after = rewrites.after.nodes[rewrites.positions[position]].name
         if position in folded:
             layer = before.nodes[folded[position]].name
-            decision = replace(
-                decision,
+            decision = decision._replace(
                 rule="fold batch norm",
                 reason=f"folded into the weights of {layer!r}, each rounded once; it costs nothing any more",
             )
         work = multiply_adds(before, position, shapes) if shapes is not None else None
-        nodes.append(_node_report(node, decision, node.name, name_after, work))
+        report = _node_report(node, decision, node.name, name_after, work)
+        starts.append((position, len(nodes)))
+        nodes.append(times.add_to(report, position, is_folded=position in folded))
         _add_bodies(nodes, node, decision, node.name)
+    return starts
 
 
 def _add_bodies(nodes: list[NodeReport], node: Node, decision: Decision, path: str) -> None:
@@ -181,15 +276,19 @@ def _casts(rewrites: Rewrites, shapes: Shapes | None) -> tuple[CastReport, ...]:
     reader: dict[int, str] = {}
     for old, new in enumerate(rewrites.positions):
         reader.setdefault(new, rewrites.before.nodes[old].name)
+    read_by: dict[int, list[int]] = {cast.node: [] for cast in insert.casts}
+    for position, node in enumerate(after.nodes):
+        for entry in node.inputs:
+            if entry.node in read_by:
+                read_by[entry.node].append(position)
     for cast in insert.casts:
-        consumers = [
-            reader.get(use.node, after.nodes[use.node].name) for use in after.uses[cast.node].get(0, ())
-        ]
+        consumers = [reader.get(position, after.nodes[position].name) for position in read_by[cast.node]]
         if Entry(cast.node) in heads:
             consumers.append("(output)")
         moved = _cast_bytes(rewrites, cast, shapes)
-        entry = rewrites.describe(cast.origin)
-        reports.append(_cast_report(cast, after.nodes[cast.node].name, entry, consumers, moved))
+        source = rewrites.describe(cast.origin)
+        name = after.nodes[cast.node].name
+        reports.append(_cast_report(cast, name, source, consumers, moved, _cast_us(rewrites, cast)))
     for body in insert.body_casts:
         for cast in body.casts:
             consumers = [
@@ -199,13 +298,18 @@ def _casts(rewrites: Rewrites, shapes: Shapes | None) -> tuple[CastReport, ...]:
             if Entry(cast.node) in body.after.heads:
                 consumers.append(f"{body.path} (result)")
             name = f"{body.path}/{body.after.nodes[cast.node].name}"
-            entry = f"{body.path}/{body.before.describe(cast.origin)}"
-            reports.append(_cast_report(cast, name, entry, consumers, None))
+            source = f"{body.path}/{body.before.describe(cast.origin)}"
+            reports.append(_cast_report(cast, name, source, consumers, None))
     return tuple(reports)
 
 
 def _cast_report(
-    cast: InsertedCast, name: str, entry: str, consumers: Sequence[str], moved: int | None
+    cast: InsertedCast,
+    name: str,
+    entry: str,
+    consumers: Sequence[str],
+    moved: int | None,
+    microseconds: float | None = None,
 ) -> CastReport:
     return CastReport(
         name=name,
@@ -215,6 +319,7 @@ def _cast_report(
         to_dtype=cast.dtype.label,
         consumers=tuple(dict.fromkeys(consumers)),
         bytes=moved,
+        us=microseconds,
     )
 
 
@@ -227,7 +332,9 @@ def _cast_bytes(rewrites: Rewrites, cast: InsertedCast, shapes: Shapes | None) -
     return None if shape is None else math.prod(shape) * (cast.before.itemsize + cast.dtype.itemsize)
 
 
-def _parameters(rewrites: Rewrites, params: Mapping[str, Parameter]) -> tuple[ParameterReport, ...]:
+def _parameters(
+    rewrites: Rewrites, params: Mapping[str, Parameter], saturations: Mapping[str, Saturation]
+) -> tuple[ParameterReport, ...]:
     held: dict[str, dict[str, DType]] = {}
     for name, form in rewrites.insert.parameters.items():
         held.setdefault(form.source, {})[name] = form.dtype
@@ -254,6 +361,11 @@ def _parameters(rewrites: Rewrites, params: Mapping[str, Parameter]) -> tuple[Pa
                 stored={twin: dtype.label for twin, dtype in stored.items()},
                 bytes_before=elements * parameter.dtype.itemsize,
                 bytes_after=elements * sum(own) + added,
+                saturation=_saturation(saturations.get(name)),
             )
         )
     return tuple(reports)
+
+
+def _saturation(found: Saturation | None) -> SaturationReport | None:
+    return None if found is None else SaturationReport(**vars(found))

@@ -7,13 +7,14 @@ from the dtypes that the parameters are stored in. It works for every model, con
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.library_operators import emulated_formats, needs_operator_library
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
@@ -112,6 +113,10 @@ class Inspection:
         Dtype -> what is stored in it.
     inputs, outputs
         Name -> dtype.
+    emulates
+        Formats that the model emulates in float32 -> how many values it rounds to them.
+    needs_library
+        Whether it holds operators of mxamp's library, which stock MXNet does not know.
     """
 
     nodes: tuple[NodeInspection, ...]
@@ -119,6 +124,8 @@ class Inspection:
     parameters: Mapping[str, StoredTotal]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
+    emulates: Mapping[str, int] = field(default_factory=dict)
+    needs_library: bool = False
 
     @property
     def low_nodes(self) -> int:
@@ -180,6 +187,8 @@ def inspect_model(graph: Graph, params: Mapping[str, Parameter]) -> Inspection:
         parameters=stored,
         inputs={name: variables[name].label for name in graph.variables if name not in params},
         outputs=dict(zip(output_names(graph), heads)),
+        emulates=emulated_formats(graph),
+        needs_library=needs_operator_library(graph),
     )
 
 
@@ -233,7 +242,7 @@ def _inspect_graph(
 def _compute_dtype(
     node: Node, inputs: Sequence[DType | None], outputs: Sequence[DType | None]
 ) -> DType | None:
-    facts = FACTS.get(node.op)
+    facts = FACTS.of(node.op, node.attrs)
     if facts is not None:
         for number, dtype in enumerate(inputs):
             if facts.role(number, node.attrs).shares_dtype and dtype is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Sequence
+from types import MappingProxyType
+from typing import Mapping, Sequence
 
 from mxamp.report.inspection import CastInspection, Inspection, NodeInspection
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
@@ -32,6 +33,19 @@ def inspection_summary(inspection: Inspection, width: int | None = None) -> str:
     """
     width = terminal_width(width)
     lines = paragraph(_headline(inspection), width)
+    if inspection.emulates:
+        rounded = ", ".join(
+            f"{label} ({count_of(count, 'rounding')})" for label, count in inspection.emulates.items()
+        )
+        lines += paragraph(
+            f"Emulates {rounded}: values are float32, rounded where it would store them.", width
+        )
+    if inspection.needs_library:
+        lines += paragraph(
+            "Needs mxamp's operator library: stock MXNet does not load this model. mxamp.load and mxamp "
+            "compare do.",
+            width,
+        )
     for title, named in (("Inputs", inspection.inputs), ("Outputs", inspection.outputs)):
         text = ", ".join(f"{name} {dtype}" for name, dtype in named.items()) or "none"
         lines += paragraph(f"{title}: {text}.", width, hanging="  ")
@@ -40,10 +54,26 @@ def inspection_summary(inspection: Inspection, width: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def inspected_node_table(nodes: Sequence[NodeInspection], width: int | None = None) -> str:
-    """Return a table of nodes: operator, what it computes in, what it reads and hands on."""
+def inspected_node_table(
+    nodes: Sequence[NodeInspection],
+    width: int | None = None,
+    *,
+    reasons: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return a table of nodes: operator, what it computes in, what it reads and hands on.
+
+    Parameters
+    ----------
+    nodes
+        The nodes.
+    width
+        The longest line, in characters; by default the terminal's width.
+    reasons
+        Node name -> why it computes in what it does; a column, where anything is known.
+    """
     rows = [
         (node.name, node.op, node.compute, _dtype_list(node.inputs), _dtype_list(node.outputs))
+        + ((reasons.get(node.name, ""),) if reasons else ())
         for node in nodes
     ]
     columns = (
@@ -52,6 +82,7 @@ def inspected_node_table(nodes: Sequence[NodeInspection], width: int | None = No
         Column("Computes in", 8),
         Column("Reads", 10),
         Column("Hands on", 10),
+        *((Column("Why", 24),) if reasons else ()),
     )
     return "\n".join(format_table(columns, rows, terminal_width(width)))
 
@@ -72,6 +103,8 @@ def select_nodes(inspection: Inspection, glob: str) -> Sequence[NodeInspection]:
 
 def _headline(inspection: Inspection) -> str:
     total = count_of(len(inspection.nodes), "operator node")
+    if inspection.emulates and not inspection.low_nodes:
+        return f"{total} in float32."
     if not inspection.low_nodes:
         return f"{total}, none in low precision: this is a full-precision model."
     dtypes = [

@@ -10,7 +10,16 @@ from typing import Any, Mapping
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
 from mxamp.version import __version__
 
-__all__ = ["CastReport", "NodeReport", "ParameterReport", "Report"]
+__all__ = [
+    "CastReport",
+    "MaskReport",
+    "NodeReport",
+    "ParameterReport",
+    "PreparationReport",
+    "Report",
+    "SaturationReport",
+    "TimeReport",
+]
 
 FORMAT_VERSION = 1
 
@@ -39,6 +48,10 @@ class NodeReport:
         Its name in the converted model; differs only for a graph output that is cast back.
     multiply_adds
         Multiply-adds of one forward pass, where shapes are known.
+    float32_us, mixed_us, cast_us
+        Microseconds that it adds to a forward pass of the FP32 model and of this one, and those of the casts
+        of what it hands on: estimated by the target's costs, where shapes are known. What the backend fuses
+        counts at the first node of the chain.
     """
 
     name: str
@@ -52,6 +65,9 @@ class NodeReport:
     inputs: tuple[str | None, ...]
     name_after: str
     multiply_adds: int | None = None
+    float32_us: float | None = None
+    mixed_us: float | None = None
+    cast_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,8 @@ class CastReport:
         Names of the nodes that read it; ``"(output)"`` for a graph output.
     bytes
         Bytes read and written by one forward pass, where shapes are known.
+    us
+        Microseconds it takes, estimated by the target's costs, where shapes are known.
     """
 
     name: str
@@ -81,6 +99,87 @@ class CastReport:
     to_dtype: str
     consumers: tuple[str, ...]
     bytes: int | None = None
+    us: float | None = None
+
+
+@dataclass(frozen=True)
+class MaskReport:
+    """One mask: a constant beyond the dtype's range that softmax or the like makes nothing of.
+
+    Attributes
+    ----------
+    node
+        The node whose attribute it is, or the parameter that holds it.
+    op
+        The node's operator; ``"null"`` for a parameter.
+    before
+        The value in the user's model.
+    after
+        The value in the converted model; None where it stays.
+    reason
+        Why it stays; empty where it does not.
+    inserted
+        The names of the nodes put in for it, which bound values.
+    """
+
+    node: str
+    op: str
+    before: float
+    after: float | None
+    reason: str = ""
+    inserted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PreparationReport:
+    """One node that was dropped, merged or rewritten before anything was decided.
+
+    Attributes
+    ----------
+    node, op
+        The node in the user's model, and its operator.
+    step
+        The pass, as ``prepare`` names it.
+    into
+        The node that carries its value, or computes what it was a part of; its own name where it was
+        rewritten in place. None where it was left alone although it is of the pass's kind.
+    reason
+        Why.
+    """
+
+    node: str
+    op: str
+    step: str
+    into: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class SaturationReport:
+    """What clamping a parameter to the dtype's range lost.
+
+    Attributes
+    ----------
+    count
+        How many values were clamped.
+    largest
+        The largest magnitude among them, as it was.
+    limit
+        What they were clamped to.
+    infs, nans
+        How many values were infinite or NaN already, and still are.
+    """
+
+    count: int
+    largest: float
+    limit: float
+    infs: int = 0
+    nans: int = 0
+
+    @property
+    def largest_loss(self) -> float:
+        """How far the largest value was moved."""
+        return self.largest - self.limit if self.count else 0.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +199,8 @@ class ParameterReport:
         added a bias, none where it was folded into another.
     bytes_before, bytes_after
         Bytes on disk, without file overhead.
+    saturation
+        What clamping it lost; None where ``saturate`` was not asked for, or had nothing to do.
     """
 
     name: str
@@ -108,6 +209,29 @@ class ParameterReport:
     stored: Mapping[str, str]
     bytes_before: int
     bytes_after: int
+    saturation: SaturationReport | None = None
+
+
+@dataclass(frozen=True)
+class TimeReport:
+    """What a forward pass is expected to take, in microseconds: estimated by the target's costs.
+
+    Attributes
+    ----------
+    float32_us
+        Of the FP32 model.
+    mixed_us
+        Of this one, casts included.
+    casts_us
+        Of its casts.
+    is_measured
+        Whether the target's costs were measured on such a machine, or computed from published rates.
+    """
+
+    float32_us: float
+    mixed_us: float
+    casts_us: float
+    is_measured: bool
 
 
 @dataclass(frozen=True)
@@ -130,6 +254,19 @@ class Report:
         Name -> dtype of the model's inputs and outputs.
     warnings
         What the user should know: operators without facts, rules that picked nothing.
+    emulated
+        The format that the model emulates in float32; None for a model that computes in it. Everything else
+        says what the emulated conversion did.
+    approximations
+        Where emulation differs from the real thing, one sentence each.
+    masks
+        Every mask beyond the dtype's range, with what became of it.
+    preparations
+        Every node that was dropped, merged or rewritten before anything was decided. Those that are gone are
+        among ``nodes`` too, with the dtype of the node that they went into.
+    time
+        What a forward pass is expected to take; None where shapes are not known, or the target knows no
+        costs.
     """
 
     target_dtype: str
@@ -140,6 +277,11 @@ class Report:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str | None]
     warnings: tuple[str, ...] = ()
+    emulated: str | None = None
+    approximations: tuple[str, ...] = ()
+    masks: tuple[MaskReport, ...] = ()
+    time: TimeReport | None = None
+    preparations: tuple[PreparationReport, ...] = ()
 
     # ------------------------------------------------------------------ questions
 
@@ -163,6 +305,11 @@ class Report:
     def low_nodes(self) -> int:
         """How many operator nodes compute in the low dtype."""
         return sum(node.compute == self.target_dtype for node in self.nodes)
+
+    @property
+    def saturated_values(self) -> int:
+        """How many values of parameters were clamped to the dtype's range."""
+        return sum(parameter.saturation.count for parameter in self.parameters if parameter.saturation)
 
     @property
     def parameter_bytes_before(self) -> int:
@@ -210,12 +357,31 @@ class Report:
             When the text is not a report of this version.
         """
         try:
-            return cls._from_document(json.loads(text))
+            document = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise cls._unreadable(error) from error
+        return cls.from_mapping(document)
+
+    @classmethod
+    def from_mapping(cls, document: Any) -> Report:
+        """Read a report from what :meth:`to_mapping` returned.
+
+        Raises
+        ------
+        ReportError
+            When it is not a report of this version.
+        """
+        try:
+            return cls._from_document(document)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise ReportError(
-                f"This is no report that mxamp {__version__} reads: {type(error).__name__}: {error}. "
-                "Give what Report.to_json returned."
-            ) from error
+            raise cls._unreadable(error) from error
+
+    @staticmethod
+    def _unreadable(error: Exception) -> ReportError:
+        return ReportError(
+            f"This is no report that mxamp {__version__} reads: {type(error).__name__}: {error}. "
+            "Give what Report.to_json returned."
+        )
 
     @classmethod
     def _from_document(cls, document: Any) -> Report:
@@ -230,15 +396,35 @@ class Report:
                 CastReport(**{**cast, "consumers": tuple(cast["consumers"])}) for cast in document["casts"]
             ),
             parameters=tuple(
-                ParameterReport(**{**parameter, "shape": tuple(parameter["shape"])})
+                ParameterReport(
+                    **{
+                        **parameter,
+                        "shape": tuple(parameter["shape"]),
+                        "saturation": _saturation(parameter.get("saturation")),
+                    }
+                )
                 for parameter in document["parameters"]
             ),
             inputs=document["inputs"],
             outputs=document["outputs"],
             warnings=tuple(document["warnings"]),
+            emulated=document.get("emulated"),
+            approximations=tuple(document.get("approximations", ())),
+            masks=tuple(
+                MaskReport(**{**mask, "inserted": tuple(mask["inserted"])})
+                for mask in document.get("masks", ())
+            ),
+            preparations=tuple(
+                PreparationReport(**preparation) for preparation in document.get("preparations", ())
+            ),
+            time=None if document.get("time") is None else TimeReport(**document["time"]),
         )
 
     def __str__(self) -> str:
         from mxamp.report.text import summary  # the text form reads the model, so it cannot be imported above
 
         return summary(self)
+
+
+def _saturation(document: Any) -> SaturationReport | None:
+    return None if document is None else SaturationReport(**document)

@@ -52,7 +52,9 @@ def terminal_width(width: int | None = None) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """Return a size in MB (10**6 bytes), or in kB and bytes where it is smaller."""
+    """Return a size in MB (10**6 bytes), in GB where it is larger, or in kB and bytes where it is smaller."""
+    if count >= 1e9:
+        return f"{count / 1e9:.2f} GB"
     if count >= 1e5:
         return f"{count / 1e6:.1f} MB"
     if count >= 1e3:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Iterable, Sequence
 
-from mxamp.report.model import CastReport, NodeReport, Report
+from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
 
 __all__ = ["count_of", "node_table", "some_of", "summary"]
@@ -14,6 +14,7 @@ __all__ = ["count_of", "node_table", "some_of", "summary"]
 _CASTS_SHOWN = 4
 _REASONS_SHOWN = 12
 _NAMES_SHOWN = 6
+_MASKS_SHOWN = 3
 FOLDED = "fold batch norm"
 """The rule of a node that no longer exists."""
 
@@ -38,24 +39,37 @@ def summary(report: Report, width: int | None = None) -> str:
     """
     width = terminal_width(width)
     low = report.target_dtype
+    what = (
+        "Converted to" if report.emulated is None else "Computes in float32 what a model does, converted to"
+    )
     lines = paragraph(
-        f"Converted to {low} for the target {report.target}: {report.low_nodes} of "
+        f"{what} {low} for the target {report.target}: {report.low_nodes} of "
         f"{count_of(len(report.nodes), 'operator node')} compute in {low}.",
         width,
     )
     share = report.low_multiply_add_share
     if share is not None:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
+    if report.time is not None:
+        lines += paragraph(_time_line(report.time), width, hanging="  ")
     folded = sum(node.rule == FOLDED for node in report.nodes)
     if folded:
         lines += paragraph(f"{count_of(folded, 'BatchNorm')} folded into the layers before.", width)
+    for line in _preparation_lines(report):
+        lines += paragraph(line, width, hanging="  ")
     lines += paragraph(_parameter_line(report), width)
+    for line in _range_lines(report):
+        lines += paragraph(line, width, hanging="  ")
     lines += paragraph("Inputs: " + _named_dtypes(report.inputs.items()) + ".", width, hanging="  ")
     lines += paragraph("Outputs: " + _named_dtypes(report.outputs.items()) + ".", width, hanging="  ")
     lines += ["", *_color_table(report, width), "", *_cast_lines(report, width)]
     reasons = _reason_lines(report, width)
     if reasons:
         lines += ["", *reasons]
+    if report.approximations:
+        lines += ["", "What emulation cannot show:"]
+        for approximation in report.approximations:
+            lines += paragraph(approximation, width, indent="  - ", hanging="    ")
     if report.warnings:
         lines += ["", "Warnings:"]
         for warning in report.warnings:
@@ -82,7 +96,14 @@ def node_table(report: Report, width: int | None = None, *, nodes: Sequence[Node
         the second.
     """
     rows = [
-        (node.name, node.op, node.color, _node_dtype(node), node.reason)
+        (
+            node.name,
+            node.op,
+            node.color,
+            _node_dtype(node),
+            *([_node_time(node)] if report.time is not None else []),
+            node.reason,
+        )
         for node in (report.nodes if nodes is None else nodes)
     ]
     columns = (
@@ -90,9 +111,18 @@ def node_table(report: Report, width: int | None = None, *, nodes: Sequence[Node
         Column("Operator", 12),
         Column("Color"),
         Column("Dtype", 16),
+        *([Column("us, estimated", right=True)] if report.time is not None else []),
         Column("Why", 16),
     )
     return "\n".join(format_table(columns, rows, terminal_width(width)))
+
+
+def _node_time(node: NodeReport) -> str:
+    """Return ``120 -> 61 + 8``: in the FP32 model, in this one, and the casts of what the node hands on."""
+    if node.float32_us is None or node.mixed_us is None:
+        return ""
+    casts = f" + {node.cast_us:.0f}" if node.cast_us else ""
+    return f"{node.float32_us:.0f} -> {node.mixed_us:.0f}{casts}"
 
 
 def count_of(number: int, noun: str) -> str:
@@ -106,6 +136,21 @@ def some_of(names: Sequence[str], shown: int = _NAMES_SHOWN) -> str:
     if len(names) <= shown + 1:
         return ", ".join(names)
     return f"{', '.join(names[:shown])} and {len(names) - shown} more"
+
+
+def _time_line(time: TimeReport) -> str:
+    """Return what a forward pass is expected to take."""
+    basis = "measured costs" if time.is_measured else "costs computed from published rates, not measured"
+    return (
+        f"Estimated time of a forward pass: float32 {_duration(time.float32_us)}, mixed "
+        f"{_duration(time.mixed_us)}, of which casts {_duration(time.casts_us)} (from the target's {basis})."
+    )
+
+
+def _duration(microseconds: float) -> str:
+    if microseconds < 1000:
+        return f"{microseconds:.0f} us"
+    return f"{microseconds / 1000:.3g} ms" if microseconds < 1e6 else f"{microseconds / 1e6:.3g} s"
 
 
 def _percent(share: float) -> str:
@@ -141,6 +186,63 @@ def _parameter_line(report: Report) -> str:
     if twice:
         text += f" Stored in two dtypes, because their readers disagree: {some_of(twice)}."
     return text
+
+
+def _range_lines(report: Report) -> list[str]:
+    """Return what was done to values beyond the dtype's range."""
+    lines = []
+    clamped = [parameter for parameter in report.parameters if parameter.saturation is not None]
+    low = report.target_dtype
+    if report.saturated_values:
+        worst = max(
+            clamped, key=lambda parameter: parameter.saturation.largest if parameter.saturation else 0.0
+        )
+        assert worst.saturation is not None  # all of them have one
+        names = [p.name for p in clamped if p.saturation is not None and p.saturation.count]
+        lines.append(
+            f"Clamped to {low}'s largest value {worst.saturation.limit:.5g}: "
+            f"{count_of(report.saturated_values, 'value')} of {count_of(len(names), 'parameter')} "
+            f"({some_of(names)}); the largest was {worst.saturation.largest:.5g}, in {worst.name}."
+        )
+    for what, found in (
+        ("infinite", [p.name for p in clamped if p.saturation is not None and p.saturation.infs]),
+        ("NaN", [p.name for p in clamped if p.saturation is not None and p.saturation.nans]),
+    ):
+        if found:
+            lines.append(f"Values that were {what} in the original, and still are: in {some_of(found)}.")
+    rewritten = [mask for mask in report.masks if mask.after is not None]
+    if rewritten:
+        names = [f"{mask.node} {mask.before:.5g} -> {mask.after:.5g}" for mask in rewritten]
+        lines.append(f"{count_of(len(rewritten), 'mask')} rewritten to fit {low}: {some_of(names, 3)}.")
+    for mask in [mask for mask in report.masks if mask.after is None][:_MASKS_SHOWN]:
+        lines.append(f"{mask.before:.5g} of {mask.node} stays as it is, in float32: {mask.reason}.")
+    return lines
+
+
+_PREPARED = {
+    "drop_no_ops": ("node", "without effect dropped"),
+    "common_subexpressions": ("node", "merged with an equal one"),
+    "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
+    "relu": ("relu", "written as Activation"),
+    "keep_branches": ("node", "guarded against MXNet's fusion"),
+}
+
+
+def _preparation_lines(report: Report) -> list[str]:
+    """Return what was dropped, merged and rewritten before anything was decided."""
+    lines = []
+    for step, (noun, what) in _PREPARED.items():
+        names = [
+            change.node
+            for change in report.preparations
+            # A hard sigmoid is made of several nodes, one of which is a clip.
+            if change.step == step and change.into and (step != "hard_sigmoid" or change.op == "clip")
+        ]
+        if names:
+            lines.append(f"{count_of(len(names), noun)} {what}: {some_of(names, 3)}.")
+    for change in [change for change in report.preparations if change.into is None][:_MASKS_SHOWN]:
+        lines.append(f"{change.node} ({change.step}): {change.reason}.")
+    return lines
 
 
 def _color_table(report: Report, width: int) -> list[str]:

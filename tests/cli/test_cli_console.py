@@ -36,6 +36,31 @@ def test_clock_runs_on_a_terminal_and_is_wiped_off(terminal):
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
+def test_a_bar_shows_how_far_it_is(terminal):
+    with Steps(quiet=False, terminal=terminal).step("writing") as progress:
+        progress(1_000_000_000, 4_000_000_000)
+        wait_for(terminal, "25% of")
+    assert "\rwriting [######..................] 25% of 4.00 GB, 0 s" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_a_bar_fits_on_a_line(terminal, monkeypatch):
+    monkeypatch.setattr(console, "terminal_width", lambda: 80)
+    with Steps(quiet=False, terminal=terminal).step(f"writing {'x' * 200}") as progress:
+        progress(0, 0)
+        wait_for(terminal, "100% of")
+    lines = terminal.getvalue().replace("\x1b[K", "").split("\r")
+    assert all(len(line) < 80 for line in lines if "100% of" in line)
+
+
+def test_no_bar_where_there_is_no_terminal():
+    stream = io.StringIO()
+    with Steps(quiet=False, terminal=stream).step("casting") as progress:
+        progress(1, 2)
+        time.sleep(0.05)
+    assert stream.getvalue() == ""
+
+
 def test_clock_is_wiped_off_after_an_error(terminal):
     with pytest.raises(KeyboardInterrupt), Steps(quiet=False, terminal=terminal).step("casting"):
         raise KeyboardInterrupt

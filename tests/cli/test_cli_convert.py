@@ -14,6 +14,7 @@ import pytest
 from mxamp.cli import convert
 from mxamp.dtypes import DType
 from mxamp.model import Model, load
+from mxamp.params.parameter import ArrayParameter
 from mxamp.report.model import Report
 from tests.building import Net, parameters
 
@@ -57,7 +58,7 @@ def test_converts_a_pair_of_files(mxamp, folder, dtype):
     result = mxamp("convert", "net", "--dtype", dtype, "-o", "out")
     assert result.status == 0, result.err
     after = contents(folder)
-    assert sorted(set(after) - set(before)) == ["out-0000.params", "out-symbol.json"]
+    assert sorted(set(after) - set(before)) == ["out-0000.params", "out-mxamp.json", "out-symbol.json"]
     assert {name: after[name] for name in before} == before
     model = load("out")
     assert model.arg_params["conv0_weight"].dtype is DType.parse(dtype)
@@ -155,6 +156,26 @@ def test_batch_norm_is_folded_unless_told_otherwise(mxamp, folder):
     ] == [False, True]
 
 
+def test_passes_that_prepare_can_be_left_out(mxamp, folder):
+    net = Net()
+    data = net.op("Dropout", net.var("data"), name="drop", outputs=2)
+    ends = [net.op("tanh", data, name=name) for name in ("first", "second")]
+    Model(net.graph(net.op("elemwise_add", *ends, name="sum")), {}, {}).save("littered")
+
+    def names(*options):
+        result = mxamp("convert", "littered", "--dtype", "float16", "-o", "out", "--force", *options)
+        assert result.status == 0, result.err
+        return {node.name for node in load("out").graph.nodes} & {"drop", "second"}
+
+    assert names() == set()
+    assert names("--no-prepare", "drop_no_ops") == {"drop"}
+    assert names("--no-prepare", "drop_no_ops", "--no-prepare", "common_subexpressions") == {"drop", "second"}
+    assert names("--no-prepare", "all") == {"drop", "second"}
+    refused = mxamp("convert", "littered", "--dtype", "float16", "-o", "out", "--no-prepare", "nonsense")
+    assert refused.status == 2
+    assert "invalid choice: 'nonsense'" in refused.err
+
+
 def test_io_dtype_of_one_input(mxamp, folder):
     result = mxamp("convert", "net", "--dtype", "float16", "-o", "out", "--io-dtype", "data=low", "--json")
     assert result.status == 0, result.err
@@ -198,7 +219,7 @@ def test_warnings_are_printed_even_when_quiet(mxamp, folder):
 def test_json_is_all_of_standard_output(mxamp, folder):
     result = mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--json")
     document = json.loads(result.out)
-    assert document["files"] == ["out-symbol.json", "out-0000.params"]
+    assert document["files"] == ["out-symbol.json", "out-0000.params", "out-mxamp.json"]
     assert document["parameter_bytes_after"] < document["parameter_bytes_before"]
     assert document["nodes"] == len(document["report"]["nodes"]) == 5
 
@@ -213,9 +234,8 @@ def test_report_file_reads_back(mxamp, folder):
 
 def test_input_shape_counts_multiply_adds(mxamp, folder):
     pytest.importorskip("mxnet")
-    result = mxamp(
-        "convert", "net", "--dtype", "bfloat16", "-o", "out", "--input-shape", "data=1,4,8,8", "--json"
-    )
+    command = ("convert", "net", "--dtype", "bfloat16", "-o", "out", "--input-shape", "data=1,4,8,8")
+    result = mxamp(*command, "--low-precision", "required", "--json")
     assert result.status == 0, result.err
     assert json.loads(result.out)["low_multiply_add_share"] == 1.0
 
@@ -267,7 +287,7 @@ def drop_a_parameter(folder: Path) -> None:
 
 def change_a_shape(folder: Path) -> None:
     model = load(folder / "net")
-    wrong = type(model.arg_params["conv1_weight"])(np.zeros((4, 4, 3, 3), np.float32))
+    wrong = ArrayParameter(np.zeros((4, 4, 3, 3), np.float32))
     type(model)(model.graph, {**model.arg_params, "conv1_weight": wrong}, model.aux_params).save(
         folder / "net"
     )
@@ -336,6 +356,7 @@ REFUSALS = {
     "overwriting it by force": (["net", "-o", "./net", "--force"], ["would overwrite the input"]),
     "report over the input": (["net", "--report", "net-symbol.json"], ["would overwrite the input"]),
     "report over the result": (["net", "--report", "out-symbol.json"], ["written twice"]),
+    "report over the provenance": (["net", "--report", "out-mxamp.json"], ["written twice"]),
     "existing result": (["net", "-o", "taken"], ["'taken-symbol.json' already exists", "--force"]),
     "impossible epoch": (["net", "--epoch", "12345"], ["epoch must be from 0 to 9999"]),
     "other epoch": (["net", "--epoch", "1"], ["'net-0001.params'", "net-0000.params"]),
@@ -364,6 +385,26 @@ def test_hard_link_to_the_input_is_not_overwritten(mxamp, folder):
     assert result.status == 2
     assert "would overwrite the input" in result.err
     assert contents(folder) == before
+
+
+def test_symbolic_link_to_the_input_is_not_overwritten(mxamp, folder):
+    (folder / "out-symbol.json").symlink_to("net-symbol.json")
+    before = contents(folder)
+    result = mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--force")
+    assert result.status == 2
+    assert "would overwrite the input" in result.err
+    assert contents(folder) == before
+    assert (folder / "out-symbol.json").is_symlink()
+
+
+def test_without_provenance_none_is_written_and_none_is_left(mxamp, folder):
+    command = ["convert", "net", "--dtype", "bfloat16", "-o", "out"]
+    assert mxamp(*command, "--no-provenance").status == 0
+    assert not (folder / "out-mxamp.json").exists()
+    assert mxamp(*command, "--force").status == 0
+    assert (folder / "out-mxamp.json").exists()
+    assert mxamp(*command, "--force", "--no-provenance").status == 0
+    assert not (folder / "out-mxamp.json").exists()
 
 
 def test_other_epochs_of_the_input_are_not_overwritten(mxamp, folder):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
+
+from mxamp.model import Model, load
 
 
 @pytest.fixture
@@ -40,11 +43,64 @@ def test_json_holds_everything(mxamp, converted):
 
 
 def test_nodes_are_picked_by_name_or_operator(mxamp, converted):
+    (converted / "out-mxamp.json").unlink()  # reasons would take several lines
     by_name = mxamp("inspect", "out", "--nodes", "conv*")
     by_operator = mxamp("inspect", "out", "--nodes", "Convolution")
     assert by_name.out == by_operator.out
     assert len(by_name.out.splitlines()) == 4
     assert len(mxamp("inspect", "out", "--nodes").out.splitlines()) == 7
+
+
+def test_the_overview_says_what_the_model_was_made_from(mxamp, converted):
+    out = " ".join(mxamp("inspect", "out").out.split())
+    digest = hashlib.sha256((converted / "net-0000.params").read_bytes()).hexdigest()
+    assert "Converted by mxamp" in out
+    assert "to bfloat16 for the target cpu-bf16" in out
+    assert f"net-0000.params (SHA-256 {digest[:12]}...)" in out
+    assert "Policy: the built-in one." in out
+
+
+def test_a_policy_of_the_users_is_named(mxamp, folder):
+    assert mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--exclude", "conv0").status == 0
+    assert "Policy: custom." in mxamp("inspect", "out").out
+    table = mxamp("inspect", "out", "--nodes", "conv0", "--width", "250").out
+    assert "excluded" in table
+
+
+def test_reasons_are_beside_the_nodes(mxamp, converted):
+    report = json.loads((converted / "out-mxamp.json").read_text("utf-8"))["decisions"]
+    reasons = {node["name"]: node["reason"] for node in report["nodes"]}
+    lines = mxamp("inspect", "out", "--nodes", "--width", "400").out.splitlines()
+    assert lines[0].endswith("Why")
+    for line in lines[2:]:
+        assert line.endswith(reasons[line.split()[0]])
+
+
+def test_json_holds_the_provenance_or_none(mxamp, converted):
+    recorded = json.loads((converted / "out-mxamp.json").read_text("utf-8"))
+    assert json.loads(mxamp("inspect", "out", "--json").out)["provenance"] == recorded
+    (converted / "out-mxamp.json").unlink()
+    assert json.loads(mxamp("inspect", "out", "--json").out)["provenance"] is None
+
+
+@pytest.mark.parametrize("damage", ["symbol", "params", "provenance"])
+def test_provenance_that_does_not_fit_or_is_damaged_is_not_shown(mxamp, converted, damage):
+    if damage == "symbol":
+        path = converted / "out-symbol.json"
+        path.write_text(path.read_text("utf-8").replace('"bn0"', '"bn9"'), "utf-8")
+    elif damage == "params":
+        model = load("net")
+        Model(model.graph, model.arg_params, model.aux_params).save("other", provenance=False)
+        (converted / "other-0000.params").replace(converted / "out-0000.params")
+    else:
+        (converted / "out-mxamp.json").write_text('{"format": 1,', "utf-8")
+    result = mxamp("inspect", "out")
+    assert result.status == 0
+    assert "Converted by" not in result.out
+    assert "mxamp: warning: out" in result.err
+    assert (
+        "not valid JSON" if damage == "provenance" else "mxamp verify out tells what differs"
+    ) in result.err
 
 
 def test_pattern_that_fits_no_node_suggests_the_nearest(mxamp, converted):

@@ -20,7 +20,7 @@ from tests.building import Net
 
 ROOT = Path(__file__).resolve().parents[2]
 
-COMMANDS = ("convert", "inspect", "compare", "policy")
+COMMANDS = ("convert", "inspect", "compare", "verify", "policy")
 
 
 def replace_run(monkeypatch: pytest.MonkeyPatch, action: Callable[..., int]) -> None:
@@ -40,7 +40,7 @@ def test_help_names_every_command_and_gives_examples(mxamp):
     assert "mxamp convert resnet50 --dtype bfloat16 -o resnet50-bf16" in result.out
 
 
-@pytest.mark.parametrize("command", ["convert", "inspect", "policy"])
+@pytest.mark.parametrize("command", ["convert", "inspect", "verify", "policy"])
 def test_help_of_a_command_has_examples(mxamp, command):
     result = mxamp(command, "--help")
     assert result.status == 0
@@ -51,7 +51,7 @@ def test_examples_in_the_help_parse():
     """Every example line of an epilog is a command line that argparse accepts."""
     parser = build_parser()
     subparsers = next(action for action in parser._actions if action.dest == "command").choices
-    for name in ("convert", "inspect", "policy"):
+    for name in ("convert", "inspect", "verify", "policy"):
         lines = [line.strip() for line in subparsers[name].epilog.splitlines()]
         examples = [line for line in lines if line.startswith("mxamp ")]
         assert examples

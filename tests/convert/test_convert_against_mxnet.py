@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,5 +133,31 @@ def test_inputs_of_the_wrong_kind_are_named(model: Any) -> None:
         mxamp.convert_model(mx.gluon.nn.HybridSequential(), args, auxs)
     with pytest.raises(ParamsError, match=r"'fc_bias' must be an mx\.nd\.NDArray or a NumPy array, not list"):
         mxamp.convert_model(symbol, {**args, "fc_bias": [1, 2]}, auxs)
-    with pytest.raises(ParamsError, match=r"'fc_weight' is stored as row_sparse.*tostype"):
-        mxamp.convert_model(symbol, {**args, "fc_weight": args["fc_weight"].tostype("row_sparse")}, auxs)
+
+
+def test_a_sparse_parameter_is_carried_over_and_its_reader_stays_float32(tmp_path: Path) -> None:
+    data, weight = S.var("data"), S.var("w", stype="row_sparse")
+    symbol = S.FullyConnected(S.dot(data, weight, name="product"), num_hidden=2, name="fc")
+    dense = np.zeros((5, 3), np.float32)
+    dense[[1, 3]] = 1.5
+    args = {
+        "w": mx.nd.array(dense).tostype("row_sparse"),
+        "fc_weight": mx.nd.ones((2, 3)),
+        "fc_bias": mx.nd.ones(2),
+    }
+    mx.nd.save(str(tmp_path / "net-0000.params"), {f"arg:{name}": value for name, value in args.items()})
+    (tmp_path / "net-symbol.json").write_text(symbol.tojson())
+    from_files = mxamp.load(tmp_path / "net")
+    for given in (args, dict(from_files.arg_params)):
+        model = mxamp.convert_model(symbol, given, {}, target_dtype="bfloat16")
+        computes = {node.name: str(node.compute) for node in model.report.nodes}
+        assert (computes["product"], computes["fc"]) == ("float32", "bfloat16")
+        assert model.args["w"].stype == "row_sparse"
+        assert model.args["w"].asnumpy().tolist() == dense.tolist()
+        model.save(tmp_path / "low")
+        loaded = mx.nd.load(str(tmp_path / "low-0000.params"))
+        assert loaded["arg:w"].stype == "row_sparse"
+        assert loaded["arg:w"].asnumpy().tolist() == dense.tolist()
+    from_files.save(tmp_path / "same")
+    same = (tmp_path / "same-0000.params").read_bytes()
+    assert same == (tmp_path / "net-0000.params").read_bytes()

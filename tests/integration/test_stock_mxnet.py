@@ -248,9 +248,12 @@ def test_conversion_leaves_the_caller_untouched():
     names = list(args), list(auxs)
     arrays = {name: id(array) for name, array in {**args, **auxs}.items()}
     values = {name: array.asnumpy().tobytes() for name, array in {**args, **auxs}.items()}
-    model = mxamp.convert_model(sym, args, auxs, target_dtype="bfloat16", input_shapes={"data": SHAPE})
-    _, new_args, _ = model
-    new_args["scores_weight"][:] = 0
+    for low_precision in ("required", "profitable"):  # the latter leaves all in float32 here
+        model = mxamp.convert_model(
+            sym, args, auxs, "bfloat16", input_shapes={"data": SHAPE}, low_precision=low_precision
+        )
+        for array in [*model.args.values(), *model.auxs.values()]:
+            array[:] = 0
     assert sym.tojson(remove_amp_cast=False) == text
     assert (list(args), list(auxs)) == names
     assert {name: id(array) for name, array in {**args, **auxs}.items()} == arrays

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError
+from mxamp.ops.kernels import Kernels, kernels
 from mxamp.params import cast, cast_array
 
 LOW = [DType.FLOAT16, DType.BFLOAT16]
@@ -228,3 +229,53 @@ def test_no_warning_and_no_floating_point_error_escapes(dtype):
         with np.errstate(all="ignore"):
             narrow = values.astype(np.float32)
         cast_array(narrow, dtype)
+
+
+def every_kind_of_float32(count):
+    bits = np.random.default_rng(0).integers(0, 1 << 32, count, np.uint64).astype(np.uint32)
+    kinds = [0x7F80_0001, 0xFF80_0001, 0x7FBF_FFFF, 0x7FC0_0000, 0xFFFF_FFFF, 0x7F80_2000, 0x7F80_0000, 0, 1]
+    bits[: len(kinds)] = kinds
+    return bits.view(np.float32)
+
+
+@every_low
+def test_every_route_gives_the_same_bits_nan_included(dtype, monkeypatch):
+    values = every_kind_of_float32(100_000)
+    assert np.isnan(values).sum() > 300
+    fastest = cast_array(values, dtype)
+    monkeypatch.setenv("MXAMP_NATIVE", "0")
+    np.testing.assert_array_equal(fastest.view(np.uint16), cast_array(values, dtype).view(np.uint16))
+    # Not contiguous, and too few for the native kernels.
+    strided = np.repeat(values, 2)[::2]
+    np.testing.assert_array_equal(fastest.view(np.uint16), cast_array(strided, dtype).view(np.uint16))
+    few = np.concatenate([cast_array(part, dtype) for part in np.array_split(values, 100)])
+    np.testing.assert_array_equal(fastest.view(np.uint16), few.view(np.uint16))
+
+
+@pytest.mark.skipif(kernels() is None, reason="the native kernels are not built")
+@every_low
+@pytest.mark.parametrize(
+    ("make", "is_native"),
+    [
+        (lambda values: values, True),
+        (lambda values: values[:4096], True),
+        (lambda values: values[:4095], False),
+        (lambda values: values[::2], False),
+        (lambda values: values.astype(np.float64), False),
+        (lambda values: values.reshape(100, 100), True),
+        (lambda values: values.reshape(100, 100).T, False),
+    ],
+    ids=["large", "just large enough", "small", "strided", "float64", "two dimensions", "transposed"],
+)
+def test_the_native_kernels_cast_what_they_are_best_at(dtype, make, is_native, monkeypatch):
+    used = []
+    whole = Kernels.cast
+
+    def watched(self, *arguments, **options):
+        used.append(arguments)
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(Kernels, "cast", watched)
+    values = make(np.random.default_rng(0).normal(size=10_000).astype(np.float32))
+    assert_same_bits(cast_array(values, dtype), nearest_even(values.astype(np.float64), dtype))
+    assert bool(used) is is_native

@@ -10,7 +10,7 @@ mx = pytest.importorskip("mxnet", reason="the loops are built and bound with MXN
 
 import numpy as np
 
-from mxamp.convert import convert_graph
+from mxamp.conversion import convert_graph
 from mxamp.dtypes import DType
 from mxamp.graph import Graph, verify_graph
 from mxamp.graph.control_flow import body_inputs, graphs_within

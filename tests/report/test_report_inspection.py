@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from mxamp.convert import convert_graph
+from mxamp.conversion import convert_graph
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError
 from mxamp.params.parameter import ArrayParameter

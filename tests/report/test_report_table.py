@@ -74,7 +74,14 @@ def test_paragraph_hangs():
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2e5, "0.2 MB"), (102_228_128, "102.2 MB")],
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1500, "1.5 kB"),
+        (2e5, "0.2 MB"),
+        (102_228_128, "102.2 MB"),
+        (4e9, "4.00 GB"),
+    ],
 )
 def test_sizes_are_decimal(count, text):
     assert format_bytes(count) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxamp.convert import convert_graph
+from mxamp.conversion import convert_graph
 from mxamp.policy import Policy
 from mxamp.report.model import Report
 from mxamp.report.text import count_of, node_table, some_of, summary

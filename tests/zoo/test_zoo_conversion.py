@@ -23,34 +23,9 @@ from mxamp.graph.output_names import output_name, output_names
 from mxamp.model import Model
 from mxamp.runtime.executor import run_outputs
 from mxamp.runtime.zoo import load_zoo
+from tools.zoo_graphs import NETWORKS, before_ranking, first_rankings
 
 pytestmark = pytest.mark.zoo
-
-CLASSIFIER = 224
-NAMES = {
-    "resnet18_v1": CLASSIFIER,
-    "resnet50_v1": CLASSIFIER,
-    "resnet50_v2": CLASSIFIER,
-    "resnet50_v1d": CLASSIFIER,
-    "se_resnext50_32x4d": CLASSIFIER,
-    "resnest14": CLASSIFIER,
-    "vgg16": CLASSIFIER,
-    "vgg16_bn": CLASSIFIER,
-    "alexnet": CLASSIFIER,
-    "squeezenet1.1": CLASSIFIER,
-    "densenet121": CLASSIFIER,
-    "inceptionv3": 299,
-    "mobilenet1.0": CLASSIFIER,
-    "mobilenetv2_1.0": CLASSIFIER,
-    "mobilenetv3_large": CLASSIFIER,
-    # Detectors and segmentation on smaller images than they were trained for, to save time.
-    "ssd_512_resnet50_v1_voc": 256,
-    "yolo3_mobilenet1.0_voc": 224,
-    "faster_rcnn_resnet50_v1b_voc": 320,
-    "center_net_resnet18_v1b_voc": 256,
-    "fcn_resnet50_voc": 240,
-}
-"""Name -> height and width of the input."""
 
 TOLERANCE = 2e-2
 """Relative L2 error of a BF16 output: an eps of 2^-8 a value, accumulated over the depth of these networks.
@@ -62,20 +37,19 @@ gives up to 8e-2; a wrong dtype, a lost cast or a rounded coordinate 1e-1 and mo
 BOX_TOLERANCE = 4e-2
 """The same for tensors that hold decoded boxes: YOLO's sizes are exponentials of the network's output."""
 
-RANKING = frozenset({"_contrib_box_nms", "topk", "argsort", "_contrib_MultiBoxDetection", "broadcast_equal"})
-"""Operators whose result jumps when two candidates change places; CenterNet finds its peaks by equality."""
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_zoo_model_converts_type_checks_runs_and_agrees(name: str) -> None:
-    size = NAMES[name]
+    size = NETWORKS[name]
     zoo = load_zoo(name, pretrained=False, input_shapes={"data": (1, 3, size, size)})
     model = zoo.model
     args = {key: value.numpy() for key, value in model.arg_params.items()}
     auxs = {key: value.numpy() for key, value in model.aux_params.items()}
 
     for dtype in ("float16", "bfloat16"):
-        converted = mxamp.convert_model(model.graph, args, auxs, dtype, input_shapes=zoo.input_shapes)
+        converted = mxamp.convert_model(
+            model.graph, args, auxs, dtype, input_shapes=zoo.input_shapes, low_precision="required"
+        )
         check_names_survive(model.graph, converted)
         check_dtypes_agree_with_mxnet(converted)
         check_casts_are_unique(converted.graph)
@@ -89,8 +63,8 @@ def test_zoo_model_converts_type_checks_runs_and_agrees(name: str) -> None:
     rankings = first_rankings(model.graph)
     expected_model, actual_model = model, converted
     if rankings:
-        expected_model = with_heads(model, inputs_of(model.graph, rankings))
-        actual_model = with_heads(converted, inputs_of(converted.graph, rankings))
+        expected_model = before_ranking(model, rankings)
+        actual_model = before_ranking(converted, rankings)
         assert all(np.isfinite(output).all() for output in run_outputs(converted, data))
     expected = run_outputs(expected_model, data, fusion=False)
     actual = run_outputs(actual_model, data)
@@ -104,11 +78,12 @@ def test_zoo_model_converts_type_checks_runs_and_agrees(name: str) -> None:
 
 
 def check_names_survive(before: Graph, converted: Model) -> None:
-    """Only a folded BatchNorm and its parameters may go."""
+    """Only a folded BatchNorm and its parameters may go, and what preparation says it dropped or merged."""
     after, report = converted.graph, converted.report
     assert report is not None
     folded = {node.name for node in report.nodes if node.rule == "fold batch norm"}
     gone = folded | {parameter.name for parameter in report.parameters if not parameter.stored}
+    gone |= {change.node for change in report.preparations if change.into not in (None, change.node)}
     assert output_names(after) == output_names(before)
     assert [after.nodes[p].name for p in after.input_order() if after.nodes[p].name in before.variables] == [
         name for name in (before.nodes[p].name for p in before.input_order()) if name not in gone
@@ -155,47 +130,3 @@ def check_second_conversion_changes_nothing(model: Model, dtype: str) -> None:
     assert {key: value.dtype for key, value in again.arg_params.items()} == {
         key: value.dtype for key, value in model.arg_params.items()
     }
-
-
-def first_rankings(graph: Graph) -> list[str]:
-    """Return the names of the ranking nodes that no other ranking node feeds."""
-    after_ranking = set()
-    first = []
-    for position, node in enumerate(graph.nodes):
-        if any(entry.node in after_ranking for entry in node.inputs):
-            after_ranking.add(position)
-        elif node.op in RANKING:
-            after_ranking.add(position)
-            first.append(node.name)
-    return first
-
-
-def inputs_of(graph: Graph, names: list[str]) -> list[Entry]:
-    position = {node.name: number for number, node in enumerate(graph.nodes)}
-    return [graph.nodes[position[name]].inputs[0] for name in names]
-
-
-def with_heads(model: Model, heads: list[Entry]) -> Model:
-    """Return the model that computes other entries of the same graph, without the nodes they do not need."""
-    graph = model.graph
-    needed = set()
-    stack = [head.node for head in heads]
-    while stack:
-        position = stack.pop()
-        if position not in needed:
-            needed.add(position)
-            stack.extend(entry.node for entry in graph.nodes[position].inputs)
-    order = sorted(needed)
-    moved = {old: new for new, old in enumerate(order)}
-    nodes = tuple(
-        graph.nodes[old]._replace(
-            inputs=tuple(Entry(moved[entry.node], entry.output) for entry in graph.nodes[old].inputs)
-        )
-        for old in order
-    )
-    kept = Graph(nodes, tuple(Entry(moved[head.node], head.output) for head in heads), graph.attrs)
-    return Model(
-        kept,
-        {key: value for key, value in model.arg_params.items() if key in kept.variables},
-        {key: value for key, value in model.aux_params.items() if key in kept.variables},
-    )

@@ -1,0 +1,389 @@
+"""Convert a graph with its parameters: the whole pipeline, without MXNet."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mxamp.decisions import DecisionInputs, IoDtype, LowPrecision, decide, resolve_io_dtype
+from mxamp.dtypes import DType
+from mxamp.errors import MxampWarning, PolicyError, TargetError
+from mxamp.garbage import paused_collection
+from mxamp.graph.control_flow import graphs_within, is_control_flow
+from mxamp.graph.graph import Graph, Node
+from mxamp.graph.infer import variable_dtypes
+from mxamp.graph.output_names import output_names
+from mxamp.model import Model
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS
+from mxamp.ops.facts import operator_label
+from mxamp.params.check import check_params
+from mxamp.params.offline import OfflineCasts
+from mxamp.params.parameter import Parameter
+from mxamp.params.saturate import Saturation, saturate_parameters
+from mxamp.params.unmeasured import unmeasured_parameters
+from mxamp.passes import (
+    PREPARATIONS,
+    FoldBatchNorm,
+    InsertCasts,
+    KeepBranches,
+    Pipeline,
+    Preparation,
+    RewriteMasks,
+    RewrittenMask,
+    check_prepare,
+    offline_dtypes,
+    prepare_graph,
+)
+from mxamp.policy.coloring import check_rules_fit
+from mxamp.policy.policy import Policy
+from mxamp.postponed import PostponedModel
+from mxamp.report.build import Rewrites, Shapes, build_report
+from mxamp.targets import Target
+
+__all__ = ["check_flag", "convert_graph"]
+
+
+@paused_collection()
+def convert_graph(
+    graph: Graph,
+    arg_params: Mapping[str, Parameter],
+    aux_params: Mapping[str, Parameter],
+    *,
+    policy: Policy,
+    target: Target | None = None,
+    io_dtype: IoDtype = None,
+    cast_op: str = AMP_CAST,
+    cast_offline: bool = True,
+    fold_batch_norm: bool = True,
+    shapes: Shapes | None = None,
+    inputs: Sequence[str] | None = None,
+    build_symbol: bool = False,
+    saturate: bool = False,
+    rewrite_masks: bool = True,
+    prepare: Sequence[str] = PREPARATIONS,
+    low_precision: LowPrecision | None = None,
+) -> Model:
+    """Convert a graph with its parameters: the whole pipeline, without MXNet.
+
+    Parameters
+    ----------
+    graph
+        The FP32 graph; never changed.
+    arg_params, aux_params
+        Its parameters and auxiliary states; never changed.
+    policy
+        What may run in low precision.
+    target
+        What can; by default the built-in target for the policy's dtype.
+    io_dtype
+        See :func:`convert_model`.
+    cast_op
+        ``"amp_cast"`` or ``"Cast"``.
+    cast_offline
+        Whether parameters are cast now (the default), or at every forward pass.
+    fold_batch_norm
+        Whether a BatchNorm is folded into the layer before it, where that loses nothing.
+    shapes
+        For every node the shape of each output, where known; the report then counts multiply-adds and bytes.
+    inputs
+        The variables that are inputs; by default those without a parameter.
+    build_symbol
+        Whether the model's Symbol is wanted, too (with MXNet): it is built while parameters are being cast.
+    saturate, rewrite_masks, prepare, low_precision
+        See :func:`convert_model`.
+
+    Returns
+    -------
+    Model
+        The converted model with its report.
+    """
+    if not isinstance(cast_op, str) or cast_op not in CAST_OPERATORS:
+        raise PolicyError(f"cast_op must be {' or '.join(CAST_OPERATORS)}, not {cast_op!r}.")
+    check_flag(cast_offline, "cast_optional_params")
+    check_flag(fold_batch_norm, "fold_batch_norm")
+    check_flag(saturate, "saturate")
+    check_flag(rewrite_masks, "rewrite_masks")
+    steps = check_prepare(prepare)
+    if saturate and not cast_offline:
+        raise PolicyError(
+            "saturate=True clamps parameters when they are cast now; with cast_optional_params=False they "
+            "are cast at every forward pass, where MXNet's casts overflow. Give one of the two."
+        )
+    if target is None:
+        target = Target.for_dtype(policy.target_dtype)
+    elif not isinstance(target, Target):
+        raise TargetError(
+            f"target must be the name of a built-in target or a Target, not {type(target).__name__}."
+        )
+    if target.dtype is not policy.target_dtype:
+        raise PolicyError(
+            f"The policy is for {policy.target_dtype} and the target {target.name} for {target.dtype}; "
+            "they must be for the same dtype."
+        )
+    params: dict[str, Parameter] = {**arg_params, **aux_params}
+    if inputs is None:
+        check_params(graph, params)
+        inputs = [name for name in graph.variables if name not in params]
+    check_rules_fit(policy, graph)
+    names = output_names(graph)
+    low_inputs, low_outputs = resolve_io_dtype(io_dtype, policy.target_dtype, inputs, names)
+    notes = [*_notes(graph, policy, cast_op)]
+    if target.warning:
+        notes.append(f"The target {target.name}: {target.warning}")
+    for name in _outputs_that_stay(graph, names, low_inputs):
+        if name not in low_outputs:
+            continue
+        reason = (
+            f"the output {name!r} cannot be {policy.target_dtype}, for a cast would have to change its name"
+        )
+        if isinstance(io_dtype, Mapping):
+            raise PolicyError(f"io_dtype: {reason}. Leave it float32.")
+        notes.append(f"io_dtype: {reason}; it stays float32.")
+        del low_outputs[name]
+
+    # A pure policy asks what low precision does to the user's own nodes.
+    steps = () if policy.is_pure else steps
+    preparation = prepare_graph(graph, params, policy, steps, device=target.device)
+    graph, shapes = preparation.graph, preparation.moved(shapes)
+    notes.extend(_lost_branches(preparation))
+    origins = preparation.positions
+    masks = RewriteMasks(arg_params, aux_params, policy)
+    if rewrite_masks and not policy.is_pure:
+        graph = Pipeline([masks]).run(graph)
+        arg_params = masks.arg_params
+        origins = [origins[position] for position in masks.positions]
+        shapes = [shapes[origin] for origin in masks.positions] if shapes is not None else None
+    conversion = _Conversion(
+        graph=graph,
+        arg_params=arg_params,
+        aux_params=aux_params,
+        policy=policy,
+        target=target,
+        cast_op=cast_op,
+        cast_offline=cast_offline,
+        fold_batch_norm=fold_batch_norm,
+        shapes=shapes,
+        inputs=inputs,
+        build_symbol=build_symbol,
+        low_inputs=low_inputs,
+        low_heads=frozenset(n for n, name in enumerate(names) if name in low_outputs),
+        notes=notes,
+        saturate=saturate,
+        masks=masks.masks,
+        preparation=preparation,
+        origins=origins,
+        low_precision=low_precision,
+    )
+    # What the casts lose is seen for dtypes of MXNet's alone.
+    watched = cast_offline and not saturate and not policy.target_dtype.is_emulated_only
+    unmeasured = unmeasured_parameters(graph, arg_params) if watched else {}
+    model = conversion.run({**arg_params, **unmeasured}) if unmeasured else None
+    if model is None:
+        model = conversion.run_measured()
+    else:
+        model = PostponedModel.postponing(model, conversion.run_measured)
+    for note in notes:
+        warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
+    return model
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """What :func:`convert_graph` was given, checked and completed."""
+
+    graph: Graph
+    arg_params: Mapping[str, Parameter]
+    aux_params: Mapping[str, Parameter]
+    policy: Policy
+    target: Target
+    cast_op: str
+    cast_offline: bool
+    fold_batch_norm: bool
+    shapes: Shapes | None
+    inputs: Sequence[str]
+    build_symbol: bool
+    low_inputs: Mapping[str, DType]
+    low_heads: frozenset[int]
+    notes: Sequence[str]
+    saturate: bool
+    masks: Sequence[RewrittenMask]
+    preparation: Preparation
+    origins: Sequence[int]
+    """For every node of ``graph`` the node of the user's graph that it is."""
+    low_precision: LowPrecision | None
+
+    def run_measured(self) -> Model:
+        """Do it with every parameter measured."""
+        model = self.run(self.arg_params)
+        assert model is not None  # nothing was left unmeasured
+        return model
+
+    def run(self, arg_params: Mapping[str, Parameter]) -> Model | None:
+        """Decide, rewrite, cast; None where ``arg_params`` were unmeasured and some are out of range."""
+        graph = self.graph
+        params = {**arg_params, **self.aux_params}
+        plan = decide(
+            DecisionInputs(
+                graph=graph,
+                variables=variable_dtypes(graph, {name: value.dtype for name, value in params.items()}),
+                params=params,
+                policy=self.policy,
+                target=self.target,
+                shapes=self.shapes,
+                low_inputs=self.low_inputs,
+                low_heads=self.low_heads,
+                castable=frozenset(name for name, value in arg_params.items() if not value.is_sparse)
+                if self.cast_offline
+                else frozenset(),
+                saturate=self.saturate,
+                low_precision=self.low_precision,
+            )
+        )
+        fold = FoldBatchNorm(
+            plan, arg_params, self.aux_params, self.policy.target_dtype, layers=self.target.fold_into
+        )
+        preparation = [fold] if self.fold_batch_norm else []
+        prepared = Pipeline(preparation).run(graph)
+        to_cast, dtypes = fold.arg_params, offline_dtypes(prepared, fold.plan)
+        saturations: Mapping[str, Saturation] = {}
+        if self.saturate:
+            to_cast, saturations = saturate_parameters(to_cast, dtypes)
+        # From here on there are several things to do that do not wait for each other: the casts and MXNet's
+        # parser need no Python.
+        with OfflineCasts(to_cast, dtypes) as casts:
+            rewrite = InsertCasts(
+                fold.plan, cast_op=self.cast_op, reserved_names=[*fold.arg_params, *fold.aux_params]
+            )
+            finished = [step.name for step in preparation]
+            after = Pipeline([rewrite], finished=finished).run(prepared)
+            with _built_beside(after if self.build_symbol else None) as symbol:
+                report = build_report(
+                    Rewrites(graph, prepared, after, plan, fold, rewrite),
+                    params,
+                    target_dtype=self.policy.target_dtype,
+                    target=self.target.name,
+                    inputs=self.inputs,
+                    shapes=self.shapes,
+                    warnings=self.notes,
+                    saturations=saturations,
+                    masks=self.masks,
+                    preparation=self.preparation,
+                    origins=self.origins,
+                )
+                stored = _stored(fold, rewrite, casts)
+                model = Model(after, stored, dict(fold.aux_params), report, symbol())
+        if casts.may_have_lost_range and arg_params is not self.arg_params:
+            return None
+        return model
+
+
+@contextlib.contextmanager
+def _built_beside(graph: Graph | None) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Build a graph's Symbol on a thread; the function that is yielded waits for it."""
+    if graph is None:
+        yield dict
+        return
+    from mxamp.runtime.symbol import symbol_from_graph
+
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        symbol = beside.submit(symbol_from_graph, graph, trusted=True)
+        yield lambda: {"sym": symbol.result()}
+
+
+def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:
+    """Return the outputs whose name MXNet does not derive as it would a cast's (``node_output``)."""
+    stay = []
+    for head, name in zip(graph.heads, names):
+        node = graph.nodes[head.node]
+        if node.is_variable:
+            if node.name not in low_inputs:
+                stay.append(name)
+        elif name != f"{node.name}_output":
+            stay.append(name)
+    return stay
+
+
+def _stored(fold: FoldBatchNorm, rewrite: InsertCasts, casts: OfflineCasts) -> dict[str, Parameter]:
+    """Return the converted model's parameters in the order of the originals, second copies after them."""
+    stored: dict[str, Parameter] = {}
+    twins: dict[str, list[str]] = {}
+    for name, form in rewrite.parameters.items():
+        if name != form.source:
+            twins.setdefault(form.source, []).append(name)
+    for name, parameter in fold.arg_params.items():
+        own = rewrite.parameters.get(name)
+        stored[name] = parameter.cast(parameter.dtype) if own is None else casts.results[name, own.dtype]
+        for twin in twins.get(name, ()):
+            stored[twin] = casts.results[name, rewrite.parameters[twin].dtype]
+    return stored
+
+
+def _is_unknown(node: Node) -> bool:
+    return not (
+        node.is_variable
+        or FACTS.of(node.op, node.attrs) is not None
+        or node.op in (AMP_CAST, AMP_MULTICAST)
+        or is_control_flow(node)
+    )
+
+
+def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
+    """Return what the user should be warned about."""
+    notes = []
+    unknown: dict[str, str] = {}
+    for top in graphs_within(graph):
+        for node in top.nodes:
+            if _is_unknown(node):
+                unknown.setdefault(operator_label(node.op, node.attrs), node.name)
+    for op, name in unknown.items():
+        notes.append(
+            f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
+            "it returns is cast to float32. mxamp.register_operator tells mxamp what it is."
+        )
+    if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
+        notes.append(
+            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so "
+            "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
+        )
+    return tuple(notes)
+
+
+def _lost_branches(preparation: Preparation) -> list[str]:
+    """Return a warning for what MXNet's fusion computes wrongly, at the least before conversion."""
+    if not preparation.lost:
+        return []
+    first, nodes = preparation.lost[0], preparation.before.nodes
+    if first.reader is None:
+        what = "although that is an output of the model, so that one of the two results is lost"
+    elif first.reader == first.fused:
+        what = "which reads it twice, and fails"
+    else:
+        what = (
+            f"although {nodes[first.reader].name!r} reads it as well, so that one of the two results is lost"
+        )
+    more = f" There are {len(preparation.lost)} such places." if len(preparation.lost) > 1 else ""
+    kept = any(change.step == KeepBranches.step for change in preparation.changes)
+    which = "that model is bound; this one is guarded" if kept else "that model or this one is bound"
+    return [
+        "MXNet's oneDNN fusion computes the float32 model wrongly on CPUs: it fuses "
+        f"{nodes[first.value].name!r} with {nodes[first.fused].name!r}, {what}.{more} Set "
+        f"MXNET_SUBGRAPH_BACKEND=NONE in the environment before {which}."
+    ]
+
+
+def check_flag(given: Any, label: str) -> None:
+    """Check that an option that is either on or off is one or the other.
+
+    Raises
+    ------
+    PolicyError
+        When it is anything but a bool.
+    """
+    if not isinstance(given, (bool, np.bool_)):
+        raise PolicyError(f"{label} must be True or False, not {given!r}.")

@@ -1,0 +1,236 @@
+"""Write parameters one part after the other: a file of any size, in the memory of a few parts."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO, Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.params.format import ARG_PREFIX, AUX_PREFIX
+from mxamp.params.parameter import PART, Parameter
+from mxamp.params.postponed import CastLoss, PostponedCast
+from mxamp.params.sparse import SparseParameter, SparseTensor
+from mxamp.params.writer import ParamsEncoder
+
+__all__ = ["Progress", "stream_params"]
+
+Progress = Callable[[int, int], None]
+"""``progress(done, total)``, in bytes written."""
+
+_READ_AHEAD = 2
+"""Parts in memory: one is cast and written while the next is read."""
+
+_SYNC_EVERY = 64 << 20
+"""Bytes after which the disk is told to begin writing: otherwise all of it waits for the end."""
+
+
+def stream_params(
+    file: BinaryIO,
+    args: Mapping[str, Parameter],
+    auxs: Mapping[str, Parameter],
+    *,
+    numpy_shapes: bool = False,
+    progress: Progress | None = None,
+) -> bool:
+    """Write parameters to an open binary file; those on disk are read and cast part by part.
+
+    Parameters
+    ----------
+    file
+        Where to write; it stays open.
+    args, auxs
+        Arguments and auxiliary states by bare name.
+    numpy_shapes
+        Write for NumPy shape semantics, see :class:`mxamp.params.ParamsEncoder`.
+    progress
+        Called now and then with the bytes of tensors written so far and in all.
+
+    Returns
+    -------
+    bool
+        Whether a postponed cast showed that values may be out of range, see
+        :func:`mxamp.params.postponed.may_have_lost_range`. The file is complete all the same.
+
+    Raises
+    ------
+    ParamsError
+        When a name or a value cannot be stored, or a file that values come from was changed; part of the list
+        is written then.
+    """
+    named = [(ARG_PREFIX + name, value) for name, value in args.items()]
+    named += [(AUX_PREFIX + name, value) for name, value in auxs.items()]
+    total = sum(_nbytes(value) for _, value in named)
+    encoder = ParamsEncoder(file, len(named), numpy_shapes=numpy_shapes)
+    may_have_lost = False
+    done = 0
+    with _Syncing(file, total) as syncing, _read_ahead([value for _, value in named]) as sources:
+
+        def note(count: int) -> None:
+            nonlocal done
+            done += count
+            syncing.written(count)
+            if progress is not None:
+                progress(done, total)
+
+        def noted(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+            for block in blocks:
+                yield block
+                note(block.nbytes)
+
+        for name, value in named:
+            if value.is_on_disk:
+                loss = CastLoss()
+                encoder.add_parts(name, value.dtype, value.shape, noted(_cast(value, sources, loss)))
+                may_have_lost |= isinstance(value, PostponedCast) and value.shows_loss(loss)
+                continue
+            stored = value.stored()
+            if isinstance(stored, SparseTensor):
+                encoder.add_record(name, stored.record)
+            else:
+                encoder.add(name, stored)
+            note(_nbytes(value))
+        encoder.finish()
+    return may_have_lost
+
+
+def _nbytes(value: Parameter) -> int:
+    if isinstance(value, SparseParameter):
+        return value.tensor.record.nbytes
+    return math.prod(value.shape) * value.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is read at a time."""
+
+    parameter: Parameter
+    start: int
+    stop: int
+
+    def read(self, buffer: NDArray[np.uint8]) -> NDArray[Any]:
+        return self.parameter.source_part(self.start, self.stop, buffer)
+
+
+def _parts(parameter: Parameter) -> list[_Part]:
+    size = math.prod(parameter.shape)
+    return [_Part(parameter, start, min(start + PART, size)) for start in range(0, size, PART)]
+
+
+@contextlib.contextmanager
+def _read_ahead(parameters: Sequence[Parameter]) -> Iterator[Iterator[NDArray[Any]]]:
+    """Read all parts of the parameters on disk, in order and ahead of time.
+
+    A part that the iterator gives is to be used before the next is asked for.
+    """
+    parts = [part for value in parameters if value.is_on_disk for part in _parts(value)]
+    if not parts:
+        yield iter(())
+        return
+    longest = max((part.stop - part.start) * _itemsize(part.parameter) for part in parts)
+    buffers = [np.empty(longest, np.uint8) for _ in range(_READ_AHEAD)]
+
+    def results(reader: ThreadPoolExecutor) -> Iterator[NDArray[Any]]:
+        waiting: deque[Future[NDArray[Any]]] = deque()
+        for number in range(len(parts) + _READ_AHEAD - 1):
+            if number < len(parts):
+                waiting.append(reader.submit(parts[number].read, buffers[number % _READ_AHEAD]))
+            if number >= _READ_AHEAD - 1:
+                yield waiting.popleft().result()
+
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        yield results(reader)
+
+
+def _itemsize(parameter: Parameter) -> int:
+    return parameter.source_itemsize if isinstance(parameter, PostponedCast) else parameter.dtype.itemsize
+
+
+def _cast(parameter: Parameter, sources: Iterator[NDArray[Any]], loss: CastLoss) -> Iterator[NDArray[Any]]:
+    """Yield what is to be written of a parameter."""
+    parts = _parts(parameter)
+    if not isinstance(parameter, PostponedCast):
+        for _ in parts:
+            yield next(sources)
+        return
+    out: NDArray[Any] = np.empty(min(PART, math.prod(parameter.shape)), parameter.dtype.numpy)
+    for part in parts:
+        block = out[: part.stop - part.start]
+        parameter.cast_part(next(sources), part.start, block, loss)
+        yield block
+
+
+class _Syncing:
+    """Tells the disk to write on while there is more to come: on a thread, since it waits for the disk.
+
+    Parameters
+    ----------
+    file
+        The file; what is no file of the operating system is left alone.
+    total
+        How many bytes are to be written.
+    """
+
+    def __init__(self, file: BinaryIO, total: int) -> None:
+        self._unsynced = 0
+        self._error: OSError | None = None
+        self._work = threading.Event()
+        self._finished = False
+        self._thread: threading.Thread | None = None
+        try:
+            self._descriptor = file.fileno()
+        except (OSError, io.UnsupportedOperation):
+            return
+        if total > _SYNC_EVERY and hasattr(os, "fdatasync"):
+            self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def written(self, count: int) -> None:
+        """Note that so many bytes were written.
+
+        Raises
+        ------
+        OSError
+            When the disk refused earlier ones. It says so only once, so this must not be lost.
+        """
+        self._unsynced += count
+        if self._unsynced >= _SYNC_EVERY:
+            self._unsynced = 0
+            self._work.set()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while True:
+            self._work.wait()
+            self._work.clear()
+            if self._finished:
+                return
+            try:
+                os.fdatasync(self._descriptor)
+            except OSError as error:
+                self._error = error
+                return
+
+    def __enter__(self) -> _Syncing:
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._finished = True
+            self._work.set()
+            self._thread.join()
+        if error is None and self._error is not None:
+            raise self._error

@@ -1,0 +1,114 @@
+"""Compute what is computed twice once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.auxiliary import AUXILIARY_INPUTS
+from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+
+__all__ = ["MergeCommonSubexpressions"]
+
+_NOT_TWICE_THE_SAME = re.compile(
+    r"_?random_.*|_?sample_.*|.*shuffle|.*multinomial|.*dropout|Dropout|RNN"
+    r"|uniform|normal|exponential|poisson|negative_binomial|generalized_negative_binomial"
+    r"|_npi_(random_.*|normal|normal_n|uniform|uniform_n|gamma|bernoulli|gumbel|logistic|pareto|weibull"
+    r"|exponential|rayleigh|powerd|choice|share_memory)"
+    r"|_contrib_dgl_.*"
+)
+"""Operators that are random, or may be: equal inputs do not make equal outputs."""
+
+_OF_NO_MEANING = frozenset({"__profiler_scope__"})
+"""Attributes that may differ between nodes that compute the same."""
+
+
+class MergeCommonSubexpressions(PreparationPass):
+    """Merge nodes with the same operator, attributes and inputs; the first one stays.
+
+    Before::
+
+        x -> exp (a) -> y
+        x -> exp (b) -> z
+
+    After::
+
+        x -> exp (a) -> y
+                     -> z
+
+    Refuses: operators that are random, that update auxiliary states (BatchNorm), run code of the user's or
+    have no facts; control flow; casts, of which the converter puts in no more than it needs; a second node
+    that is a graph output, since the output has its name (the first may be one); nodes that a rule of the
+    user's picks; attributes that are written differently, though they may mean the same; parameters of equal
+    values.
+
+    Notes
+    -----
+    Bit-exact: the same kernel on the same values. Readers of a node that is gone are looked at with their new
+    inputs, so equal chains merge from end to end in one run. Every key is hashed once: linear in nodes and
+    inputs.
+
+    References
+    ----------
+    Cocke, "Global common subexpression elimination", 1970.
+    """
+
+    step = "common_subexpressions"
+
+    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+        """Return the graph in which nothing is computed twice."""
+        if not _may_hold_duplicates(graph):
+            return graph
+        instead: dict[Entry, Entry] = {}
+        first_of: dict[Any, int] = {}
+        merged: dict[int, int] = {}
+        for position, node in enumerate(graph.nodes):
+            if node.op == VARIABLE or not _is_function(node) or around.is_fixed(position):
+                continue
+            inputs = tuple([instead.get(entry, entry) for entry in node.inputs])
+            attrs = frozenset([item for item in node.attrs.items() if item[0] not in _OF_NO_MEANING])
+            first = first_of.setdefault((node.op, inputs, attrs, node.num_outputs), position)
+            if first == position or position in around.heads:
+                continue
+            merged[position] = first
+            for output in range(node.num_outputs):
+                instead[Entry(position, output)] = Entry(first, output)
+        if not merged:
+            return graph
+        after, self.positions = rebuild(graph, merged.keys(), instead)
+        self.changes = tuple(
+            [
+                PreparedNode(
+                    graph.nodes[position].name,
+                    graph.nodes[position].op,
+                    self.step,
+                    graph.nodes[first].name,
+                    f"computes what {graph.nodes[first].name!r} does",
+                )
+                for position, first in merged.items()
+            ]
+        )
+        return after
+
+
+def _may_hold_duplicates(graph: Graph) -> bool:
+    """Whether any two nodes have an operator and inputs in common: the look that most graphs end with."""
+    seen = set()
+    for node in graph.nodes:
+        if node.op != VARIABLE:
+            key = (node.op, node.inputs)
+            if key in seen:
+                return True
+            seen.add(key)
+    return False
+
+
+def _is_function(node: Node) -> bool:
+    """Whether equal inputs make equal outputs, and that is all the operator does."""
+    op = FACTS.canonical(node.op)
+    if op in AUXILIARY_INPUTS or _NOT_TWICE_THE_SAME.fullmatch(op):
+        return False
+    facts = FACTS.of(node.op, node.attrs)
+    return facts is not None and op != "Custom" and not facts.never_in_inference

@@ -1,0 +1,163 @@
+"""Drop nodes that hand on what they read, and casts that lead back to where a value came from."""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.casts import CAST_OPERATORS
+from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+
+__all__ = ["DropNoOps"]
+
+_NO_OPS: Mapping[str, str] = {
+    "Dropout": "does nothing in inference",
+    "_copy": "hands on what it reads",
+    "_np_copy": "hands on what it reads",
+    "BlockGrad": "hands on what it reads, and matters to gradients alone",
+    "_contrib_gradientmultiplier": "hands on what it reads, and matters to gradients alone",
+}
+
+_NAMES = frozenset({"Dropout", "_npx_dropout", "_copy", "identity", "_np_copy", "BlockGrad"}) | frozenset(
+    {"stop_gradient", "_sparse_stop_gradient", "_contrib_gradientmultiplier", *CAST_OPERATORS, "cast"}
+)
+
+_EXACT: Mapping[DType, frozenset[DType]] = {
+    DType.FLOAT16: frozenset({DType.FLOAT32, DType.FLOAT64}),
+    DType.BFLOAT16: frozenset({DType.FLOAT32, DType.FLOAT64}),
+    DType.FLOAT32: frozenset({DType.FLOAT64}),
+    DType.INT8: frozenset({DType.INT32, DType.INT64, DType.FLOAT16, DType.FLOAT32, DType.FLOAT64}),
+    DType.UINT8: frozenset({DType.INT32, DType.INT64, DType.FLOAT16, DType.FLOAT32, DType.FLOAT64}),
+    DType.INT32: frozenset({DType.INT64, DType.FLOAT64}),
+}
+"""Dtype -> the dtypes that hold all its values."""
+
+
+class DropNoOps(PreparationPass):
+    """Drop nodes that change no value in inference: whoever read them reads what they read.
+
+    No operation::
+
+        x -> Dropout -> y                                    x -> y
+        (also identity, BlockGrad, the gradient multiplier, a cast to the dtype that is there already)
+
+    A cast chain that cannot change a value::
+
+        x (float16) -> Cast float32 -> Cast float16 -> y     x -> y
+
+    Refuses: a Dropout with ``mode="always"``, which is random in inference too, and one whose mask is read; a
+    node that is a graph output, since the output has its name; a node that a rule of the user's picks; a cast
+    of an input that does not say its dtype (it may be fed with images of ``uint8``);
+    ``x (float32) -> Cast float16 -> Cast float32``, where the rounding is the meaning; the bodies of control
+    flow.
+
+    Notes
+    -----
+    When a chain of casts from A to B and back to A changes no value: B must have A's range, or an overflow
+    would not come back; and at least A's precision everywhere in that range, subnormal numbers included, or a
+    rounding would not. So it holds for float16 (11 bits, exponents -24 to 15) and bfloat16 (8 bits, float32's
+    exponents) by way of float32 (24 bits) or float64, for float32 by way of float64, and for integers by way
+    of wider ones and of formats whose every integer up to theirs is exact: 8 bits in float16, 32 in float64.
+    It does not hold for float16 by way of bfloat16, which has the range and not the precision, nor the other
+    way about. A chain may be longer: float16 -> float32 -> float64 -> float16 is one too. Casts that nobody
+    reads any more go as well.
+
+    Bit-exact, apart from which NaN a NaN is. Linear in nodes and inputs.
+    """
+
+    step = "drop_no_ops"
+    operators = _NAMES
+
+    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+        """Return the graph without what does nothing."""
+        instead: dict[Entry, Entry] = {}
+        reasons: dict[int, str] = {}
+        forms: dict[Entry, Mapping[DType, Entry]] = {}
+        for position, node in enumerate(graph.nodes):
+            if node.op not in _NAMES or len(node.inputs) != 1:
+                continue
+            op = FACTS.canonical(node.op)
+            source = instead.get(node.inputs[0], node.inputs[0])
+            own = Entry(position)
+            target, reason = None, ""
+            if op in CAST_OPERATORS:
+                before = around.certain_dtypes[source.node][source.output]
+                after = around.certain_dtypes[position][0]
+                known = forms.get(source, {} if before is None else {before: source})
+                if after is not None and after in known:
+                    target = known[after]
+                    reason = _why_cast(after, before)
+                elif after is not None:
+                    exact = before is not None and after in _EXACT.get(before, ())
+                    forms[own] = {**known, after: own} if exact else {after: own}
+            elif _does_nothing(graph, position, node, op):
+                target, reason = source, _NO_OPS[op]
+            if target is not None and position not in around.heads and not around.is_fixed(position):
+                instead[own] = target
+                reasons[position] = reason
+            elif target is not None and source in forms:
+                forms[own] = forms[source]  # it stays, and behind it the chain goes on
+        if not instead:
+            return graph
+        into = {position: instead[Entry(position)].node for position in reasons}
+        for position, source_node in _unread(graph, around, instead).items():
+            reasons[position] = "nobody reads this cast any more"
+            into[position] = source_node
+        for position in sorted(into):
+            into[position] = into.get(
+                into[position], into[position]
+            )  # a dropped one went into one that stays
+        after_graph, self.positions = rebuild(graph, frozenset(reasons), instead)
+        self.changes = tuple(
+            [
+                PreparedNode(
+                    graph.nodes[position].name,
+                    graph.nodes[position].op,
+                    self.step,
+                    graph.nodes[into[position]].name,
+                    reason,
+                )
+                for position, reason in sorted(reasons.items())
+            ]
+        )
+        return after_graph
+
+
+def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:
+    if op == "Dropout":
+        return node.attrs.get("mode", "training") == "training" and not set(graph.uses[position]) - {0}
+    return op in _NO_OPS
+
+
+def _why_cast(after: DType, before: DType | None) -> str:
+    if before is after:
+        return f"a cast to {after}, which its input is already"
+    return f"a cast back to {after}, from {before}, which holds all values of {after}"
+
+
+def _unread(graph: Graph, around: Surroundings, instead: Mapping[Entry, Entry]) -> dict[int, int]:
+    """Return the casts that lost all their readers -> the node they read."""
+    gone = {entry.node for entry in instead}
+    unread: dict[int, int] = {}
+    readers: dict[int, int] = {}
+    for position, node in enumerate(graph.nodes):
+        if position not in gone:
+            for entry in node.inputs:
+                source = instead.get(entry, entry).node
+                readers[source] = readers.get(source, 0) + 1
+    for position in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[position]
+        if (
+            FACTS.canonical(node.op) in CAST_OPERATORS
+            and position not in gone
+            and not readers.get(position)
+            and graph.uses[position]
+            and position not in around.heads
+            and not around.is_fixed(position)
+        ):
+            source = instead.get(node.inputs[0], node.inputs[0]).node
+            readers[source] -= 1
+            unread[position] = source
+    return unread

@@ -1,0 +1,157 @@
+"""What does nothing in inference goes, casts that lead back go; what rounds, or names an output, stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxamp.dtypes import DType
+from mxamp.graph import Entry, Graph
+from mxamp.passes import DropNoOps
+from mxamp.passes.drop_no_ops import _EXACT
+from mxamp.policy import Policy
+from tests.building import BF16, Net
+from tests.passes.preparing import operators, prepared
+
+NO_OPS = {
+    "Dropout": {"p": "0.5"},
+    "_npx_dropout": {"p": "0.5", "mode": "training"},
+    "_copy": {},
+    "identity": {},
+    "_np_copy": {},
+    "BlockGrad": {},
+    "stop_gradient": {},
+    "_contrib_gradientmultiplier": {"scalar": "0.1"},
+}
+
+
+@pytest.mark.parametrize("op", NO_OPS)
+def test_what_does_nothing_is_dropped(op: str) -> None:
+    net = Net()
+    layer = net.fc(net.var("data"), "fc")
+    middle = net.op(op, layer, name="nothing", outputs=2 if "ropout" in op else 1, **NO_OPS[op])
+    graph = net.graph(net.op("exp", middle, name="exp"), net.op("tanh", middle, name="tanh"))
+    after, done = prepared(DropNoOps, graph, net.params)
+    assert operators(after)[1:] == ["exp = exp(fc)", "tanh = tanh(fc)"]
+    (change,) = done.changes
+    assert (change.node, change.op, change.into) == ("nothing", op, "fc")
+
+
+def test_a_chain_of_them_is_dropped_from_end_to_end() -> None:
+    net = Net()
+    data = net.var("data")
+    for op in ("_copy", "BlockGrad", "Dropout"):
+        data = net.op(op, data, name=op, outputs=2 if op == "Dropout" else 1)
+    after, done = prepared(DropNoOps, net.graph(net.op("exp", data, name="exp")))
+    assert operators(after) == ["exp = exp(data)"]
+    assert [change.into for change in done.changes] == ["data"] * 3
+
+
+def dropout(*, mode: str = "training", output: int = 0, head: bool = False) -> Graph:
+    net = Net()
+    drop = net.op("Dropout", net.var("data"), name="drop", outputs=2, mode=mode)
+    last = net.op("exp", Entry(drop.node, output), name="exp")
+    return net.graph(last, drop) if head else net.graph(last)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(dropout(mode="always"), id="random in inference too"),
+        pytest.param(dropout(output=1), id="its mask is read"),
+        pytest.param(dropout(head=True), id="the output has its name"),
+    ],
+)
+def test_refuses(graph: Graph) -> None:
+    after, _ = prepared(DropNoOps, graph)
+    assert after is graph
+
+
+def test_what_a_rule_of_the_users_picks_stays() -> None:
+    policy = Policy.default(BF16).excluding(names=["drop"])
+    graph = dropout()
+    after, _ = prepared(DropNoOps, graph, policy=policy)
+    assert after is graph
+
+
+# ---------------------------------------------------------------------- casts
+
+
+def casts(*dtypes: str, source: str = "0", op: str = "Cast") -> Graph:
+    """Return a chain of casts between an input of a dtype code (-1: unknown) and exp."""
+    net = Net()
+    value = net.var("data", __dtype__=source)
+    for number, dtype in enumerate(dtypes):
+        value = net.op(op, value, name=f"cast{number}", dtype=dtype)
+    return net.graph(net.op("exp", value, name="exp"))
+
+
+@pytest.mark.parametrize("op", ["Cast", "amp_cast"])
+@pytest.mark.parametrize(
+    ("source", "chain"),
+    [
+        pytest.param("0", ["float32"], id="to the dtype it has"),
+        pytest.param("2", ["float32", "float16"], id="float16 by way of float32"),
+        pytest.param("12", ["float32", "bfloat16"], id="bfloat16 by way of float32"),
+    ],
+)
+def test_casts_that_change_no_value_are_dropped(op: str, source: str, chain: list[str]) -> None:
+    after, done = prepared(DropNoOps, casts(*chain, source=source, op=op))
+    assert operators(after) == ["exp = exp(data)"]
+    assert [change.into for change in done.changes] == ["data"] * len(chain)
+
+
+def test_a_longer_chain_of_casts_is_dropped() -> None:
+    after, _ = prepared(DropNoOps, casts("float32", "float64", "float32", "float16", source="2"))
+    assert operators(after) == ["exp = exp(data)"]
+
+
+def test_only_the_way_back_is_dropped() -> None:
+    after, _ = prepared(DropNoOps, casts("float16", "float32", "float16"))
+    assert operators(after) == ["cast0 = Cast(data) {dtype: float16}", "exp = exp(cast0)"]
+
+
+def test_a_cast_with_another_reader_stays_for_that() -> None:
+    net = Net()
+    up = net.op("Cast", net.var("data", __dtype__="2"), name="up", dtype="float32")
+    down = net.op("Cast", up, name="down", dtype="float16")
+    graph = net.graph(net.op("exp", down, name="exp"), net.op("tanh", up, name="tanh"))
+    after, _ = prepared(DropNoOps, graph)
+    assert operators(after) == ["up = Cast(data) {dtype: float32}", "exp = exp(data)", "tanh = tanh(up)"]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(casts("float16", "float32"), id="float32 by way of float16 is rounded"),
+        pytest.param(casts("bfloat16", "float32"), id="float32 by way of bfloat16 is rounded"),
+        pytest.param(casts("bfloat16", "float16", source="2"), id="float16 by way of bfloat16 is rounded"),
+        pytest.param(casts("float16", "bfloat16", source="12"), id="bfloat16 by way of float16 overflows"),
+        pytest.param(casts("float32", "int32", source="4"), id="int32 by way of float32 is rounded"),
+        pytest.param(casts("int32", "float32"), id="float32 by way of int32 loses fractions"),
+        pytest.param(casts("float32", source="-1"), id="an input that may be fed with uint8"),
+        pytest.param(casts("float32", "float32", source="-1", op="amp_cast"), id="amp_cast lets uint8 pass"),
+    ],
+)
+def test_casts_that_may_change_a_value_stay(graph: Graph) -> None:
+    after, _ = prepared(DropNoOps, graph)
+    assert after is graph
+
+
+@pytest.mark.parametrize("dtype", _EXACT, ids=str)
+def test_every_value_survives_the_dtypes_that_are_called_exact(dtype: DType) -> None:
+    size = 8 * dtype.itemsize
+    if size <= 16:
+        values = np.arange(2**size, dtype=f"uint{size}").view(dtype.numpy)
+    else:
+        bits = np.random.default_rng(0).integers(0, 2**size, 100_000, dtype=np.uint32)
+        values = bits.view(dtype.numpy)
+    with np.errstate(all="ignore"):
+        for way in _EXACT[dtype]:
+            back = values.astype(way.numpy).astype(dtype.numpy)
+            if dtype.is_float:
+                nan = np.isnan(values.astype(np.float64))
+                assert np.isnan(back[nan].astype(np.float64)).all()
+                np.testing.assert_array_equal(back[~nan], values[~nan])
+            else:
+                np.testing.assert_array_equal(back, values)

@@ -1,0 +1,58 @@
+"""relu becomes Activation behind what can be fused with it, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+from mxamp.graph import Entry, Graph
+from mxamp.passes import RewriteRelu
+from mxamp.policy import Policy
+from tests.building import BF16, Net
+from tests.passes.preparing import operators, prepared
+
+LAYERS: dict[str, Callable[[Net, Entry], Entry]] = {
+    "Convolution": lambda net, x: net.conv(x, "layer"),
+    "FullyConnected": lambda net, x: net.fc(x, "layer"),
+    "BatchNorm": lambda net, x: net.bn(x, "layer"),
+    "elemwise_add": lambda net, x: net.op("elemwise_add", x, x, name="layer"),
+}
+
+
+def network(layer: Callable[[Net, Entry], Entry], *, reader: bool = False, head: bool = False) -> Graph:
+    net = Net()
+    value = layer(net, net.var("data"))
+    last = net.op("relu", value, name="relu")
+    if reader:
+        last = net.op("elemwise_mul", last, value, name="product")
+    return net.graph(last, value) if head else net.graph(last)
+
+
+@pytest.mark.parametrize("op", LAYERS)
+def test_relu_behind_a_layer_is_an_activation(op: str) -> None:
+    after, done = prepared(RewriteRelu, network(LAYERS[op]))
+    assert operators(after)[-1] == "relu = Activation(layer) {act_type: relu}"
+    assert [(change.node, change.op, change.into) for change in done.changes] == [("relu", "relu", "relu")]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(network(lambda net, x: net.op("exp", x, name="layer")), id="no layer"),
+        pytest.param(network(LAYERS["Convolution"], reader=True), id="the layer has another reader"),
+        pytest.param(network(LAYERS["Convolution"], head=True), id="the layer is an output"),
+        pytest.param(
+            network(lambda net, x: net.op("Cast", net.conv(x), dtype="int32", name="layer")), id="integers"
+        ),
+    ],
+)
+def test_refuses(graph: Graph) -> None:
+    after, _ = prepared(RewriteRelu, graph)
+    assert after is graph
+
+
+def test_what_a_rule_of_the_users_picks_stays() -> None:
+    graph = network(LAYERS["Convolution"])
+    after, _ = prepared(RewriteRelu, graph, policy=Policy.default(BF16).excluding(operators=["relu"]))
+    assert after is graph
