@@ -1,0 +1,239 @@
+"""Evaluate one model in this process: FP32 against BF16 executed, FP16 emulated, FP16 on a GPU.
+
+What was measured is published after every stage, so that a process which dies halfway leaves what it had.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_zoo_eval.build import BuiltModel, build_model
+from model_zoo_eval.fidelity import HeadMeter, TaskMeter, rounded
+from model_zoo_eval.heads import entries_before, first_rankings
+from model_zoo_eval.job import FP32, Job
+from model_zoo_eval.photographs import photographs
+from model_zoo_eval.registry import Entry
+from mxamp.compare.latency import LatencyComparison, alternate_latency
+from mxamp.convert import convert_model
+from mxamp.errors import DataError, MxampError
+from mxamp.graph.output_names import output_names
+from mxamp.model import Model
+from mxamp.runtime.device import gpu_count
+from mxamp.runtime.executor import BoundModel
+
+__all__ = ["evaluate"]
+
+Array = NDArray[Any]
+Publish = Callable[[Mapping[str, Any]], None]
+
+_LATENCY_SECONDS = 20.0
+"""About how long to time one conversion."""
+
+_FEWEST_ROUNDS = 3
+
+
+def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
+    """Evaluate a model.
+
+    Parameters
+    ----------
+    job
+        What to evaluate.
+    publish
+        Called with what is known so far, as the work proceeds; ``stage`` says what comes next.
+
+    Returns
+    -------
+    dict
+        Plain data for JSON. ``results`` maps ``float32`` and every dtype to its measures; a conversion that
+        failed has its ``error`` there, and the others are measured all the same.
+
+    Raises
+    ------
+    MxampError
+        When the model cannot be built, or does not run in FP32.
+    """
+    row: dict[str, Any] = {"stage": "build"}
+    publish(row)
+    built = build_model(
+        job.case,
+        size=job.size,
+        params=Path(job.params) if job.params else None,
+        pretrained=job.pretrained,
+        seed=job.seed,
+    )
+    samples = job.samples or _suitable_samples(built.entry)
+    inputs = photographs(built.entry, built.shapes, samples)
+    row.update(
+        weights=built.weights,
+        weights_from=built.origin,
+        inputs={name: [1, *shape] for name, shape in built.shapes.items()},
+        samples=samples,
+        notes=_notes(built),
+        nodes=sum(not node.is_variable for node in built.model.graph.nodes),
+        parameter_bytes=_bytes(built.model),
+        stage="float32",
+        results={},
+    )
+    publish(row)
+    reference = _Reference(built, inputs)
+    row["results"][FP32] = {"how": "executed, fused as deployed", **reference.compare(built.model)}
+    for dtype in job.dtypes:
+        ways = ["executed"] if dtype == "bfloat16" else ["emulated"]
+        if dtype == "float16" and gpu_count():
+            ways.append("gpu")
+        for way in ways:
+            key = f"{dtype} on a GPU" if way == "gpu" else dtype
+            row["stage"] = key
+            publish(row)
+            try:
+                row["results"][key] = _convert_and_compare(built, reference, dtype, way, job.rounds)
+            except MxampError as error:
+                row["results"][key] = {"how": way, "error": f"{type(error).__name__}: {error}"}
+    row["stage"] = "done"
+    publish(row)
+    return row
+
+
+def _suitable_samples(entry: Entry) -> int:
+    if entry.has_frames or entry.batch == 1:
+        return 1
+    return 8 if entry.task == "classification" else 2
+
+
+def _notes(built: BuiltModel) -> list[str]:
+    notes = [built.entry.note] if built.entry.note else []
+    usual = {name: tuple(shape) for name, shape in built.entry.inputs.items()}
+    if dict(built.shapes) != usual:
+        said = ", ".join("x".join(map(str, shape)) for shape in usual.values())
+        notes.append(f"smaller input than the model's own, {said}")
+    return notes
+
+
+def _bytes(model: Model) -> int:
+    return sum(
+        int(np.prod(parameter.shape, dtype=np.int64)) * parameter.dtype.numpy.itemsize
+        for parameter in (*model.arg_params.values(), *model.aux_params.values())
+    )
+
+
+class _Reference:
+    """The FP32 model's outputs on every sample, fusion off, for others to be compared with."""
+
+    def __init__(self, built: BuiltModel, inputs: Mapping[str, Array]) -> None:
+        self._entry = built.entry
+        self._names = output_names(built.model.graph)
+        self._samples = [
+            {name: values[number : number + 1] for name, values in inputs.items()}
+            for number in range(len(next(iter(inputs.values()))))
+        ]
+        self._rankings = first_rankings(built.model.graph)
+        self._outputs = self._run(built.model, fusion=False)
+        self._before = self._run_before(built.model, fusion=False)
+        height, width = next(iter(built.shapes.values()))[-2:]
+        self._size = (height, width)
+
+    @property
+    def first_sample(self) -> Mapping[str, Array]:
+        return self._samples[0]
+
+    def compare(self, model: Model, ctx: Any = None) -> dict[str, Any]:
+        """Run a model, fused as deployed, and return its fidelity."""
+        task = TaskMeter(self._entry.task, self._size)
+        meters = [HeadMeter(name) for name in self._labels()]
+        for expected, got in zip(self._outputs, self._run(model, ctx=ctx)):
+            for name, left, right in zip(self._names, expected, got):
+                if left.shape != right.shape:
+                    raise DataError(
+                        f"The output {name!r} has the shape {right.shape} after conversion and {left.shape} "
+                        "before."
+                    )
+            for meter, left, right in zip(meters, expected, got):
+                meter.add(left, right)
+            task.add(expected, got)
+        found: dict[str, Any] = {"heads": [meter.result() for meter in meters]}
+        if self._rankings:
+            before = [HeadMeter(name) for name in self._rankings]
+            for expected, got in zip(self._before, self._run_before(model, ctx=ctx)):
+                for meter, left, right in zip(before, expected, got):
+                    meter.add_candidates(left, right)
+            found["before_ranking"] = [meter.result() for meter in before]
+        measures = task.result()
+        if measures:
+            found["task"] = measures
+        return found
+
+    def _labels(self) -> Sequence[str]:
+        fits = len(self._entry.outputs) == len(self._names)
+        return self._entry.outputs if fits else self._names
+
+    def _run(self, model: Model, *, ctx: Any = None, fusion: bool = True) -> list[list[Array]]:
+        bound = BoundModel(model, ctx=ctx, fusion=fusion, label=self._entry.name)
+        return [bound.run(sample) for sample in self._samples]
+
+    def _run_before(self, model: Model, *, ctx: Any = None, fusion: bool = True) -> list[list[Array]]:
+        if not self._rankings:
+            return []
+        entries = entries_before(model.graph, self._rankings)
+        bound = BoundModel(model, ctx=ctx, fusion=fusion, entries=entries, label=self._entry.name)
+        return [bound.run(sample) for sample in self._samples]
+
+
+def _convert_and_compare(
+    built: BuiltModel, reference: _Reference, dtype: str, way: str, rounds: int
+) -> dict[str, Any]:
+    model = built.model
+    shapes = {name: (1, *shape) for name, shape in built.shapes.items()}
+    start = time.perf_counter()
+    converted = convert_model(
+        model.graph,
+        model.arg_params,
+        model.aux_params,
+        dtype,
+        input_shapes=shapes,
+        emulate=way == "emulated",
+    )
+    _ = converted.args, converted.auxs  # parameters are cast when they are first asked for
+    seconds = time.perf_counter() - start
+    ctx = "gpu(0)" if way == "gpu" else None
+    report = converted.report
+    assert report is not None  # convert_model returns one
+    found = {
+        "how": {"executed": "executed", "emulated": "emulated", "gpu": "executed on a GPU"}[way],
+        "casts": len(report.casts),
+        "low_nodes": report.low_nodes,
+        "low_multiply_adds": rounded(report.low_multiply_add_share),
+        "parameter_bytes": report.parameter_bytes_after,
+        "conversion_seconds": rounded(seconds, 3),
+        **reference.compare(converted, ctx),
+    }
+    if way != "emulated" and rounds:
+        found["latency"] = _latency(model, converted, reference.first_sample, ctx, rounds)
+    return found
+
+
+def _latency(
+    model: Model, converted: Model, sample: Mapping[str, Array], ctx: Any, rounds: int
+) -> dict[str, Any]:
+    """Time both models alternately, more rounds for a model that takes less."""
+    first = alternate_latency(model, converted, sample, ctx=ctx, rounds=1, warmup=1)
+    pair = (first.median_a_ms + first.median_b_ms) / 1e3
+    count = int(min(rounds, max(_FEWEST_ROUNDS, _LATENCY_SECONDS / max(pair, 1e-6))))
+    timed = alternate_latency(model, converted, sample, ctx=ctx, rounds=count, warmup=1)
+    return _latency_mapping(timed)
+
+
+def _latency_mapping(timed: LatencyComparison) -> dict[str, Any]:
+    return {
+        "fp32_ms": rounded(timed.median_a_ms, 4),
+        "converted_ms": rounded(timed.median_b_ms, 4),
+        "ratio": rounded(timed.ratio_median, 4),
+        "ratio_low": rounded(timed.ratio_low, 4),
+        "ratio_high": rounded(timed.ratio_high, 4),
+        "rounds": timed.rounds,
+    }

@@ -1,0 +1,56 @@
+"""Where detectors rank their candidates, and the tensors that enter the ranking.
+
+A detector's outputs come out of a ranking: where two candidates nearly tie, rounding makes them change
+places, and every row after them moves. So beside the outputs the tensors before the first ranking are
+compared, where rounding shows and ranking does not.
+"""
+
+from __future__ import annotations
+
+from mxamp.errors import UnknownNameError
+from mxamp.graph.graph import Entry, Graph
+
+__all__ = ["entries_before", "first_rankings"]
+
+_RANKING = frozenset(
+    {
+        "_contrib_box_nms",
+        "_contrib_MultiBoxDetection",
+        "_contrib_MultiProposal",
+        "_contrib_Proposal",
+        "topk",
+        "argsort",
+        "sort",
+        # CenterNet: a peak is where the heat map equals its own maximum over the neighbours.
+        "broadcast_equal",
+    }
+)
+"""Operators whose result jumps when two candidates change places."""
+
+
+def first_rankings(graph: Graph) -> tuple[str, ...]:
+    """Return the names of the ranking nodes that no other ranking node feeds, in graph order."""
+    ranked = set()
+    first = []
+    for position, node in enumerate(graph.nodes):
+        if any(entry.node in ranked for entry in node.inputs):
+            ranked.add(position)
+        elif node.op in _RANKING:
+            ranked.add(position)
+            first.append(node.name)
+    return tuple(first)
+
+
+def entries_before(graph: Graph, names: tuple[str, ...]) -> list[Entry]:
+    """Return what the named nodes read first: candidates, or their scores.
+
+    Raises
+    ------
+    UnknownNameError
+        When the graph has no such node.
+    """
+    position = {node.name: number for number, node in enumerate(graph.nodes)}
+    missing = [name for name in names if name not in position]
+    if missing:
+        raise UnknownNameError(f"The converted model has lost the node {missing[0]!r}.")
+    return [graph.nodes[position[name]].inputs[0] for name in names]

@@ -1,0 +1,153 @@
+"""The report shows failures first and every task; the difference names every regression."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from model_zoo_eval.journal import read_results
+from model_zoo_eval.regressions import Tolerances, compare_results
+from model_zoo_eval.report import report_parts, write_report
+from model_zoo_eval.tables import to_html, to_markdown
+from tests.model_zoo_eval.conftest import head, ok_row
+
+FAILED = {"status": "timeout", "reason": "not done after 5 s, at the stage bfloat16"}
+ABSENT = {"status": "unavailable", "reason": "Its weights cannot be had."}
+
+Write = Callable[..., Path]
+
+
+def test_failures_come_first_and_every_reason_is_told(write_journal: Write) -> None:
+    path = write_journal(
+        "results.jsonl", {"resnet18_v1": ok_row(), "vgg11": FAILED, "resnet50_v1_int8": ABSENT}
+    )
+    text = to_markdown(report_parts(read_results(path)))
+    places = [text.index(part) for part in ("Failures: 1", "Classification: 1", "Not evaluated: 1")]
+    assert places == sorted(places)
+    assert "| vgg11 | timeout | not done after 5 s, at the stage bfloat16 |" in text
+    assert "| Its weights cannot be had. | resnet50_v1_int8 |" in text
+    assert "ImageNet top-1 70.93" in text  # GluonCV's figure, named as what it is
+    assert "1 of 1 results are of random weights" in text
+    assert "a processor (avx512_bf16), 2 cores, 2 threads a model, seed 0" in text
+
+
+def test_a_table_has_fp32_bf16_and_fp16_beside_each_other(write_journal: Write) -> None:
+    text = to_markdown(report_parts(read_results(write_journal("r.jsonl", {"resnet18_v1": ok_row()}))))
+    header, _, row = text[text.index("| model | weights") :].splitlines()[:3]
+    cells = dict(zip(header.strip("| ").split(" | "), row.strip("| ").split(" | ")))
+    assert (cells["FP32"], cells["BF16"], cells["FP16"]) == ("1e-06", "0.005", "0.0005")
+    assert (cells["BF16 speed"], cells["BF16: same class"], cells["BF16 casts"]) == ("1.80", "8/8", "2")
+
+
+def test_a_detector_is_judged_before_its_ranking(write_journal: Write) -> None:
+    row = ok_row()
+    row["results"]["bfloat16"].update(heads=[head(1.4)], before_ranking=[head(0.004)])
+    text = to_markdown(
+        report_parts(read_results(write_journal("r.jsonl", {"ssd_300_vgg16_atrous_voc": row})))
+    )
+    assert "0.004" in text
+    assert "1.4 " not in text
+
+
+# matplotlib 3.8 draws a logarithmic axis with what pyparsing calls by other names now.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_files_are_written_with_plots_and_html_needs_no_other(write_journal: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = {"resnet18_v1": ok_row(), "alexnet": ok_row(ratio=0.9), "vgg11": FAILED}
+    results = read_results(write_journal("results.jsonl", rows))
+    files = write_report(results, tmp_path / "out")
+    assert [file.name for file in files] == ["report.md", "report.html", "error.svg", "speed.svg"]
+    page = files[1].read_text("utf-8")
+    assert page.count("<svg") == 2
+    assert "src=" not in page
+    before = [file.read_bytes() for file in files]
+    write_report(results, tmp_path / "out")
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_html_shows_text_as_text(write_journal: Write) -> None:
+    row = {"status": "failed", "reason": "<script>alert(1)</script> & more"}
+    page = to_html("title", report_parts(read_results(write_journal("r.jsonl", {"vgg11": row}))))
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+# ---------------------------------------------------------------------- regressions
+
+
+def changed(**more: Any) -> dict[str, Any]:
+    row = ok_row()
+    row["results"]["bfloat16"].update(more)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "said"),
+    [
+        (FAILED, "failure", "timeout: not done after 5 s"),
+        (ok_row(error=0.01), "fidelity", "bfloat16 had an error of 0.005, and has 0.01"),
+        (changed(heads=[head(0.005, nan=3)]), "fidelity", "3 more NaN and Inf"),
+        (changed(heads=[head("inf")]), "fidelity", "has inf"),
+        (ok_row(ratio=0.9), "speed", "was 1.80 times as fast as FP32, and is 0.90"),
+        (ok_row(casts=3), "casts", "bfloat16 had 2, and has 3"),
+    ],
+    ids=["failure", "error", "nan", "infinite", "speed", "casts"],
+)
+def test_what_got_worse_is_named(write_journal: Write, row: dict[str, Any], kind: str, said: str) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row(), "alexnet": ok_row()}))
+    after = read_results(write_journal("after.jsonl", {"resnet18_v1": row, "alexnet": ok_row()}))
+    found = compare_results(before, after)
+    assert found.compared == 2
+    assert {regression.case for regression in found.regressions} == {"resnet18_v1"}
+    assert kind in {regression.kind for regression in found.regressions}
+    assert any(said in str(regression) for regression in found.regressions)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [ok_row(error=0.0055), ok_row(error=0.001), ok_row(ratio=1.7), ok_row(ratio=3.0), ok_row(casts=1)],
+    ids=["error within tolerance", "smaller error", "speed within tolerance", "faster", "fewer casts"],
+)
+def test_what_is_no_worse_is_no_regression(write_journal: Write, row: dict[str, Any]) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row(), "vgg11": FAILED}))
+    after = read_results(write_journal("after.jsonl", {"resnet18_v1": row, "vgg11": FAILED}))
+    assert not compare_results(before, after).regressions
+
+
+def test_less_in_low_precision_is_a_note_and_no_regression(write_journal: Write) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row()}))
+    after = read_results(write_journal("after.jsonl", {"resnet18_v1": changed(low_multiply_adds=0.5)}))
+    found = compare_results(before, after)
+    assert not found.regressions
+    assert found.notes == ("resnet18_v1 did 100.0 % of its multiply-adds in bfloat16, and does 50.0 %.",)
+
+
+def test_tolerances_are_the_users(write_journal: Write) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row()}))
+    after = read_results(write_journal("after.jsonl", {"resnet18_v1": ok_row(error=0.01, ratio=1.0)}))
+    assert not compare_results(before, after, Tolerances(fidelity=1.5, speed=0.5)).regressions
+
+
+def test_speeds_of_another_processor_are_not_compared(write_journal: Write) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row()}))
+    after = read_results(write_journal("after.jsonl", {"resnet18_v1": ok_row(ratio=0.5)}, cpu="another"))
+    found = compare_results(before, after)
+    assert not found.regressions
+    assert "Speeds are not compared" in found.notes[0]
+
+
+def test_other_weights_or_inputs_are_not_compared_and_the_reader_is_told(write_journal: Write) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row()}))
+    after = read_results(
+        write_journal(
+            "after.jsonl", {"resnet18_v1": ok_row(error=1.0, weights="trained"), "alexnet": ok_row()}
+        )
+    )
+    found = compare_results(before, after)
+    assert not found.regressions
+    assert found.notes == (
+        "The baseline does not have alexnet.",
+        "resnet18_v1 is not compared: its weights were random and are trained.",
+    )

@@ -1,0 +1,228 @@
+"""A run writes every result as it comes, goes on after any model, and resumes without loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Sequence
+
+import pytest
+
+from model_zoo_eval.job import Job
+from model_zoo_eval.journal import Journal, Results, read_results
+from model_zoo_eval.process import Limits
+from model_zoo_eval.registry import Case
+from model_zoo_eval.rows import without_timings
+from model_zoo_eval.runner import LocalScheduler, run_cases
+from mxamp.errors import DataError, ModelFileNotFoundError, UnknownNameError
+
+# One result a name: what a name is, decides how it ends.
+FAKE = """
+import json, os, sys, time
+job = json.load(open(sys.argv[1]))
+with open(os.environ["ZOO_TEST_LOG"], "a") as log:
+    log.write(job["name"] + "\\n")
+if job["name"].startswith("resnet50"):
+    os.abort()
+if job["name"].startswith("vgg"):
+    time.sleep(60)
+found = {"casts": len(job["name"]), "heads": [], "conversion_seconds": time.time()}
+row = {"stage": "done", "results": {"bfloat16": found}}
+json.dump(row, open(sys.argv[2], "w"))
+"""
+
+NAMES = ("resnet18_v1", "resnet34_v1", "resnet50_v1", "alexnet")
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file that names every model a process was started for."""
+    path = tmp_path / "ran.txt"
+    monkeypatch.setenv("ZOO_TEST_LOG", str(path))
+    return path
+
+
+def run(path: Path, names: Sequence[str], *, workers: int = 2, **more: Any) -> tuple[Results, list[str]]:
+    said: list[str] = []
+    results = run_cases(
+        [Case(name) for name in names],
+        more.pop("job", Job("")),
+        path=path,
+        scheduler=LocalScheduler(workers, [sys.executable, "-c", FAKE]),
+        limits=Limits(seconds=60.0),
+        say=said.append,
+        **more,
+    )
+    return results, said
+
+
+def timeless(results: Results) -> dict[str, Any]:
+    return {key: without_timings(row) for key, row in results.rows.items()}
+
+
+def test_a_model_that_crashes_is_recorded_and_the_run_goes_on(tmp_path: Path, ran: Path) -> None:
+    results, said = run(tmp_path / "out" / "results.jsonl", NAMES)
+    statuses = {name: results.rows[name]["status"] for name in NAMES}
+    assert statuses == {
+        "resnet18_v1": "ok",
+        "resnet34_v1": "ok",
+        "resnet50_v1": "crashed",
+        "alexnet": "ok",
+    }
+    assert "SIGABRT" in results.rows["resnet50_v1"]["reason"]
+    assert len(said) == len(NAMES)
+    assert "left" in said[0]
+    assert "left" not in said[-1]
+    environment = results.runs[0]["environment"]
+    assert set(environment) >= {"mxamp", "commit", "packages", "cpu", "threads", "seed"}
+
+
+def test_what_cannot_be_evaluated_is_recorded_with_its_reason_and_not_tried(
+    tmp_path: Path, ran: Path
+) -> None:
+    results, _ = run(tmp_path / "results.jsonl", ["resnet50_v1b_gn", "alexnet"])
+    row = results.rows["resnet50_v1b_gn"]
+    assert row["status"] == "unavailable"
+    assert "GluonCV cannot trace it" in row["reason"]
+    assert ran.read_text().split() == ["alexnet"]
+
+
+def test_a_killed_run_resumes_without_loss_and_repeats_nothing(tmp_path: Path, ran: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run(path, NAMES[:2])
+    with path.open("ab") as file:  # what a run leaves that is killed while it writes
+        file.write(b'{"record": "model", "case": "resnet50')
+    before = path.read_bytes()
+    ran.unlink()
+    results, said = run(path, NAMES, resume=True)
+    assert sorted(ran.read_text().split()) == ["alexnet", "resnet50_v1"]
+    assert set(results.rows) == set(NAMES)
+    assert path.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+    assert "2 of 4" in said[0]
+
+
+def test_a_run_that_is_killed_keeps_what_was_done(tmp_path: Path) -> None:
+    path, log = tmp_path / "results.jsonl", tmp_path / "ran.txt"
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.model_zoo_eval.test_zoo_runner import run\n"
+        f"run(Path({str(path)!r}), ['resnet18_v1', 'vgg11'], workers=1)\n"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "ZOO_TEST_LOG": str(log), "PYTHONPATH": root}
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment, cwd=root)
+    try:
+        deadline = time.monotonic() + 60
+        while "vgg11" not in (log.read_text() if log.exists() else ""):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert set(read_results(path).rows) == {"resnet18_v1"}
+
+
+def test_failures_are_evaluated_again_only_on_request(tmp_path: Path, ran: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run(path, NAMES)
+    ran.unlink()
+    run(path, NAMES, resume=True)
+    assert not ran.exists()
+    run(path, NAMES, resume=True, retry=True)
+    assert ran.read_text().split() == ["resnet50_v1"]
+
+
+def test_a_journal_is_not_written_over(tmp_path: Path, ran: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run(path, NAMES[:1])
+    before = path.read_bytes()
+    with pytest.raises(DataError, match="holds 1 results"):
+        run(path, NAMES)
+    assert path.read_bytes() == before
+
+
+def test_results_of_other_options_do_not_go_into_one_journal(tmp_path: Path, ran: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run(path, NAMES[:1])
+    with pytest.raises(DataError, match="was made with seed = 0, and now it is 1"):
+        run(path, NAMES, job=Job("", seed=1), resume=True)
+
+
+def test_an_unknown_name_is_an_error_before_anything_runs(tmp_path: Path, ran: Path) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        run(tmp_path / "results.jsonl", ["alexnet", "resnet51_v1"])
+    assert not ran.exists()
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+def test_two_runs_agree_but_for_times(tmp_path: Path, ran: Path) -> None:
+    first, _ = run(tmp_path / "a" / "results.jsonl", NAMES[:2], workers=1)
+    second, _ = run(tmp_path / "b" / "results.jsonl", NAMES[:2], workers=2)
+    assert first.rows != second.rows
+    assert timeless(first) == timeless(second)
+
+
+@pytest.mark.dask
+def test_a_dask_cluster_gives_the_same_rows(tmp_path: Path, ran: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
+    from model_zoo_eval.dask_scheduler import DaskScheduler
+
+    local, _ = run(tmp_path / "local" / "results.jsonl", NAMES)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, protocol="tcp", dashboard_address=None
+    ) as cluster:
+        scheduler = DaskScheduler(cluster.scheduler_address, [sys.executable, "-c", FAKE])
+        try:
+            remote = run_cases(
+                [Case(name) for name in NAMES],
+                Job(""),
+                path=tmp_path / "dask" / "results.jsonl",
+                scheduler=scheduler,
+                limits=Limits(seconds=60.0),
+                say=lambda text: None,
+            )
+        finally:
+            scheduler.close()
+    assert timeless(remote) == timeless(local)
+
+
+# ---------------------------------------------------------------------- the journal
+
+
+def test_a_missing_journal_says_what_writes_one(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileNotFoundError, match="`python -m model_zoo_eval run` writes them"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("this is no journal\n", "Line 1 .* is no result"),
+        ('{"record": "run", "format": 99, "environment": {}, "options": {}}\n', "in the format 99"),
+        ('{"record": "model"}\n', "Line 1 .* is no result"),
+        ('{"record": "other"}\n', "of a kind this version does not know"),
+        ("[1]\n", "Line 1 .* is no result"),
+    ],
+    ids=["text", "format", "no case", "kind", "list"],
+)
+def test_a_file_that_is_no_journal_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(DataError, match=said):
+        read_results(path)
+
+
+def test_the_last_result_of_a_case_counts_and_several_journals_are_one(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path / "a.jsonl"), Journal(tmp_path / "b.jsonl")
+    first.add("alexnet", {"status": "crashed"})
+    first.add("vgg11", {"status": "ok"})
+    second.add("alexnet", {"status": "ok"})
+    rows = read_results(first.path, second.path).rows
+    assert {case: row["status"] for case, row in rows.items()} == {"alexnet": "ok", "vgg11": "ok"}
+    assert json.loads(first.path.read_text().splitlines()[0])["record"] == "model"
