@@ -17,7 +17,9 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint format environment environment-core bench-convert bench-latency clean
+.PHONY: help demo test test-core lint format environment environment-core \
+	bench-convert bench-files bench-latency bench-operators verify-emulation verify-rounding \
+	docs-operators zoo clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -28,7 +30,13 @@ help:
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
 	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
+	@echo "  make bench-files      time converting a file of 4 GB against cp, and the memory it takes"
 	@echo "  make bench-latency    time the converted ResNet-50 against FP32 and MXNet's own converter's"
+	@echo "  make bench-operators  time the native kernels against the bandwidth of memory and MXNet's Cast"
+	@echo "  make verify-emulation hold emulated bfloat16 against the real one, layer by layer (minutes)"
+	@echo "  make verify-rounding  round all 2^32 float32 values and compare with NumPy (minutes)"
+	@echo "  make zoo              convert and run a representative set of GluonCV's models (minutes)"
+	@echo "  make docs-operators   write docs/operators.md from the records and policies"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
 	@echo
@@ -62,8 +70,26 @@ format: environment
 bench-convert: environment
 	@$(RUN) -m tools.benchmark_conversion $(ARGS)
 
+bench-files: environment
+	@$(RUN) -m tools.benchmark_files $(ARGS)
+
 bench-latency: environment
 	@$(RUN) -m tools.benchmark_latency $(ARGS)
+
+bench-operators: environment
+	@$(RUN) -W ignore -m tools.benchmark_operators $(ARGS)
+
+verify-rounding: environment
+	@$(RUN) -m tools.verify_rounding $(ARGS)
+
+verify-emulation: environment
+	@$(RUN) -W ignore -m tools.verify_emulation $(ARGS)
+
+docs-operators: environment
+	@$(RUN) -m tools.document_operators
+
+zoo: environment
+	@$(RUN) -W ignore -m model_zoo_eval run --fresh --no-pretrained $(ARGS)
 
 environment:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(VENV)) && \
@@ -75,5 +101,6 @@ environment-core:
 
 clean:
 	rm -rf .venv .venv-core .venv-core-* .cache build dist *.egg-info
+	rm -rf mxamp/ops/lib
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
