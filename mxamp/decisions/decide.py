@@ -110,6 +110,7 @@ class _Decider:
         self.given = given
         self.graph = given.graph
         self.low = given.policy.target_dtype
+        self._outputs_if_low: dict[int, tuple[DType | None, ...]] = {}
         self.dtypes: EntryDtypes = infer_dtypes(given.graph, given.variables)
         self.castable_params = frozenset(
             name
@@ -200,10 +201,16 @@ class _Decider:
         return Supply.LOW if dtype is self.low or node.name in self.given.low_inputs else Supply.FP32
 
     def _output_if_low(self, position: int) -> tuple[DType | None, ...]:
+        known = self._outputs_if_low.get(position)
+        if known is not None:
+            return known
         node, facts = self.graph.nodes[position], self.context.facts[position]
         assert facts is not None  # only nodes with facts can be low
-        attrs = {**node.attrs, **dict(self._attrs_if_low(position))}
-        return facts.output_dtypes(attrs, self.low, node.num_outputs)
+        changed = self._attrs_if_low(position)
+        attrs = {**node.attrs, **dict(changed)} if changed else node.attrs
+        outputs = facts.output_dtypes(attrs, self.low, node.num_outputs)
+        self._outputs_if_low[position] = outputs
+        return outputs
 
     def _attrs_if_low(self, position: int) -> tuple[tuple[str, str], ...]:
         """Return the attributes by which an operator hands on FP32 though it computes low."""

@@ -403,6 +403,8 @@ class _Rewriter:
         Where all of them are needed in one dtype, casting each to it is as good and can be shared; of an FP16
         input beside an unknown one nobody can say which dtype both have.
         """
+        if None not in [self._dtype(entry) for entry in inputs]:
+            return False
         facts = FACTS.of(node.op, node.attrs)
         if facts is None:
             return False

@@ -16,6 +16,8 @@ from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.runtime.mxnet import import_mxnet
 
+mx = import_mxnet()
+
 __all__ = [
     "MXNET_BFLOAT16",
     "NDArrayParameter",
@@ -94,20 +96,19 @@ def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArra
     The view must not outlive ``array``. Reading goes through ``MXNDArrayGetData``, which also brings a
     oneDNN-blocked array into plain order, as ``asnumpy`` does.
     """
-    mx = import_mxnet()
-    array.wait_to_read()
+    library, check_call = mx.base._LIB, mx.base.check_call
     pointer = ctypes.c_void_p()
-    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    check_call(library.MXNDArrayWaitToRead(array.handle))
+    check_call(library.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
     size = math.prod(shape) * dtype.itemsize
     if not pointer.value or not size:
         return np.zeros(shape, dtype.numpy)
     buffer: Any = (ctypes.c_byte * size).from_address(pointer.value)
-    return np.frombuffer(buffer, dtype=dtype.numpy).reshape(shape)
+    return np.ndarray(shape, dtype.numpy, buffer)
 
 
 def _empty(shape: Sequence[int], ctx: Any, dtype: DType) -> Any:
     """Return a new NDArray whose values are not set yet."""
-    mx = import_mxnet()
     return mx.nd.empty(shape, ctx=ctx, dtype=MXNET_BFLOAT16 if dtype is DType.BFLOAT16 else dtype.numpy)
 
 
@@ -119,7 +120,7 @@ def parameters_from_ndarrays(arrays: Mapping[str, Any]) -> dict[str, Parameter]:
     ParamsError
         When a value is not an NDArray.
     """
-    kind = import_mxnet().nd.NDArray
+    kind = mx.nd.NDArray
     wrapped: dict[str, Parameter] = {}
     for name, array in arrays.items():
         if not isinstance(array, kind):
@@ -136,7 +137,6 @@ def parameters_from_ndarrays(arrays: Mapping[str, Any]) -> dict[str, Parameter]:
 
 def _record(array: Any) -> NDArray[np.uint8]:
     """Return the bytes of an NDArray as a parameter file holds them."""
-    mx = import_mxnet()
     array.wait_to_read()
     length, pointer = ctypes.c_size_t(), ctypes.c_char_p()
     mx.base.check_call(
@@ -147,7 +147,6 @@ def _record(array: Any) -> NDArray[np.uint8]:
 
 
 def _ndarray_from_record(record: NDArray[np.uint8]) -> Any:
-    mx = import_mxnet()
     handle = mx.base.NDArrayHandle()
     data = record.tobytes()
     mx.base.check_call(
@@ -168,7 +167,6 @@ def ndarray_from_numpy(values: NDArray[Any], ctx: Any = None) -> Any:
     ctx
         Device; the current context by default.
     """
-    mx = import_mxnet()
     dtype = DType.from_numpy(values.dtype)
     ctx = ctx if ctx is not None else mx.cpu()
     if ctx.device_type == "cpu" and values.size and values.ndim:
