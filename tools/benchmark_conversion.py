@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from tools.benchmark_options import add_benchmark_options, write_measurements
 from tools.machine import ROOT, describe_machine, machine_lines
 
 __all__ = ["MODELS", "Conversion", "growth_exponent", "main"]
@@ -382,9 +383,6 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype", choices=("bfloat16", "float16"), default="bfloat16", help="default: %(default)s"
     )
     parser.add_argument(
-        "--rounds", type=int, default=9, metavar="N", help="conversions by each (default: %(default)s)"
-    )
-    parser.add_argument(
         "--fresh",
         type=int,
         default=0,
@@ -394,10 +392,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--as-it-comes", action="store_true", help="leave glibc's handling of memory as it is"
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of weights (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to a file")
+    add_benchmark_options(parser, rounds=9, round_means="conversions by each", seed_of="weights")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser
 
@@ -414,8 +409,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.worker:
         return _worker(json.loads(options.worker))
-    if options.rounds < 1 or any(nodes < 3 for nodes in options.chains):
-        parser.error("--rounds must be at least 1, and a chain has at least 3 nodes")
+    if any(nodes < 3 for nodes in options.chains):
+        parser.error("a chain has at least 3 nodes")
     machine = describe_machine(seed=options.seed)
     print(
         f"Conversion to {options.dtype}, {options.rounds} rounds; medians, and ratios with their 10th and "
@@ -456,17 +451,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_row(chains[-1]), flush=True)
         _print_failures(chains[-1])
     exponents = _print_growth(chains) if chains else {}
-    if options.json:
-        document = {
+    write_measurements(
+        options.json,
+        {
             "machine": machine,
             "options": {
                 key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()
             },
             "conversions": [found._asdict() for found in [*results, *chains]],
             "growth_exponents": exponents,
-        }
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"\nWritten to {options.json}")
+        },
+    )
     return 0
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Sequence
 
 from mxamp.model import model_paths
+from tools.benchmark_options import add_benchmark_options, write_measurements
 from tools.large_model import parse_size, write_large_model
 from tools.machine import ROOT, describe_machine, machine_lines
 
@@ -204,15 +205,13 @@ def _parser() -> argparse.ArgumentParser:
         "--size", type=parse_size, default="4GB", help="of the parameter file (default: %(default)s)"
     )
     parser.add_argument("--dtype", default="bfloat16", help="what to convert to (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often (default: %(default)s)")
     parser.add_argument(
         "--folder",
         type=Path,
         default=ROOT / ".cache" / "benchmark-files",
         help="where to write, on the disk to be measured (default: .cache/benchmark-files in the clone)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the values (default: 0)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to a file")
+    add_benchmark_options(parser, rounds=3, round_means="how often", seed_of="the values")
     return parser
 
 
@@ -226,8 +225,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error("--rounds must be at least 1")
     options.folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(options.folder).free
     if free < 2.2 * options.size:
@@ -244,9 +241,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with contextlib.suppress(OSError):  # it holds something else
         options.folder.rmdir()
     _print(found)
-    if options.json is not None:
-        document = {"machine": machine, **asdict(found), "ratio": found.ratio, "peak_bytes": found.peak_bytes}
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_measurements(
+        options.json,
+        {"machine": machine, **asdict(found), "ratio": found.ratio, "peak_bytes": found.peak_bytes},
+    )
     return 0
 
 

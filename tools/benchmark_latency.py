@@ -12,11 +12,9 @@ accuracy.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Sequence
 
 import mxnet as mx
@@ -30,6 +28,7 @@ from mxamp.compare.metrics import distance
 from mxamp.errors import MxampError
 from mxamp.runtime.executor import BoundModel, run_outputs
 from mxamp.runtime.zoo import default_input_shapes, load_zoo
+from tools.benchmark_options import add_benchmark_options, write_measurements
 from tools.machine import describe_machine, machine_lines, prepare_environment
 
 __all__ = ["Latency", "main", "measure"]
@@ -187,13 +186,9 @@ def _parser() -> argparse.ArgumentParser:
         default=["resnet50_v1"],
         help="zoo names (default: resnet50_v1)",
     )
-    parser.add_argument(
-        "--rounds", type=int, default=50, metavar="N", help="forward passes of each (default: %(default)s)"
+    add_benchmark_options(
+        parser, rounds=50, round_means="forward passes of each", seed_of="weights and input"
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of weights and input (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to a file")
     return parser
 
 
@@ -207,8 +202,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error("--rounds must be at least 1")
     prepare_environment()
     machine = describe_machine(seed=options.seed)
     print(f"One forward pass, BF16, {options.rounds} rounds; medians with the 10th and 90th percentile")
@@ -224,10 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         _print(name, results)
         measured[name] = [asdict(found) for found in results]
-    if options.json:
-        document = {"machine": machine, "rounds": options.rounds, "models": measured}
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"\nWritten to {options.json}")
+    write_measurements(options.json, {"machine": machine, "rounds": options.rounds, "models": measured})
     return int(failed)
 
 

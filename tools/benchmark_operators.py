@@ -11,12 +11,10 @@ and back.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Callable, Sequence
 
 import ml_dtypes
@@ -27,6 +25,7 @@ from mxamp.errors import MxampError
 from mxamp.ops.formats import Format
 from mxamp.ops.kernels import Kernels, kernels
 from mxamp.ops.observation import OBSERVATION_LENGTH
+from tools.benchmark_options import add_benchmark_options, write_measurements
 from tools.machine import describe_machine, machine_lines, prepare_environment
 
 __all__ = ["Timing", "main", "measure"]
@@ -241,9 +240,6 @@ def _parser() -> argparse.ArgumentParser:
         "--data", choices=sorted(_MAKE_DATA), default="normal", help="its values (default: %(default)s)"
     )
     parser.add_argument(
-        "--rounds", type=int, default=30, metavar="N", help="how often each is timed (default: %(default)s)"
-    )
-    parser.add_argument(
         "--threads",
         type=int,
         default=1,
@@ -257,10 +253,7 @@ def _parser() -> argparse.ArgumentParser:
         help="instruction set of the kernels: 0 portable, 1 AVX2, 2 AVX-512 (default: the best there is)",
     )
     parser.add_argument("--no-mxnet", action="store_true", help="leave out MXNet's operators")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the values (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to a file")
+    add_benchmark_options(parser, rounds=30, round_means="how often each is timed", seed_of="the values")
     return parser
 
 
@@ -274,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    for name in ("megabytes", "rounds", "threads"):
+    for name in ("megabytes", "threads"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1")
     # MXNet and the operator library read it when they are first used.
@@ -303,8 +296,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print()
     _print(timings)
     _print_goals(timings)
-    if options.json:
-        document = {
+    write_measurements(
+        options.json,
+        {
             "machine": machine,
             "megabytes": options.megabytes,
             "data": options.data,
@@ -312,9 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "threads": options.threads,
             "instructions": level,
             "timings": [asdict(found) for found in timings],
-        }
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"\nWritten to {options.json}")
+        },
+    )
     return 0
 
 
