@@ -90,6 +90,7 @@ docs-operators: environment
 
 zoo: environment
 	@$(RUN) -W ignore -m model_zoo_eval run --fresh --no-pretrained $(ARGS)
+	@$(RUN) -W ignore -m model_zoo_eval diff model_zoo_eval/baseline.jsonl zoo-results
 
 environment:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(VENV)) && \
