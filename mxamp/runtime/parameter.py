@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -16,8 +16,6 @@ from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.runtime.mxnet import import_mxnet
 
-mx = import_mxnet()
-
 __all__ = [
     "MXNET_BFLOAT16",
     "NDArrayParameter",
@@ -28,6 +26,10 @@ __all__ = [
 
 MXNET_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 """How MXNet 1.9.1 shows bfloat16 to NumPy."""
+
+
+_mxnet = lru_cache(maxsize=None)(import_mxnet)
+"""Asked for thousands of times in a conversion."""
 
 
 class NDArrayParameter(Parameter):
@@ -96,6 +98,7 @@ def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArra
     The view must not outlive ``array``. Reading goes through ``MXNDArrayGetData``, which also brings a
     oneDNN-blocked array into plain order, as ``asnumpy`` does.
     """
+    mx = _mxnet()
     library, check_call = mx.base._LIB, mx.base.check_call
     pointer = ctypes.c_void_p()
     check_call(library.MXNDArrayWaitToRead(array.handle))
@@ -109,6 +112,7 @@ def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArra
 
 def _empty(shape: Sequence[int], ctx: Any, dtype: DType) -> Any:
     """Return a new NDArray whose values are not set yet."""
+    mx = _mxnet()
     return mx.nd.empty(shape, ctx=ctx, dtype=MXNET_BFLOAT16 if dtype is DType.BFLOAT16 else dtype.numpy)
 
 
@@ -120,6 +124,7 @@ def parameters_from_ndarrays(arrays: Mapping[str, Any]) -> dict[str, Parameter]:
     ParamsError
         When a value is not an NDArray.
     """
+    mx = _mxnet()
     kind = mx.nd.NDArray
     wrapped: dict[str, Parameter] = {}
     for name, array in arrays.items():
@@ -137,6 +142,7 @@ def parameters_from_ndarrays(arrays: Mapping[str, Any]) -> dict[str, Parameter]:
 
 def _record(array: Any) -> NDArray[np.uint8]:
     """Return the bytes of an NDArray as a parameter file holds them."""
+    mx = _mxnet()
     array.wait_to_read()
     length, pointer = ctypes.c_size_t(), ctypes.c_char_p()
     mx.base.check_call(
@@ -147,6 +153,7 @@ def _record(array: Any) -> NDArray[np.uint8]:
 
 
 def _ndarray_from_record(record: NDArray[np.uint8]) -> Any:
+    mx = _mxnet()
     handle = mx.base.NDArrayHandle()
     data = record.tobytes()
     mx.base.check_call(
@@ -167,6 +174,7 @@ def ndarray_from_numpy(values: NDArray[Any], ctx: Any = None) -> Any:
     ctx
         Device; the current context by default.
     """
+    mx = _mxnet()
     dtype = DType.from_numpy(values.dtype)
     ctx = ctx if ctx is not None else mx.cpu()
     if ctx.device_type == "cpu" and values.size and values.ndim:
