@@ -184,6 +184,7 @@ class _Syncing:
         self._unsynced = 0
         self._error: OSError | None = None
         self._work = threading.Event()
+        self._wanted = False
         self._finished = False
         self._thread: threading.Thread | None = None
         try:
@@ -204,6 +205,7 @@ class _Syncing:
         self._unsynced += count
         if self._unsynced >= _SYNC_EVERY:
             self._unsynced = 0
+            self._wanted = True
             self._work.set()
         if self._error is not None:
             raise self._error
@@ -212,12 +214,15 @@ class _Syncing:
         while True:
             self._work.wait()
             self._work.clear()
-            if self._finished:
-                return
-            try:
-                os.fdatasync(self._descriptor)
-            except OSError as error:
-                self._error = error
+            # What was wanted is done even when the end comes first: the disk may have something to say.
+            if self._wanted:
+                self._wanted = False
+                try:
+                    os.fdatasync(self._descriptor)
+                except OSError as error:
+                    self._error = error
+                    return
+            if self._finished and not self._wanted:
                 return
 
     def __enter__(self) -> _Syncing:
