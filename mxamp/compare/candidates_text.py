@@ -6,7 +6,7 @@ from typing import Sequence
 
 from mxamp.compare.candidates import FP32, CandidateComparison
 from mxamp.compare.fidelity import Fidelity, OutputFidelity
-from mxamp.compare.text import format_number, loss_lines
+from mxamp.compare.text import format_number, loss_lines, number_of
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 
 __all__ = ["format_candidates"]
@@ -29,7 +29,7 @@ def format_candidates(comparison: CandidateComparison, width: int | None = None)
     """
     width = terminal_width(width)
     first = comparison.fidelities[FP32]
-    samples = "1 sample" if first.samples == 1 else f"{first.samples} samples"
+    samples = number_of(first.samples, "sample")
     lines = paragraph(
         f"Fidelity to FP32 on {samples} ({first.ctx}, batches of {first.batch_size}). This is the distance "
         "between "

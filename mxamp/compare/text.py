@@ -9,7 +9,7 @@ from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.rounding_losses import RoundingLoss
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 
-__all__ = ["format_fidelity", "format_number", "loss_lines"]
+__all__ = ["format_fidelity", "format_number", "loss_lines", "number_of"]
 
 _NAMES_SHOWN = 6
 _LOSSES_SHOWN = 10
@@ -36,7 +36,7 @@ def format_fidelity(fidelity: Fidelity, width: int | None = None) -> str:
     """
     width = terminal_width(width)
     lines = paragraph(
-        f"Fidelity to FP32 on {_count(fidelity.samples, 'sample')} ({fidelity.ctx}, batches of "
+        f"Fidelity to FP32 on {number_of(fidelity.samples, 'sample')} ({fidelity.ctx}, batches of "
         f"{fidelity.batch_size}). This is the distance between two models on the same data, not accuracy.",
         width,
     )
@@ -108,7 +108,8 @@ def loss_lines(losses: Sequence[RoundingLoss], width: int) -> list[str]:
     losing = [loss for loss in losses if loss.overflowed or loss.underflowed]
     if not losing:
         return paragraph(
-            f"Range: none of {_count(len(losses), 'rounding')} overflowed, and none made a value zero.", width
+            f"Range: none of {number_of(len(losses), 'rounding')} overflowed, and none made a value zero.",
+            width,
         )
     losing.sort(key=lambda loss: (-loss.overflow_share, -loss.underflow_share))
     columns = [
@@ -132,7 +133,7 @@ def loss_lines(losses: Sequence[RoundingLoss], width: int) -> list[str]:
     ]
     overflowing = sum(loss.overflowed > 0 for loss in losing)
     lines = paragraph(
-        f"Range: of {_count(len(losses), 'rounding')} {overflowing} overflowed, and "
+        f"Range: of {number_of(len(losses), 'rounding')} {overflowing} overflowed, and "
         f"{sum(loss.underflowed > 0 for loss in losing)} made values zero:",
         width,
     )
@@ -221,7 +222,8 @@ def _verdict(fidelity: Fidelity, width: int) -> list[str]:
     return lines
 
 
-def _count(number: int, noun: str) -> str:
+def number_of(number: int, noun: str) -> str:
+    """Return ``1 sample``, ``2 samples``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
