@@ -16,27 +16,25 @@ _UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _PARTS = re.compile(r"[/\\]")
 
 
-def name_fault(name: str, *, allowed: str = "") -> str | None:
+def name_fault(name: str) -> str | None:
     """Say what makes a text unusable as a name, or return None.
 
     Names end up in terminals, logs, reports and C strings. A control character can end a C string or steer a
     terminal; a lone surrogate cannot be written to any file; ``..`` between separators leads a program that
-    makes files from names out of its folder. A separator itself is kept, for importers from Keras and ONNX
-    write ``dense_1/kernel``.
+    makes files from names out of its folder. A separator itself is kept, for MXNet's own importer of ONNX
+    models keeps ``/layer1/conv1/weight``, and Keras writes ``dense_1/kernel``.
 
     Parameters
     ----------
     name
         The text.
-    allowed
-        Control characters that it may contain.
     """
     if len(name) > MAX_NAME_LENGTH:
         return f"has {len(name)} characters, more than the {MAX_NAME_LENGTH} that a name may have"
     # One quick look clears nearly every name.
     if not name.isprintable():
         for place, character in enumerate(name):
-            if character not in allowed and unicodedata.category(character) in _UNFIT:
+            if unicodedata.category(character) in _UNFIT:
                 kind = "a lone surrogate" if "\ud800" <= character <= "\udfff" else "a control character"
                 return f"contains {kind}, U+{ord(character):04X}, as character {place}"
     if ".." in name and ".." in _PARTS.split(name):

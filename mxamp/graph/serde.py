@@ -253,10 +253,8 @@ def _check_names(nodes: Sequence[Node], source: str, path: str) -> None:
     if together.isprintable() and ".." not in together and max(map(len, texts), default=0) <= MAX_NAME_LENGTH:
         return
     for position, node in enumerate(nodes):
-        # The name of an operator node goes into no parameter file, and people do put line breaks into it.
-        allowed = "" if node.op == VARIABLE else "\t\n\r"
-        for key, text, within in (("op", node.op, ""), ("name", node.name, allowed)):
-            fault = name_fault(text, allowed=within)
+        for key, text in (("op", node.op), ("name", node.name)):
+            fault = name_fault(text)
             if fault:
                 raise SymbolFormatError(
                     f"{source}: {path}.nodes[{position}].{key}, {short(text)}, {fault}. {_ADVICE}"

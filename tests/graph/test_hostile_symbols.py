@@ -95,6 +95,7 @@ def test_escapes_that_mean_ordinary_characters_are_read() -> None:
     ("node", "place"),
     [
         ({**X, "name": "a\nb"}, r"nodes\[0\]\.name, 'a\\nb', contains a control character, U\+000A"),
+        ({**exp("a"), "name": "a\tb"}, r"nodes\[0\]\.name, 'a\\tb', contains a control character, U\+0009"),
         ({**X, "name": "a\x7f"}, r"U\+007F"),
         ({**X, "name": "a\x9b31m"}, r"U\+009B"),
         ({**X, "name": "a\u2028b"}, r"U\+2028"),
@@ -103,7 +104,7 @@ def test_escapes_that_mean_ordinary_characters_are_read() -> None:
         ({**X, "name": "n" * 70_000}, "has 70000 characters"),
         ({**X, "op": "e\rxp"}, r"nodes\[0\]\.op, 'e\\rxp', contains a control"),
     ],
-    ids=["line break", "DEL", "C1", "line separator", "parent", "parent, Windows", "long", "operator"],
+    ids=["line break", "tab of an operator", "DEL", "C1", "line separator", "parent", "parent, Windows", "long", "operator"],
 )
 def test_names_that_no_file_or_terminal_should_see_are_refused(node: Any, place: str) -> None:
     assert re.search(place, complaint(text(node)))

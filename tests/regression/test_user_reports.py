@@ -369,9 +369,10 @@ def _renamed(sym: Any, name: Any) -> Any:
         lambda _: "data_amp_cast_bfloat16",
         lambda name: f"{name}_bfloat16" if name == "a" else "a",
         lambda name: name * 3000,
-        lambda name: f"слой 1/{name} [0] * 'q' \"q\" \\ \n\t層 😀",
+        lambda name: f"слой 1/{name} [0] * 'q' \"q\" \\ 層 😀",
+        lambda name: f"/model.{name}/conv/Conv",
     ],
-    ids=["empty", "same", "input", "parameter", "cast", "renamed output", "long", "unicode"],
+    ids=["empty", "same", "input", "parameter", "cast", "renamed output", "long", "unicode", "onnx"],
 )
 def test_node_names_may_be_anything(name: Any, tmp_path: Path) -> None:
     """onnxruntime#14827: casts of unnamed nodes collide."""
