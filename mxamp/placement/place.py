@@ -165,6 +165,10 @@ def place(problem: PlacementProblem) -> set[int]:
     SciPy's flows are of 32 bits. Where costs add up to more than 2^30 they are divided by the smallest whole
     number that makes them fit, and rounded: the placement is then the cheapest one for the rounded costs.
     """
+    if problem.costs is None:
+        simple = _without_avoidable_casts(problem)
+        if simple is not None:
+            return simple
     costs = None if problem.costs is None else _scaled(problem.costs)
     cut = CutProblem()
     vertex: dict[int, int] = {}
@@ -214,6 +218,43 @@ def place(problem: PlacementProblem) -> set[int]:
     preferred = {vertex[position] for position in problem.free if position in downstream}
     source_side = cut.solve(preferred - {SOURCE, SINK})
     return {position for position, where in vertex.items() if where in source_side}
+
+
+def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
+    """Return the placement that ties prefer, if every placement has the casts that it has; else None.
+
+    Most networks have one low region, and this finds it without a cut. An entry is cast in every placement
+    where its producer is fixed and so is a reader that needs the other dtype. If the preferred placement casts
+    no other entry, none has fewer casts, and of those that have as few it is the preferred one.
+    """
+    if problem.widest & problem.free:
+        return None
+    low = problem.low | (problem.free & _downstream_of_low(problem))
+    if any(len({position in low for position in group}) > 1 for group in problem.groups):
+        return None
+    free, heads = problem.free, problem.demands_of_heads
+    for position, readers in enumerate(problem.graph.uses):
+        for index, offer in enumerate(problem.supply[position]):
+            if offer is Supply.EITHER:
+                continue
+            is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
+            is_open = offer is Supply.CHOSEN and position in free
+            is_cast = is_unavoidable = False
+            for reader, number in readers.get(index, ()):
+                need = problem.demand[reader][number]
+                if need is Demand.ANY:
+                    continue
+                is_chosen = need is Demand.CHOSEN
+                if ((reader in low) if is_chosen else (need is Demand.LOW)) is not is_low:
+                    is_cast = True
+                    is_unavoidable |= not (is_open or (is_chosen and reader in free))
+            for need in heads.get((position, index), ()):
+                if need is not Demand.ANY and (need is Demand.LOW) is not is_low:
+                    is_cast = True
+                    is_unavoidable |= not is_open
+            if is_cast and not is_unavoidable:
+                return None
+    return low
 
 
 _SIDES = {Demand.FP32: SINK, Demand.LOW: SOURCE}
