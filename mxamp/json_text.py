@@ -46,7 +46,9 @@ class _Constant(NamedTuple):
     spelling: str
 
 
-def parse_json(text: str, *, source: str, error: type[MxampError], advice: str) -> Any:
+def parse_json(
+    text: str, *, source: str, error: type[MxampError], advice: str, has_unique_keys: bool = False
+) -> Any:
     """Parse JSON text.
 
     Parameters
@@ -59,6 +61,8 @@ def parse_json(text: str, *, source: str, error: type[MxampError], advice: str) 
         The exception to raise.
     advice
         What the user should do about a damaged text; a sentence.
+    has_unique_keys
+        Whether the text comes from a writer that cannot repeat a key, so that it need not be looked for.
 
     Raises
     ------
@@ -72,7 +76,7 @@ def parse_json(text: str, *, source: str, error: type[MxampError], advice: str) 
     """
     _check_characters(text, source, error, advice)
     try:
-        document = _STRICT.decode(text)
+        document = (_UNIQUE if has_unique_keys else _STRICT).decode(text)
     except json.JSONDecodeError as fault:
         # A string cannot hold a line break, so one without an end runs into the end of the file.
         ended = fault.pos >= len(text.rstrip()) or fault.msg.startswith("Unterminated string")
@@ -122,6 +126,7 @@ def _constant(spelling: str) -> NoReturn:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_UNIQUE = json.JSONDecoder(parse_constant=_constant)
 _LENIENT = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_Constant)
 
 

@@ -88,7 +88,7 @@ def read_symbol(path: str | Path) -> Graph:
 
 
 @paused_collection()
-def parse_symbol(text: str, *, source: str = "the symbol") -> Graph:
+def parse_symbol(text: str, *, source: str = "the symbol", is_from_mxnet: bool = False) -> Graph:
     """Parse the text of a ``symbol.json``.
 
     Parameters
@@ -97,6 +97,8 @@ def parse_symbol(text: str, *, source: str = "the symbol") -> Graph:
         JSON as MXNet's ``Symbol.tojson`` or ``Symbol.save`` write it.
     source
         How messages call the text: a file name.
+    is_from_mxnet
+        Whether MXNet wrote it just now: it then repeats no key.
 
     Returns
     -------
@@ -114,7 +116,9 @@ def parse_symbol(text: str, *, source: str = "the symbol") -> Graph:
     -----
     Linear in nodes and inputs, and without recursion over nodes; only nested control-flow bodies nest.
     """
-    document = parse_json(text, source=source, error=SymbolFormatError, advice=_ADVICE)
+    document = parse_json(
+        text, source=source, error=SymbolFormatError, advice=_ADVICE, has_unique_keys=is_from_mxnet
+    )
     return _parse_graph(document, source, "$", 0)
 
 

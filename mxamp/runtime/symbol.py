@@ -29,7 +29,7 @@ def graph_from_symbol(sym: Any) -> Graph:
             f"A model's symbol must be an mx.sym.Symbol or an mxamp Graph, not {type(sym).__name__}. "
             "For a Gluon block use convert_block; for files, mxamp.load."
         )
-    return parse_symbol(sym.tojson(remove_amp_cast=False), source="the symbol")
+    return parse_symbol(sym.tojson(remove_amp_cast=False), source="the symbol", is_from_mxnet=True)
 
 
 def symbol_from_graph(graph: Graph, *, trusted: bool = False) -> Any:
