@@ -29,13 +29,15 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Seque
     ParamsError
         Naming the parameters, and the operators that read them.
     """
-    # A file may hold nodes that no output needs; MXNet drops them, and asks for none of their parameters.
-    needed = {graph.nodes[position].name for position in graph.input_order()}
     missing = {
         name: reader
         for name, reader in parameter_names(graph).items()
-        if name in needed and name not in params and name not in inputs
+        if name not in params and name not in inputs
     }
+    if missing:
+        # A file may hold nodes that no output needs; MXNet drops them, and asks for none of their parameters.
+        needed = {graph.nodes[position].name for position in graph.input_order()}
+        missing = {name: reader for name, reader in missing.items() if name in needed}
     if missing:
         name, reader = next(iter(missing.items()))
         unused = [known for known in params if known not in graph.variables]

@@ -41,13 +41,20 @@ class NDArrayParameter(Parameter):
         The NDArray; never written to.
     is_borrowed
         Whether it belongs to the caller: it is read, and not handed on.
+    form
+        Its shape and dtype, from whoever knows them; every question to MXNet takes time.
     """
 
-    def __init__(self, array: Any, *, is_borrowed: bool = False) -> None:
+    def __init__(
+        self,
+        array: Any,
+        *,
+        is_borrowed: bool = False,
+        form: tuple[tuple[int, ...], DType] | None = None,
+    ) -> None:
         self.array = array
         self.is_borrowed = is_borrowed
-        self._dtype = DType.from_numpy(array.dtype)
-        self._shape = tuple(array.shape)
+        self._shape, self._dtype = form or (tuple(array.shape), DType.from_numpy(array.dtype))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,8 +68,7 @@ class NDArrayParameter(Parameter):
 
     @cached_property
     def _is_on_host(self) -> bool:
-        kinds = ("cpu", "cpu_pinned", "cpu_shared")
-        return self.array.context.device_type in kinds and self.array.stype == "default"
+        return _device_type(self.array) in _HOST and self.array.stype == "default"
 
     def values(self) -> NDArray[Any]:
         """See :class:`mxamp.params.parameter.Parameter`. In place where the NDArray lies in host memory."""
@@ -79,7 +85,9 @@ class NDArrayParameter(Parameter):
         if 0 in self._shape or not self._is_on_host:
             return ArrayParameter(np.empty(self._shape, dtype.numpy)).allocate(dtype)
         made = _empty(self._shape, self.array.context, dtype)
-        return NDArrayParameter(made), _values_in_place(made, self._shape, dtype)
+        result = NDArrayParameter(made, form=(self._shape, dtype))
+        result._is_on_host = True
+        return result, _values_in_place(made, self._shape, dtype)
 
     def numpy(self) -> NDArray[Any]:
         """See :class:`mxamp.params.parameter.Parameter`."""
@@ -90,6 +98,20 @@ class NDArrayParameter(Parameter):
 
     def __repr__(self) -> str:
         return f"NDArrayParameter({self._dtype}, shape={self.shape}, ctx={self.array.context})"
+
+
+_HOST = frozenset({1, 3, 5})
+"""The device types of MXNet's ``Context`` that are memory of the host: cpu, cpu_pinned, cpu_shared."""
+
+
+def _device_type(array: Any) -> int:
+    """Return MXNet's number of an NDArray's device type; ``array.context`` takes three times as long."""
+    mx = _mxnet()
+    kind, number = ctypes.c_int(), ctypes.c_int()
+    mx.base.check_call(
+        mx.base._LIB.MXNDArrayGetContext(array.handle, ctypes.byref(kind), ctypes.byref(number))
+    )
+    return kind.value
 
 
 def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
