@@ -57,3 +57,23 @@ def test_conversion_leaves_no_cycles_behind() -> None:
 def test_the_signature_of_what_is_paused_survives() -> None:
     assert "policy" in inspect.signature(convert_graph).parameters
     assert "source" in inspect.signature(mxamp.graph.parse_symbol).parameters
+
+
+def test_what_the_block_made_is_not_walked_when_it_ends() -> None:
+    gc.enable()
+    with paused_collection():
+        made = [[] for _ in range(10_000)]
+    young = gc.get_count()[0]
+    assert young < 10_000, "the next allocation would walk them all"
+    del made
+
+
+def test_what_the_caller_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with paused_collection():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
