@@ -165,9 +165,13 @@ def _may_hold_mask(graph: Graph, position: int, parameter: Parameter, dtype: DTy
 
 def _is_carried(graph: Graph, position: int) -> bool:
     """Whether all that reads a variable is known here; the values of a layer's weight are not looked at."""
-    readers = {graph.nodes[use.node].op for places in graph.uses[position].values() for use in places}
-    names = [FACTS.canonical(op) for op in readers]
-    return bool(names) and all(name in _MOVES or name in _HANDLERS for name in names)
+    places = graph.uses[position]
+    for readers in places.values():
+        for reader, _ in readers:
+            name = FACTS.canonical(graph.nodes[reader].op)
+            if name not in _MOVES and name not in _HANDLERS:
+                return False
+    return bool(places)
 
 
 def _parameter(flow: MaskFlow, position: int, node: Node) -> Form:
