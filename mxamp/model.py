@@ -8,7 +8,7 @@ import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, Mapping, Union
+from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, Union
 
 import numpy as np
 
@@ -38,6 +38,25 @@ __all__ = ["Model", "load"]
 PathLike = Union[str, Path]
 
 
+class _BuiltWhenRead:
+    """A field of a dataclass that may be given as a function, which is then called when it is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Any, owner: type | None = None) -> Report | None:
+        if model is None:
+            return None  # the default of the field
+        found = vars(model)[self._name]
+        if callable(found):
+            found = vars(model)[self._name] = found()
+        built: Report | None = found
+        return built
+
+    def __set__(self, model: Any, given: Report | Callable[[], Report] | None) -> None:
+        vars(model)[self._name] = given
+
+
 @dataclass(frozen=True)
 class Model:
     """A model as ``convert_model`` returns it and ``load`` reads it.
@@ -51,13 +70,13 @@ class Model:
     arg_params, aux_params
         Parameters and auxiliary states by name.
     report
-        What the conversion did; None for a model that was only loaded.
+        What the conversion did, built when it is first read; None for a model that was only loaded.
     """
 
     graph: Graph
     arg_params: Mapping[str, Parameter]
     aux_params: Mapping[str, Parameter]
-    report: Report | None = None
+    report: _BuiltWhenRead = _BuiltWhenRead()  # noqa: RUF009 - not a default, but how it is read
     _mxnet: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _history: History = field(default=History(), repr=False, compare=False)
 
@@ -79,7 +98,9 @@ class Model:
         ParamsError
             When a value is no array, or is sparse.
         """
-        model = cls(graph_of(sym), _parameters_of(args, "args"), _parameters_of(auxs, "auxs"))
+        graph = _reading_graph(sym)
+        arg_params, aux_params = _parameters_of(args, "args"), _parameters_of(auxs, "auxs")
+        model = cls(graph(), arg_params, aux_params)
         if isinstance(args, _LoadedParams) and isinstance(auxs, _LoadedParams):
             source = args.source if args.graph is auxs.graph is sym else None
             object.__setattr__(model, "_history", History(source))
@@ -132,7 +153,12 @@ class Model:
     def __getstate__(self) -> dict[str, Any]:
         # A pickled mx.sym.Symbol loses its casts: it is made anew from the graph.
         # Files that are open here are not there.
-        return {**self.__dict__, "_mxnet": {}, "_history": History(None, self._history.policy)}
+        return {
+            **self.__dict__,
+            "report": self.report,
+            "_mxnet": {},
+            "_history": History(None, self._history.policy),
+        }
 
     # ------------------------------------------------------------------ files
 
@@ -217,11 +243,16 @@ class Model:
 
 def graph_of(sym: Any) -> Graph:
     """Return the graph of a Symbol; a graph is returned as it is."""
-    if isinstance(sym, Graph):
-        return sym
-    from mxamp.runtime.symbol import graph_from_symbol
+    return _reading_graph(sym)()
 
-    return graph_from_symbol(sym)
+
+def _reading_graph(sym: Any) -> Callable[[], Graph]:
+    """Return a function that returns the graph of a Symbol; MXNet writes it out in the meantime."""
+    if isinstance(sym, Graph):
+        return lambda: sym
+    from mxamp.runtime.symbol import reading_symbol
+
+    return reading_symbol(sym)
 
 
 def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]:

@@ -68,7 +68,7 @@ class NDArrayParameter(Parameter):
 
     @cached_property
     def _is_on_host(self) -> bool:
-        return _device_type(self.array) in _HOST and self.array.stype == "default"
+        return _device_type(self.array) in _HOST
 
     def values(self) -> NDArray[Any]:
         """See :class:`mxamp.params.parameter.Parameter`. In place where the NDArray lies in host memory."""
@@ -104,13 +104,24 @@ _HOST = frozenset({1, 3, 5})
 """The device types of MXNet's ``Context`` that are memory of the host: cpu, cpu_pinned, cpu_shared."""
 
 
+@lru_cache(maxsize=None)
+def _calls() -> tuple[Any, Any, Any, Any]:
+    """Return MXNet's calls that are made for every array, and the one that raises when a call has failed."""
+    mx = _mxnet()
+    library = mx.base._LIB
+    return (
+        library.MXNDArrayGetContext,
+        library.MXNDArrayWaitToRead,
+        library.MXNDArrayGetData,
+        mx.base.check_call,
+    )
+
+
 def _device_type(array: Any) -> int:
     """Return MXNet's number of an NDArray's device type; ``array.context`` takes three times as long."""
-    mx = _mxnet()
+    get_context, _, _, check_call = _calls()
     kind, number = ctypes.c_int(), ctypes.c_int()
-    mx.base.check_call(
-        mx.base._LIB.MXNDArrayGetContext(array.handle, ctypes.byref(kind), ctypes.byref(number))
-    )
+    check_call(get_context(array.handle, ctypes.byref(kind), ctypes.byref(number)))
     return kind.value
 
 
@@ -120,16 +131,15 @@ def _values_in_place(array: Any, shape: tuple[int, ...], dtype: DType) -> NDArra
     The view must not outlive ``array``. Reading goes through ``MXNDArrayGetData``, which also brings a
     oneDNN-blocked array into plain order, as ``asnumpy`` does.
     """
-    mx = _mxnet()
-    library, check_call = mx.base._LIB, mx.base.check_call
+    _, wait_to_read, get_data, check_call = _calls()
     pointer = ctypes.c_void_p()
-    check_call(library.MXNDArrayWaitToRead(array.handle))
-    check_call(library.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
-    size = math.prod(shape) * dtype.itemsize
+    check_call(wait_to_read(array.handle) or get_data(array.handle, ctypes.byref(pointer)))
+    kind = dtype.numpy
+    size = math.prod(shape) * kind.itemsize
     if not pointer.value or not size:
-        return np.zeros(shape, dtype.numpy)
+        return np.zeros(shape, kind)
     buffer: Any = (ctypes.c_byte * size).from_address(pointer.value)
-    return np.ndarray(shape, dtype.numpy, buffer)
+    return np.ndarray(shape, kind, buffer)
 
 
 def _empty(shape: Sequence[int], ctx: Any, dtype: DType) -> Any:

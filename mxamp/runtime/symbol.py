@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from concurrent.futures import Future
+from typing import Any, Callable
 
 from mxamp.errors import GraphError, SymbolFormatError
 from mxamp.graph.graph import Graph
@@ -12,11 +14,27 @@ from mxamp.runtime.arity import check_arity
 from mxamp.runtime.library import load_operators
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["graph_from_symbol", "symbol_from_graph"]
+__all__ = ["graph_from_symbol", "reading_symbol", "symbol_from_graph"]
 
 
 def graph_from_symbol(sym: Any) -> Graph:
     """Return the graph of a Symbol, its casts included; the Symbol is not changed.
+
+    Raises
+    ------
+    GraphError
+        When it is not a Symbol.
+    """
+    return reading_symbol(sym)()
+
+
+def reading_symbol(sym: Any) -> Callable[[], Graph]:
+    """Let MXNet write a Symbol out while something else is done.
+
+    Returns
+    -------
+    callable
+        Returns the graph, its casts included. The Symbol is not changed.
 
     Raises
     ------
@@ -29,7 +47,16 @@ def graph_from_symbol(sym: Any) -> Graph:
             f"A model's symbol must be an mx.sym.Symbol or an mxamp Graph, not {type(sym).__name__}. "
             "For a Gluon block use convert_block; for files, mxamp.load."
         )
-    return parse_symbol(sym.tojson(remove_amp_cast=False), source="the symbol", is_from_mxnet=True)
+    text: Future[str] = Future()
+
+    def write() -> None:
+        try:
+            text.set_result(sym.tojson(remove_amp_cast=False))
+        except BaseException as error:
+            text.set_exception(error)
+
+    threading.Thread(target=write, name="mxamp: Symbol.tojson").start()
+    return lambda: parse_symbol(text.result(), source="the symbol", is_from_mxnet=True)
 
 
 def symbol_from_graph(graph: Graph, *, trusted: bool = False) -> Any:

@@ -35,8 +35,9 @@ struct mxamp_cast_job {
 
 /*
  * Start the jobs on `threads` threads (0: one a processor, less one for the caller; at least one) and return
- * without waiting; NULL when there is no memory for a list of them. Without threads the caller does it all, at the end. The jobs and the arrays must stay where they are
- * until mxamp_cast_batch_finish, which must be called exactly once.
+ * without waiting; NULL when there is no memory for a list of them. Without threads the caller does it all, at
+ * the end. The jobs and the arrays must stay where they are until mxamp_cast_batch_finish, which must be called
+ * exactly once.
  */
 MXAMP_EXPORT void* mxamp_cast_batch_start(struct mxamp_cast_job* jobs, size_t count, int threads);
 
