@@ -17,8 +17,8 @@ def paused_collection() -> Iterator[None]:
     nodes takes more than n times the time of one: for 100,000 nodes it took 45 % of a conversion. Nodes,
     decisions and reports are tuples and frozen values that refer one way, so there is nothing to collect.
 
-    When the block ends, also by an exception, the collector is on again if it was on. What the block made then
-    counts as old: a young generation of that size would be walked at once. Reference counting goes on.
+    When the block ends, also by an exception, the collector is on again if it was on. What the block made
+    then counts as old: a young generation of that size would be walked at once. Reference counting goes on.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -76,7 +76,7 @@ class Model:
     graph: Graph
     arg_params: Mapping[str, Parameter]
     aux_params: Mapping[str, Parameter]
-    report: _BuiltWhenRead = _BuiltWhenRead()  # noqa: RUF009 - not a default, but how it is read
+    report: _BuiltWhenRead = _BuiltWhenRead()
     _mxnet: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _history: History = field(default=History(), repr=False, compare=False)
 

@@ -224,8 +224,8 @@ def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
     """Return the placement that ties prefer, if every placement has the casts that it has; else None.
 
     Most networks have one low region, and this finds it without a cut. An entry is cast in every placement
-    where its producer is fixed and so is a reader that needs the other dtype. If the preferred placement casts
-    no other entry, none has fewer casts, and of those that have as few it is the preferred one.
+    where its producer is fixed and so is a reader that needs the other dtype. If the preferred placement
+    casts no other entry, none has fewer casts, and of those that have as few it is the preferred one.
     """
     if problem.widest & problem.free:
         return None

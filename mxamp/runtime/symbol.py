@@ -48,10 +48,12 @@ def reading_symbol(sym: Any) -> Callable[[], Graph]:
             "For a Gluon block use convert_block; for files, mxamp.load."
         )
     text: Future[str] = Future()
+    numpy_shapes = mx.util.is_np_shape()  # belongs to this thread, and is written into the text
 
     def write() -> None:
         try:
-            text.set_result(sym.tojson(remove_amp_cast=False))
+            with mx.util.np_shape(numpy_shapes):
+                text.set_result(sym.tojson(remove_amp_cast=False))
         except BaseException as error:
             text.set_exception(error)
 

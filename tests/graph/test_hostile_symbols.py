@@ -104,7 +104,17 @@ def test_escapes_that_mean_ordinary_characters_are_read() -> None:
         ({**X, "name": "n" * 70_000}, "has 70000 characters"),
         ({**X, "op": "e\rxp"}, r"nodes\[0\]\.op, 'e\\rxp', contains a control"),
     ],
-    ids=["line break", "tab of an operator", "DEL", "C1", "line separator", "parent", "parent, Windows", "long", "operator"],
+    ids=[
+        "line break",
+        "tab of an operator",
+        "DEL",
+        "C1",
+        "line separator",
+        "parent",
+        "parent, Windows",
+        "long",
+        "operator",
+    ],
 )
 def test_names_that_no_file_or_terminal_should_see_are_refused(node: Any, place: str) -> None:
     assert re.search(place, complaint(text(node)))
