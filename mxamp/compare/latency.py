@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 
-from mxamp.compare.inputs import as_model, prepare_inputs
-from mxamp.errors import DataError
+from mxamp.compare.race import Ratio, race
 
 __all__ = ["LatencyComparison", "alternate_latency", "summarize_latency"]
 
@@ -87,31 +85,19 @@ def alternate_latency(
     DeviceError, OperatorError
         When a model cannot run there.
     """
-    if rounds < 1 or warmup < 0:
-        raise DataError(f"rounds must be at least 1 and warmup at least 0, not {rounds} and {warmup}.")
-    from mxamp.runtime.executor import BoundModel
-
-    bound = []
-    for model, label in (
-        (as_model(model_a, "model A"), "model A"),
-        (as_model(model_b, "model B"), "model B"),
-    ):
-        ready = BoundModel(model, ctx=ctx, label=label)
-        ready.load(prepare_inputs(model, data).arrays)
-        bound.append(ready)
-    for ready in bound:
-        for _ in range(warmup):
-            ready.forward()
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for round_number in range(rounds):
-        for which in (0, 1) if round_number % 2 == 0 else (1, 0):
-            start = time.perf_counter()
-            bound[which].forward()
-            seconds[which].append(time.perf_counter() - start)
-    return summarize_latency(*seconds)
+    timed = race(
+        [model_a, model_b],
+        data,
+        rounds=rounds,
+        warmup=warmup,
+        ctx=ctx,
+        labels=["model A", "model B"],
+        is_clear=None,
+    )
+    return summarize_latency(*timed.seconds)
 
 
-def summarize_latency(seconds_a: list[float], seconds_b: list[float]) -> LatencyComparison:
+def summarize_latency(seconds_a: Sequence[float], seconds_b: Sequence[float]) -> LatencyComparison:
     """Return medians and spread of times taken in pairs.
 
     Parameters
@@ -119,13 +105,12 @@ def summarize_latency(seconds_a: list[float], seconds_b: list[float]) -> Latency
     seconds_a, seconds_b
         Seconds; the two numbers at one place were taken in one round.
     """
-    ratios = np.asarray(seconds_a) / np.asarray(seconds_b)
-    low, middle, high = np.percentile(ratios, (10, 50, 90))
+    ratio = Ratio.of(seconds_a, seconds_b)
     return LatencyComparison(
         median_a_ms=1e3 * float(np.median(seconds_a)),
         median_b_ms=1e3 * float(np.median(seconds_b)),
-        ratio_median=float(middle),
-        ratio_low=float(low),
-        ratio_high=float(high),
-        rounds=len(seconds_a),
+        ratio_median=ratio.median,
+        ratio_low=ratio.low,
+        ratio_high=ratio.high,
+        rounds=ratio.rounds,
     )
