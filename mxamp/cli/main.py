@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import Any, Sequence
 
-from mxamp.cli import compare, convert, inspect, policy, targets, verify, zoo
+from mxamp.cli import compare, convert, inspect, policy, probe, targets, verify, zoo
 from mxamp.cli.console import show_warnings
 from mxamp.errors import MxampError
 from mxamp.version import __version__
@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mxamp {__version__}")
     _add_traceback(parser, default=False)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for module in (convert, inspect, compare, verify, policy, zoo, targets):
+    for module in (convert, inspect, compare, verify, policy, zoo, targets, probe):
         module.add_parser(subparsers)
     for subparser in subparsers.choices.values():
         if "-" in subparser.prefix_chars:  # `zoo` hands everything on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from mxamp.cli.console import print_json
 from mxamp.dtypes import DType
@@ -111,6 +111,8 @@ def _explanation(target: Target) -> list[str]:
     width = terminal_width()
     lines = paragraph(f"{target.name}: {target.dtype} on {target.device.upper()}s.", width)
     lines += paragraph(target.description, width)
+    if target.measured_on:
+        lines += paragraph(f"Measured on: {_machine(target.measured_on)}.", width, hanging="  ")
     if target.based_on:
         lines += paragraph(f"Based on: {', '.join(target.based_on)}.", width)
     if target.warning:
@@ -135,6 +137,14 @@ _MEANING = {
     Support.UNSUPPORTED: "float32, for MXNet does not run it",
     Support.UNMEASURED: "float32, for it has not been seen to run",
 }
+
+
+def _machine(about: Mapping[str, Any]) -> str:
+    """Return what a target was measured on: all that is known of it, whatever that is."""
+    return "; ".join(
+        f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in about.items()
+    )
 
 
 def _fusion(target: Target, width: int) -> list[str]:
@@ -189,6 +199,7 @@ def _document(target: Target) -> dict[str, Any]:
         "description": target.description,
         "warning": target.warning,
         "based_on": list(target.based_on),
+        "measured_on": dict(target.measured_on),
         "default": target.default.value,
         "supported": {support.value: len(target.operators_with(support)) for support in Support},
         "costs": None

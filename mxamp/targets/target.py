@@ -124,6 +124,8 @@ class Target:
     fold_into
         The operators that a BatchNorm is worth folding into. A fold may add a bias, and where a bias makes
         the operator slow, the BatchNorm is better left alone.
+    convolves_batch_norm
+        Whether a BatchNorm that has no layer to be folded into is faster as a depthwise Convolution.
     fusion
         What the backend fuses. Inside a fused chain an operator that is slow or biased alone may run low.
     rounds_once
@@ -136,6 +138,8 @@ class Target:
     based_on
         The names of the targets it was made from by changing some entries, nearest first. What a user
         registered of an operator for one of them holds here too.
+    measured_on
+        The machine on which ``mxamp probe`` measured it: CPU, instruction sets, threads, versions, date.
     """
 
     name: str
@@ -146,10 +150,12 @@ class Target:
     default: Support
     fusion: tuple[FusionPattern, ...] = ()
     fold_into: tuple[str, ...] = ("Convolution", "Deconvolution", "FullyConnected")
+    convolves_batch_norm: bool = False
     rounds_once: tuple[FusionPattern, ...] = ()
     cost: CostModel | None = None
     warning: str = ""
     based_on: tuple[str, ...] = ()
+    measured_on: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def for_dtype(cls, dtype: DType) -> Target:
@@ -185,6 +191,18 @@ class Target:
             based_on = document.get("based_on")
             _DOCUMENTS[name] = _merged(_DOCUMENTS[based_on], document) if based_on else document
         return _CACHE[name]
+
+    @classmethod
+    def builtin_document(cls, name: str) -> Mapping[str, Any]:
+        """Return the JSON document of a built-in target, complete; not to be changed.
+
+        Raises
+        ------
+        TargetError
+            When there is none of that name.
+        """
+        cls.builtin(name)
+        return _DOCUMENTS[name]
 
     @staticmethod
     def builtin_names() -> Sequence[str]:
@@ -246,10 +264,12 @@ class Target:
                 default=Support(document["default"]),
                 fusion=_patterns(document.get("fusion", [])),
                 fold_into=_texts(document.get("fold_into", cls.fold_into)),
+                convolves_batch_norm=_flag(document.get("convolves_batch_norm", False)),
                 rounds_once=_patterns(document.get("rounds_once", [])),
                 cost=None if cost is None else CostModel.from_document(_canonical(cost)),
                 warning=_text(document.get("warning", "")),
                 based_on=lineage,
+                measured_on=dict(document.get("measured_on", {})),
             )
         except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
@@ -312,6 +332,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r:.80} must be true or false")
+    return value
+
+
 def _device(value: Any) -> str:
     if value not in ("cpu", "gpu"):
         raise ValueError(f"the device must be 'cpu' or 'gpu', not {value!r:.80}")
@@ -346,9 +372,13 @@ def _patterns(document: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[FusionPa
     )
 
 
+_OWN = frozenset({"warning", "based_on", "measured_on", "fusion_checked"})
+"""What is said of one target alone, and not of those based on it."""
+
+
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document with some entries changed."""
-    merged = {key: value for key, value in base.items() if key not in ("warning", "based_on")}
+    merged = {key: value for key, value in base.items() if key not in _OWN}
     for key, value in changes.items():
         if key in ("operators", "cost") and isinstance(merged.get(key), Mapping) and value is not None:
             merged[key] = {**merged[key], **value}

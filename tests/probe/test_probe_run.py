@@ -1,0 +1,172 @@
+"""A probe from beginning to end, with processes that answer without MXNet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mxamp.probe.run
+from mxamp.dtypes import DType
+from mxamp.errors import DeviceError, ExportError, TargetError
+from mxamp.probe import ProbeSettings, run_probe
+from mxamp.probe.document import document_text
+from mxamp.probe.jobs import Unit
+from mxamp.targets import Support, Target
+from tests.probe.children import child
+
+ONLY = ("floor", "zeros_like", "exp")
+
+
+def settings(command: tuple[str, ...], **more: Any) -> ProbeSettings:
+    return ProbeSettings(DType.BFLOAT16, "cpu", 1, workers=1, only=ONLY, command=command, **more)
+
+
+def test_a_target_is_written_and_read_again(tmp_path: Path) -> None:
+    output = tmp_path / "mine.json"
+    target = run_probe(output, settings(child(tmp_path)), description="a test")
+    assert Target.load(output) == target
+    assert (target.name, target.dtype, target.device) == ("mine", DType.BFLOAT16, "cpu")
+    assert target.description.startswith("a test. Measured by mxamp probe, MXNet 1.9.1, ")
+    assert target.refusal("floor", {}) is None
+    assert target.cost is None, "too few times"
+    assert target.default is Support.UNMEASURED
+
+
+def test_what_it_was_measured_on_is_recorded(tmp_path: Path) -> None:
+    target = run_probe(tmp_path / "mine.json", settings(child(tmp_path)))
+    about = target.measured_on
+    assert about["mxnet"] == "1.9.1"
+    assert about["threads"] == 1
+    assert {"cpu", "instructions", "date", "mxamp", "processors"} <= set(about)
+    assert "MXNet 1.9.1" in target.description
+    assert str(about["cpu"]) in target.description
+
+
+def test_what_is_known_and_not_seen_counts(tmp_path: Path) -> None:
+    target = run_probe(tmp_path / "mine.json", settings(child(tmp_path)))
+    assert "cannot read the layout" in (target.refusal("zeros_like", {}) or "")
+
+
+def test_nothing_is_left_beside_the_result(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    run_probe(folder / "mine.json", settings(child(tmp_path)))
+    assert [path.name for path in folder.iterdir()] == ["mine.json"]
+
+
+def test_a_crash_and_a_timeout_are_in_the_result(tmp_path: Path) -> None:
+    body = 'if case == "exp": os.kill(os.getpid(), signal.SIGKILL)\nif case == "floor": time.sleep(600)'
+    target = run_probe(tmp_path / "mine.json", settings(child(tmp_path, body), limit=1.0))
+    assert target.operators["exp"].support is Support.CRASHES
+    assert target.operators["exp"].note == "ends the process: SIGKILL"
+    assert target.operators["floor"].note == "does not return: no answer in 1 s"
+
+
+def test_an_interrupted_probe_goes_on_where_it_was(tmp_path: Path) -> None:
+    output, log = tmp_path / "mine.json", tmp_path / "done.log"
+    command = child(tmp_path, f'open({str(log)!r}, "a").write(case + "\\n")')
+    done: list[Unit] = []
+
+    def interrupt(unit: Unit, number: int, total: int) -> None:
+        done.append(unit)
+        if number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_probe(output, settings(command), progress=interrupt)
+    assert not output.exists()
+    assert (tmp_path / "mine.json.journal").exists()
+    log.write_text("", "utf-8")
+    numbers: list[tuple[Unit, int, int]] = []
+    run_probe(output, settings(command), progress=lambda *one: numbers.append(one))
+    assert numbers[0][1] == 3
+    assert numbers[-1][1] == numbers[-1][2]
+    assert not set(done) & {unit for unit, _, _ in numbers}
+    assert not (tmp_path / "mine.json.journal").exists()
+
+
+def test_a_fresh_probe_measures_everything_again(tmp_path: Path) -> None:
+    output = tmp_path / "mine.json"
+    (tmp_path / "mine.json.journal").write_text("something else", "utf-8")
+    with pytest.raises(TargetError, match="is no journal"):
+        run_probe(output, settings(child(tmp_path)))
+    run_probe(output, settings(child(tmp_path)), fresh=True)
+    assert output.exists()
+
+
+def test_the_journal_of_another_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "mine.json"
+
+    def interrupt(unit: Unit, number: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_probe(output, settings(child(tmp_path)), progress=interrupt)
+    here = mxamp.probe.run.describe_machine(1)
+    monkeypatch.setattr(mxamp.probe.run, "describe_machine", lambda threads: {**here, "cpu": "Another"})
+    with pytest.raises(TargetError, match=r"begun with another cpu: .*now it is Another"):
+        run_probe(output, settings(child(tmp_path)))
+
+
+def test_the_old_target_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    output = tmp_path / "mine.json"
+    output.write_text("the old one", "utf-8")
+
+    def interrupt(unit: Unit, number: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_probe(output, settings(child(tmp_path)), progress=interrupt)
+    assert output.read_text("utf-8") == "the old one"
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        pytest.param("missing/mine.json", ExportError, "No such file or directory", id="no folder"),
+        pytest.param("mine.txt", ExportError, r"must end in \.json", id="no .json"),
+        pytest.param("folder.json", ExportError, "it is a folder", id="a folder"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, name: str, error: type[Exception], said: str
+) -> None:
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(error, match=said):
+        run_probe(tmp_path / name, settings(child(tmp_path, "os.abort()")))
+
+
+def test_a_name_that_matches_no_operator_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match=r"matches 'Convolutoin'\. Did you mean 'Convolution'"):
+        run_probe(
+            tmp_path / "mine.json",
+            ProbeSettings(DType.BFLOAT16, "cpu", 1, only=("Convolutoin",), command=child(tmp_path)),
+        )
+
+
+def test_a_device_that_is_not_there_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    greeting = 'tell({"refused": "DeviceError", "message": "There is no gpu(0)"}); sys.exit(0)'
+    with pytest.raises(DeviceError, match=r"There is no gpu\(0\)"):
+        run_probe(tmp_path / "mine.json", settings(child(tmp_path, greeting=greeting)))
+    assert [path.name for path in tmp_path.iterdir()] == ["child.py"]
+
+
+def test_where_the_cpu_has_no_low_instructions_the_result_says_that_it_does_not_pay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = {**mxamp.probe.run.describe_machine(1), "instructions": ["avx2", "avx512f"]}
+    monkeypatch.setattr(mxamp.probe.run, "describe_machine", lambda threads: here)
+    target = run_probe(tmp_path / "mine.json", settings(child(tmp_path)))
+    assert "has no bfloat16 instructions" in target.warning
+    assert "does not pay" in target.warning
+
+
+def test_a_document_is_written_an_operator_a_line() -> None:
+    document = dict(Target.builtin_document("cpu-bf16"))
+    text = document_text(document)
+    assert json.loads(text) == document
+    assert sum(line.startswith('  "Convolution": ') for line in text.splitlines()) == 1
+    assert max(map(len, text.splitlines())) < 1500
