@@ -2,9 +2,12 @@
 
 from mxamp.passes.base import GraphPass, Pipeline
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
+from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, InsertedRound
-from mxamp.passes.fold_batch_norm import FoldBatchNorm
+from mxamp.passes.fold_batch_norm import FoldBatchNorm, FoldedNorms
+from mxamp.passes.fold_padding import FoldPadding
+from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.insert_casts import InsertCasts, InsertedCast, StoredParameter, offline_dtypes
 from mxamp.passes.keep_branches import KeepBranches
@@ -12,13 +15,18 @@ from mxamp.passes.preparation import PREPARATIONS, Preparation, check_prepare, p
 from mxamp.passes.prepare import PreparationPass, PreparedNode
 from mxamp.passes.relu import RewriteRelu
 from mxamp.passes.rewrite_masks import RewriteMasks, RewrittenMask
+from mxamp.passes.share_layout import ShareLayout
+from mxamp.passes.short_sums import RewriteShortSums
 
 __all__ = [
     "PREPARATIONS",
+    "ConvolveBatchNorm",
     "DropNoOps",
     "EmulateLowPrecision",
     "Emulation",
     "FoldBatchNorm",
+    "FoldPadding",
+    "FoldedNorms",
     "GraphPass",
     "InsertCasts",
     "InsertedCast",
@@ -29,10 +37,13 @@ __all__ = [
     "Preparation",
     "PreparationPass",
     "PreparedNode",
+    "RewriteGlobalPooling",
     "RewriteHardSigmoid",
     "RewriteMasks",
     "RewriteRelu",
+    "RewriteShortSums",
     "RewrittenMask",
+    "ShareLayout",
     "StoredParameter",
     "check_prepare",
     "offline_dtypes",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import AbstractSet, Any, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from mxamp.params.ranges import magnitude_range
 from mxamp.params.scaled import ScaledParameter
 from mxamp.passes.base import GraphPass
 
-__all__ = ["FoldBatchNorm"]
+__all__ = ["FoldBatchNorm", "FoldedNorms", "read_by_norms_alone"]
 
 _LAYERS = ("Convolution", "Deconvolution", "FullyConnected")
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
@@ -38,6 +38,8 @@ class _Candidate:
     bias: Parameter | None
     statistics: tuple[NDArray[Any], ...]
     """gamma, beta, mean, variance."""
+    dtype: DType
+    """What both compute in."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,36 @@ class _Fold:
     norm: int
     weight: ScaledParameter
     bias: ArrayParameter
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class FoldedNorms:
+    """What folding did to a graph, without the parameters.
+
+    Attributes
+    ----------
+    plan
+        The plan for the graph after folding.
+    positions
+        For every node its position after; a folded BatchNorm is at its layer, and a variable that is gone
+        at -1.
+    layers
+        BatchNorm -> the layer that it went into, positions before.
+    biases
+        Weight -> the bias that the layer got beside it, and its channels.
+    convolved
+        The BatchNorms that are Convolutions of their own now (:class:`ConvolveBatchNorm`), positions before.
+    successors
+        A gamma or beta of theirs that is gone -> the weight or bias in its place.
+    """
+
+    plan: Plan
+    positions: Sequence[int]
+    layers: Mapping[int, int]
+    biases: Mapping[str, tuple[str, int]]
+    convolved: AbstractSet[int] = frozenset()
+    successors: Mapping[str, str] = field(default_factory=dict)
 
 
 class FoldBatchNorm(GraphPass):
@@ -61,7 +93,8 @@ class FoldBatchNorm(GraphPass):
 
         x -> Convolution(w * s, (b - mean) * s + beta) -> y        s = gamma / sqrt(variance + eps)
 
-    Refuses: where the layer is none of ``layers``; where the layer or the BatchNorm stays FP32; where
+    Refuses: where the layer is none of ``layers``; where the layer or the BatchNorm stays FP32, unless
+    ``float32`` is given and both do; where
     anything but the BatchNorm reads the layer, or the layer is a graph output; where the BatchNorm is a graph
     output (its name would go) or its statistics are read; where the layer's weight or bias has other readers,
     is no parameter, or is not FP32; where the BatchNorm's axis is not the layer's channel axis; where the
@@ -77,6 +110,9 @@ class FoldBatchNorm(GraphPass):
         The low dtype.
     layers
         The operators to fold into.
+    float32
+        Whether a BatchNorm that computes in float32 is folded into a float32 layer as well, for a model
+        without low precision. MXNet's fusion does so by itself (rightly, in float32), but not in every layer.
 
     Notes
     -----
@@ -103,7 +139,9 @@ class FoldBatchNorm(GraphPass):
         dtype: DType,
         *,
         layers: Sequence[str] = _LAYERS,
+        float32: bool = False,
     ) -> None:
+        self._dtypes = (dtype, DType.FLOAT32) if float32 else (dtype,)
         self._layers = frozenset(layers)
         self._before = plan
         self._params = {**arg_params, **aux_params}
@@ -146,6 +184,12 @@ class FoldBatchNorm(GraphPass):
         if output_names(before) != output_names(after):
             raise PassError("The names of the graph's outputs changed.")
 
+    def folded_norms(self) -> FoldedNorms:
+        """Return what :meth:`run` did."""
+        biases = {weight: (bias, self.arg_params[bias].shape[0]) for bias, weight in self.biases.items()}
+        positions = self.positions or range(len(self.plan.decisions))  # the pass may not have run
+        return FoldedNorms(self.plan, positions, self.folded, biases)
+
     # ------------------------------------------------------------------ what can be folded
 
     def _candidate(self, graph: Graph, heads: frozenset[int], position: int, node: Node) -> _Candidate | None:
@@ -156,7 +200,8 @@ class FoldBatchNorm(GraphPass):
         op = FACTS.canonical(layer.op)
         if op not in self._layers or len(layer.inputs) < 2:
             return None
-        if not (self._is_low(layer_position) and self._is_low(position)):
+        dtype = self._shared_dtype(layer_position, position)
+        if dtype is None:
             return None
         if layer_position in heads or position in heads or set(graph.uses[position]) - {0}:
             return None
@@ -178,7 +223,7 @@ class FoldBatchNorm(GraphPass):
             return None
         if bias is not None and bias.shape != statistics[0].shape:
             return None
-        return _Candidate(layer_position, position, weight, bias, tuple(statistics))
+        return _Candidate(layer_position, position, weight, bias, tuple(statistics), dtype)
 
     def _folds(self, graph: Graph, candidates: Sequence[_Candidate]) -> dict[int, _Fold]:
         """Return what the values allow, layer by layer. All channels are computed in one go."""
@@ -190,17 +235,23 @@ class FoldBatchNorm(GraphPass):
         )
         sizes = [len(candidate.statistics[0]) for candidate in candidates]
         norms = [graph.nodes[candidate.norm] for candidate in candidates]
-        gamma[np.repeat([is_true(norm.attrs, "fix_gamma", default=True) for norm in norms], sizes)] = 1.0
-        epsilon = np.repeat([float(norm.attrs.get("eps", "0.001")) for norm in norms], sizes)
-        bias = np.concatenate(
-            [
-                np.zeros(size) if candidate.bias is None else candidate.bias.values()
-                for candidate, size in zip(candidates, sizes)
-            ]
-        )
+        is_fixed = [is_true(norm.attrs, "fix_gamma", default=True) for norm in norms]
+        if any(is_fixed):
+            gamma[np.repeat(is_fixed, sizes)] = 1.0
+        epsilons = [float(norm.attrs.get("eps", "0.001")) for norm in norms]
+        epsilon: Any = epsilons[0] if len(set(epsilons)) == 1 else np.repeat(epsilons, sizes)
+        bias: Any = 0.0
+        if any(candidate.bias is not None for candidate in candidates):
+            bias = np.concatenate(
+                [
+                    np.zeros(size) if candidate.bias is None else candidate.bias.values()
+                    for candidate, size in zip(candidates, sizes)
+                ]
+            )
         with np.errstate(all="ignore"):
             scale = gamma / np.sqrt(variance + epsilon)
-            shift = float32_rounded_to_odd(bias * scale + (beta - mean * scale))
+            exact_shift = bias * scale + (beta - mean * scale)
+            shift = float32_rounded_to_odd(exact_shift)
         magnitudes = np.abs(shift)
         # Where no shift at all is near the ends of the range there is nothing to look at one by one.
         in_range = (magnitudes < self._dtype.max_finite) & (
@@ -214,27 +265,28 @@ class FoldBatchNorm(GraphPass):
             end += size
             layer, weight = graph.nodes[candidate.layer], candidate.weight
             shifted = ArrayParameter(shift[channels])
-            if not all_in_range and shifted.range_loss(self._dtype) is not None:
+            if candidate.dtype is DType.FLOAT32:  # rounded once, and not again
+                shifted = ArrayParameter(exact_shift[channels].astype(np.float32))
+            if not all_in_range and shifted.range_loss(candidate.dtype) is not None:
                 continue
-            if self._leaves_range(weight, scale[channels]):
+            if _leaves_range(weight, scale[channels], candidate.dtype):
                 continue
             factors = _broadcast_factors(FACTS.canonical(layer.op), layer, weight.shape, scale[channels])
             if factors is not None:
                 scaled = ScaledParameter(weight, factors)
-                folds[candidate.layer] = _Fold(candidate.layer, candidate.norm, scaled, shifted)
+                folds[candidate.layer] = _Fold(
+                    candidate.layer, candidate.norm, scaled, shifted, candidate.dtype
+                )
         return folds
 
-    def _leaves_range(self, weight: Parameter, scale: NDArray[np.float64]) -> bool:
-        if not weight.magnitude_bound:
-            return False
-        factor, limit = float(np.abs(scale).max(initial=0.0)), self._dtype.max_finite
-        if weight.magnitude_bound * factor <= limit:
-            return False
-        return any(magnitude_range(part).largest * factor > limit for part in weight.parts())
-
-    def _is_low(self, position: int) -> bool:
-        decision = self._before.decisions[position]
-        return decision is not None and decision.compute is self._dtype and self._dtype in decision.outputs
+    def _shared_dtype(self, layer: int, norm: int) -> DType | None:
+        """Return the dtype, of those that are folded in, that both compute in and hand on."""
+        of_layer, of_norm = self._before.decisions[layer], self._before.decisions[norm]
+        if of_layer is None or of_norm is None or of_layer.compute is not of_norm.compute:
+            return None
+        dtype = of_layer.compute
+        handed_on = dtype in of_layer.outputs and dtype in of_norm.outputs
+        return dtype if dtype in self._dtypes and handed_on else None
 
     def _own_parameter(self, graph: Graph, entry: Entry) -> Parameter | None:
         """Return the FP32 parameter an entry is, when nothing else reads it and it may be cast offline."""
@@ -256,7 +308,7 @@ class FoldBatchNorm(GraphPass):
 
     def _rewrite(self, graph: Graph, folds: Mapping[int, _Fold]) -> Graph:
         norms = {fold.norm: fold.layer for fold in folds.values()}
-        dropped = _variables_of(graph, norms)
+        dropped = read_by_norms_alone(graph, norms)
         # A file may hold parameters that the graph does not use; their names are taken too.
         builder = GraphBuilder([*(node.name for node in graph.nodes), *self._params])
         positions: list[int] = []
@@ -291,7 +343,7 @@ class FoldBatchNorm(GraphPass):
                 after = self._before.decisions[fold.norm]
                 assert after is not None  # a BatchNorm is an operator
                 decision = decision._replace(
-                    inputs=(*decision.inputs[:2], self._dtype), outputs=after.outputs[:1]
+                    inputs=(*decision.inputs[:2], fold.dtype), outputs=after.outputs[:1]
                 )
             deps = tuple([positions[dep] for dep in node.control_deps if positions[dep] >= 0])
             versions = node.input_versions if len(node.input_versions) == len(inputs) else ()
@@ -334,6 +386,15 @@ class FoldBatchNorm(GraphPass):
         self.aux_params = {name: value for name, value in self.aux_params.items() if name not in gone}
 
 
+def _leaves_range(weight: Parameter, scale: NDArray[np.float64], dtype: DType) -> bool:
+    if not weight.magnitude_bound:
+        return False
+    factor, limit = float(np.abs(scale).max(initial=0.0)), dtype.max_finite
+    if weight.magnitude_bound * factor <= limit:
+        return False
+    return any(magnitude_range(part).largest * factor > limit for part in weight.parts())
+
+
 def _channel_axes_agree(op: str, layer: Node, norm: Node) -> bool:
     if norm.attrs.get("axis", "1") != "1":
         return False
@@ -365,8 +426,9 @@ def _bias_name(weight: str, layer: str) -> str:
     return f"{weight[: -len('_weight')]}_bias" if weight.endswith("_weight") else f"{layer}_bias"
 
 
-def _variables_of(graph: Graph, norms: Mapping[int, int]) -> set[int]:
-    """Return the variables that only folded BatchNorms read."""
+def read_by_norms_alone(graph: Graph, norms: Iterable[int]) -> set[int]:
+    """Return the variables that nothing but these BatchNorms reads, and that are no graph outputs."""
+    norms = frozenset(norms)
     read_by_norms = {entry.node for position in norms for entry in graph.nodes[position].inputs[1:]}
     heads = {head.node for head in graph.heads}
     return {

@@ -12,21 +12,35 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes.base import Pipeline
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.drop_no_ops import DropNoOps
+from mxamp.passes.fold_padding import FoldPadding
+from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.prepare import PreparationPass, PreparedNode
 from mxamp.passes.relu import RewriteRelu
+from mxamp.passes.share_layout import ShareLayout
+from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.policy.policy import Policy
 from mxamp.targets.fusion_defect import LostBranch, lost_branches
 
 __all__ = ["PREPARATIONS", "Preparation", "check_prepare", "prepare_graph"]
 
-_Value = TypeVar("_Value")
+_Shape = TypeVar("_Shape")
 
 _PASSES: Mapping[str, type[PreparationPass]] = {
     # What does nothing hides duplicates, and both hide patterns; what fusion makes of it all comes last.
     step.step: step
-    for step in (DropNoOps, MergeCommonSubexpressions, RewriteHardSigmoid, RewriteRelu, KeepBranches)
+    for step in (
+        DropNoOps,
+        MergeCommonSubexpressions,
+        FoldPadding,
+        RewriteGlobalPooling,
+        RewriteShortSums,
+        RewriteHardSigmoid,
+        RewriteRelu,
+        ShareLayout,
+        KeepBranches,
+    )
 }
 
 PREPARATIONS = tuple(_PASSES)
@@ -57,11 +71,17 @@ class Preparation:
     changes: tuple[PreparedNode, ...] = ()
     lost: Sequence[LostBranch] = ()
 
-    def moved(self, values: Sequence[_Value] | None) -> Sequence[_Value] | None:
-        """Return what is known of each node of ``before`` for each node of ``graph``."""
-        if values is None or self.graph is self.before:
-            return values
-        return [values[origin] for origin in self.positions]
+    def moved(self, shapes: Sequence[tuple[_Shape, ...]] | None) -> Sequence[tuple[_Shape, ...]] | None:
+        """Return the shapes of the outputs of ``before``'s nodes for each node of ``graph``."""
+        if shapes is None or self.graph is self.before:
+            return shapes
+        # A node that was put in may have more outputs: the terms of a sum are shaped as the sum is.
+        return [
+            shapes[origin]
+            if len(shapes[origin]) == node.num_outputs
+            else shapes[origin][:1] * node.num_outputs
+            for node, origin in zip(self.graph.nodes, self.positions)
+        ]
 
 
 def check_prepare(given: Any) -> tuple[str, ...]:
@@ -128,6 +148,8 @@ def prepare_graph(
     finished: list[str] = []
     for name in steps:
         if name == KeepBranches.step and not losses:
+            continue
+        if _PASSES[name].device not in ("", device):
             continue
         step = _PASSES[name](params, policy)
         after = Pipeline([step], finished=finished).run(graph)

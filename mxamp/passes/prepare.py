@@ -63,6 +63,9 @@ class PreparationPass(GraphPass):
     operators: frozenset[str] = frozenset()
     """The operators, by any of their names, without one of which there is nothing to do."""
 
+    device = ""
+    """The device whose backend gains by it; empty for all."""
+
     def __init__(self, params: Mapping[str, Parameter], policy: Policy) -> None:
         self._params = params
         self._policy = policy

@@ -228,3 +228,32 @@ def test_the_report_says_where_a_norm_went() -> None:
     assert report is not None
     assert report.node("bn").rule == "fold batch norm"
     assert "'conv'" in report.node("bn").reason
+
+
+def test_float32_norms_go_into_float32_layers_only_where_that_is_asked_for() -> None:
+    net, last = conv_bn()
+    kept = {"conv": "it is measured", "bn": "it is measured"}
+    graph = after_it(net, last)
+    plain = convert(graph, net.params, fold_batch_norm=True, kept=kept)
+    assert "bn" in {node.name for node in plain.graph.nodes}
+    model = convert(graph, net.params, fold_batch_norm=True, kept=kept, fold_float32=True)
+    assert "bn" not in {node.name for node in model.graph.nodes}
+    values = {name: value.astype(np.float64) for name, value in net.params.items()}
+    scale = values["bn_gamma"] / np.sqrt(values["bn_moving_var"] + 1e-3)
+    weight = values["conv_weight"] * scale[:, None, None, None]
+    shift = values["bn_beta"] - values["bn_moving_mean"] * scale
+    # Each is rounded once, from what float64 gives.
+    for name, exact in (("conv_weight", weight), ("conv_bias", shift)):
+        found = model.arg_params[name].numpy()
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, exact, rtol=2.0**-24)
+    assert model.report is not None
+    assert model.report.node("bn").rule == "fold batch norm"
+    assert not model.report.casts
+
+
+def test_a_norm_and_a_layer_that_disagree_about_their_dtype_are_not_folded() -> None:
+    net, last = conv_bn()
+    kept = {"bn": "it is measured"}
+    model = convert(after_it(net, last), net.params, fold_batch_norm=True, kept=kept, fold_float32=True)
+    assert "bn" in {node.name for node in model.graph.nodes}

@@ -1,0 +1,125 @@
+"""Add where a sum has two terms."""
+
+from __future__ import annotations
+
+from mxamp.dtypes import DType
+from mxamp.graph.builder import GraphBuilder
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
+
+__all__ = ["RewriteShortSums"]
+
+_TERMS = 2
+"""A sum of two is the same in any order, and rounded once; one of three is not."""
+
+
+class RewriteShortSums(PreparationPass):
+    """Replace the sum over an axis of length two by an addition.
+
+    Before::
+
+        x -> Reshape {shape: (0, 2, 64, 0, 0)} [-> broadcast_mul] -> sum {axis: 1} -> y
+
+    After::
+
+        x -> Reshape [-> broadcast_mul] -> SliceChannel {num_outputs: 2, axis: 1, squeeze_axis: True}
+          -> elemwise_add -> y
+
+    Refuses: where the axis is not certainly of length two, which a Reshape with that number must say, or
+    one for each factor of a product; several axes, ``keepdims`` and ``exclude``; other dtypes than float32; a
+    node that a rule of the user's picks; the bodies of control flow. The node may be a graph output, for its
+    name stays.
+
+    Notes
+    -----
+    Why: MXNet's reduction walks a tensor in the order of its results, a stride at a time. Split attention
+    (ResNeSt) has two of them in every block, which take half of the time in BF16.
+
+    Bit-exact: a sum of two numbers is rounded once. Linear in nodes.
+    """
+
+    step = "short_sums"
+    operators = frozenset({"sum", "sum_axis", "_np_sum"})
+
+    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+        """Return the graph with additions."""
+        sums = {}
+        for position, node in enumerate(graph.nodes):
+            if FACTS.canonical(node.op) == "sum" and len(node.inputs) == 1 and not around.is_fixed(position):
+                axis = _axis(node)
+                if (
+                    axis is not None
+                    and around.dtypes[position][0] is DType.FLOAT32
+                    and _has_two(graph, node.inputs[0], axis)
+                ):
+                    sums[position] = axis
+        if not sums:
+            return graph
+        builder = GraphBuilder([node.name for node in graph.nodes])
+        places: list[int] = []
+        origins: list[int] = []
+        for position, node in enumerate(graph.nodes):
+            inputs = tuple([Entry(places[entry.node], entry.output) for entry in node.inputs])
+            deps = tuple([places[dep] for dep in node.control_deps])
+            node = node._replace(inputs=inputs, control_deps=deps)
+            if position in sums:
+                halves = {"num_outputs": str(_TERMS), "axis": str(sums[position]), "squeeze_axis": "True"}
+                name = builder.free_name(f"{node.name}_terms")
+                split = builder.add(Node("SliceChannel", name, halves, inputs, _TERMS))
+                origins.append(position)
+                attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
+                node = node._replace(
+                    op="elemwise_add", attrs=attrs, inputs=tuple([Entry(split, n) for n in range(_TERMS)])
+                )
+            places.append(builder.add(node))
+            origins.append(position)
+        self.positions = origins
+        reason = "the axis is of length two: one addition"
+        self.changes = tuple(
+            [
+                PreparedNode(graph.nodes[position].name, "sum", self.step, graph.nodes[position].name, reason)
+                for position in sums
+            ]
+        )
+        heads = [Entry(places[head.node], head.output) for head in graph.heads]
+        return builder.build(heads, graph.attrs, graph.head_versions)
+
+
+def _axis(node: Node) -> int | None:
+    """Return the one axis, counted from the front, that a sum drops."""
+    axes = integers(node.attrs.get("axis", "()"))
+    if axes is None or len(axes) != 1 or axes[0] < 0:
+        return None
+    if is_true(node.attrs, "keepdims", default=False) or is_true(node.attrs, "exclude", default=False):
+        return None
+    return axes[0]
+
+
+def _has_two(graph: Graph, entry: Entry, axis: int) -> bool:
+    """Whether an axis is certainly of length two."""
+    node = graph.nodes[entry.node]
+    op = FACTS.canonical(node.op)
+    if op == "broadcast_mul":
+        # Both say how many axes they have, so that none is broadcast along an axis more.
+        shapes = [_reshaped(graph.nodes[factor.node]) for factor in node.inputs]
+        known = [shape for shape in shapes if shape is not None and axis < len(shape)]
+        return (
+            len(known) == len(node.inputs)
+            and len({len(shape) for shape in known}) == 1
+            and {shape[axis] for shape in known} in ({_TERMS}, {1, _TERMS})
+        )
+    shape = _reshaped(node)
+    return shape is not None and axis < len(shape) and shape[axis] == _TERMS
+
+
+def _reshaped(node: Node) -> tuple[int, ...] | None:
+    """Return the shape that a Reshape asks for, where each of its numbers is one axis of the result."""
+    if FACTS.canonical(node.op) != "Reshape" or is_true(node.attrs, "reverse", default=False):
+        return None
+    shape = integers(node.attrs.get("shape", ""))
+    # -2 stands for any number of axes, -3 joins two, -4 splits one in two and is followed by their sizes.
+    if not shape or any(size < -1 for size in shape):
+        return None
+    return shape

@@ -1,0 +1,326 @@
+"""A BatchNorm without a layer before it becomes a depthwise Convolution where that is the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.dtypes import DType
+from mxamp.errors import PassError
+from mxamp.graph import VARIABLE, Entry, Graph, Node
+from mxamp.model import Model
+from mxamp.params.cast import cast_array
+from mxamp.passes import ConvolveBatchNorm, Pipeline
+from mxamp.policy import Color, Policy
+from mxamp.report.text import node_table
+from mxamp.targets import Target
+from tests.building import (
+    AUXILIARY,
+    BF16,
+    F16,
+    LOW,
+    Net,
+    capable,
+    convert,
+    named,
+    parameters,
+    plan_for,
+    reads,
+)
+from tests.passes.harness import run_pass
+
+CHANNELS = 16
+
+
+class PreActivation(Net):
+    """Convolution -> Concat with itself -> BatchNorm -> Activation -> Convolution, as in DenseNet."""
+
+    def __init__(self, channels: int = CHANNELS, *, head: bool = False, **attrs: Any) -> None:
+        super().__init__()
+        rng = np.random.default_rng(3)
+        self.x = self.var("x")
+        first = self.layer(self.x, "first", 3, channels // 2)
+        self.joined = self.op("Concat", first, first, name="joined", dim=1, num_args=2)
+        parts = []
+        for part, low, high in (
+            ("gamma", 0.5, 2),
+            ("beta", -1, 1),
+            ("moving_mean", -1, 1),
+            ("moving_var", 0.1, 4),
+        ):
+            parts.append(self.param(f"bn_{part}", channels))
+            self.params[f"bn_{part}"] = rng.uniform(low, high, channels).astype(np.float32)
+        options = {"fix_gamma": False, **attrs}
+        self.norm = self.op("BatchNorm", self.joined, *parts, name="bn", outputs=3, **options)
+        self.last = self.norm
+        if not head:
+            relu = self.op("Activation", self.norm, name="relu", act_type="relu")
+            self.last = self.layer(relu, "second", channels, 4)
+
+    def layer(self, data: Entry, name: str, channels: int, filters: int, kernel: str = "(1, 1)") -> Entry:
+        size = tuple(int(length) for length in kernel.strip("()").split(","))
+        weight = self.param(f"{name}_weight", filters, channels, *size)
+        options = {"num_filter": filters, "kernel": kernel, "no_bias": True}
+        return self.op("Convolution", data, weight, name=name, **options)
+
+    def set(self, name: str, **attrs: str) -> None:
+        """Change attributes of a node."""
+        for position, node in enumerate(self.nodes):
+            if node.name == name:
+                self.nodes[position] = node._replace(attrs={**node.attrs, **attrs})
+
+
+def convolve(
+    graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any
+) -> tuple[Graph, ConvolveBatchNorm]:
+    """Run the pass under the harness; parameters that the first run replaced are those of the second."""
+    made: list[ConvolveBatchNorm] = []
+
+    def make(current: Graph) -> ConvolveBatchNorm:
+        values = params
+        if made:
+            kept = {**made[0].arg_params, **made[0].aux_params}
+            values = {name: np.asarray(value.numpy(), np.float32) for name, value in kept.items()}
+        args = {name: value for name, value in values.items() if not name.endswith(AUXILIARY)}
+        auxs = {name: value for name, value in values.items() if name.endswith(AUXILIARY)}
+        plan = plan_for(current, values, dtype, **options)
+        made.append(ConvolveBatchNorm(plan, parameters(args), parameters(auxs), dtype))
+        return made[-1]
+
+    return run_pass(graph, make, variables_may_go=True), made[0]
+
+
+def is_convolved(net: Net, head: Entry, **options: Any) -> bool:
+    graph = net.graph(head)
+    return convolve(graph, net.params, **options)[0] is not graph
+
+
+@pytest.mark.parametrize("dtype", LOW, ids=str)
+def test_scale_and_shift_are_weight_and_bias(dtype: DType) -> None:
+    net = PreActivation(eps="0.01")
+    after, done = convolve(net.graph(net.last), net.params, dtype)
+    gamma, beta, mean, variance = (
+        net.params[f"bn_{part}"].astype(np.float64) for part in ("gamma", "beta", "moving_mean", "moving_var")
+    )
+    scale = gamma / np.sqrt(variance + 0.01)
+    weight, bias = done.arg_params["bn_weight"].numpy(), done.arg_params["bn_bias"].numpy()
+    np.testing.assert_allclose(weight.reshape(-1), scale, rtol=2e-7)
+    rounded = cast_array(weight.reshape(-1), dtype).astype(np.float64)
+    np.testing.assert_allclose(bias, beta - mean * rounded, rtol=2e-7, atol=1e-8)
+    node = named(after, "bn")
+    assert node.op == "Convolution"
+    assert node.attrs == {"kernel": "(1, 1)", "num_filter": "16", "num_group": "16", "no_bias": "False"}
+    assert weight.shape == (16, 1, 1, 1)
+    assert reads(after, "bn") == ["joined", "bn_weight", "bn_bias"]
+    assert reads(after, "relu") == ["bn"]
+    assert set(done.arg_params) == {"first_weight", "second_weight", "bn_weight", "bn_bias"}
+    assert done.aux_params == {}
+
+
+def test_where_x_is_its_mean_the_result_is_beta_but_for_one_rounding() -> None:
+    """The shift goes with the rounded scale, so that rounding the scale moves no mean."""
+    net = PreActivation()
+    _, done = convolve(net.graph(net.last), net.params)
+    rounded = cast_array(done.arg_params["bn_weight"].numpy().reshape(-1), BF16).astype(np.float64)
+    at_mean = net.params["bn_moving_mean"] * rounded + done.arg_params["bn_bias"].numpy()
+    np.testing.assert_allclose(at_mean, net.params["bn_beta"], atol=3e-7)
+
+
+def test_a_fixed_gamma_is_one_whatever_is_stored() -> None:
+    net = PreActivation(fix_gamma=True, eps="0")
+    _, done = convolve(net.graph(net.last), net.params)
+    scale = 1 / np.sqrt(net.params["bn_moving_var"].astype(np.float64))
+    np.testing.assert_allclose(done.arg_params["bn_weight"].numpy().reshape(-1), scale, rtol=2e-7)
+
+
+def test_a_graph_output_keeps_its_name() -> None:
+    net = PreActivation(head=True)
+    assert is_convolved(net, net.last)
+
+
+def test_a_graph_output_that_fusion_would_lose_keeps_the_norm() -> None:
+    net = PreActivation()
+    graph = net.graph(net.last, net.norm)
+    assert convolve(graph, net.params)[0] is graph
+
+
+def test_a_gamma_that_somebody_else_reads_stays() -> None:
+    net = PreActivation()
+    gamma = next(Entry(n) for n, node in enumerate(net.nodes) if node.name == "bn_gamma")
+    other = net.op("exp", gamma, name="other")
+    after, done = convolve(net.graph(net.last, other), net.params)
+    assert "bn_gamma" in after.variables
+    assert {"bn_gamma", "bn_weight", "bn_bias"} <= set(done.arg_params)
+    assert done.successors == {"bn_beta": "bn_bias"}
+
+
+def test_names_that_are_taken_are_avoided() -> None:
+    net = PreActivation()
+    taken = net.op("exp", net.x, name="bn_weight")
+    net.params["bn_bias"] = np.zeros(3, np.float32)  # in the file, though the graph does not use it
+    after, _ = convolve(net.graph(net.last, taken), net.params)
+    assert reads(after, "bn") == ["joined", "bn_weight_1", "bn_bias_1"]
+
+
+def test_behind_every_operator_that_keeps_an_image_an_image() -> None:
+    net = PreActivation()
+    net.nodes[net.joined.node] = Node(
+        "Pooling",
+        "joined",
+        {"global_pool": "True", "pool_type": "avg"},
+        net.nodes[net.joined.node].inputs[:1],
+    )
+    net.params["first_weight"] = np.ones((CHANNELS, 3, 1, 1), np.float32)
+    net.set("first", num_filter=str(CHANNELS))
+    assert is_convolved(net, net.last)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def test_a_norm_that_stays_fp32_stays() -> None:
+    net = PreActivation()
+    policy = Policy.default(BF16)
+    red = replace(policy, color_function=lambda node: Color.RED if node.name == "bn" else None)
+    assert not is_convolved(net, net.last, policy=red)
+
+
+def test_statistics_that_are_handed_on_keep_the_norm() -> None:
+    net = PreActivation(output_mean_var=True)
+    graph = net.graph(net.last, Entry(net.norm.node, 1))
+    assert convolve(graph, net.params)[0] is graph
+
+
+@pytest.mark.parametrize(
+    "attrs", [{"axis": "3"}, {"axis": "-1"}], ids=["channels last", "channels last, counted from the end"]
+)
+def test_another_axis_keeps_the_norm(attrs: dict[str, str]) -> None:
+    net = PreActivation(**attrs)
+    assert not is_convolved(net, net.last)
+
+
+def test_channels_that_are_no_multiple_of_sixteen_keep_the_norm() -> None:
+    net = PreActivation(24)
+    assert not is_convolved(net, net.last)
+
+
+@pytest.mark.parametrize("kernel", ["(1,)", "(1, 1, 1)"], ids=["sequences", "volumes"])
+def test_what_is_no_image_keeps_the_norm(kernel: str) -> None:
+    net = PreActivation()
+    net.set("first", kernel=kernel)
+    assert not is_convolved(net, net.last)
+
+
+def test_a_channels_last_image_keeps_the_norm() -> None:
+    net = PreActivation()
+    net.set("first", layout="NHWC")
+    assert not is_convolved(net, net.last)
+
+
+def test_an_input_of_unknown_rank_keeps_the_norm() -> None:
+    net = PreActivation()
+    net.nodes[net.joined.node] = net.nodes[net.joined.node]._replace(inputs=(net.x, net.x))
+    assert not is_convolved(net, net.last)
+
+
+def test_casts_at_run_time_keep_the_norm() -> None:
+    net = PreActivation()
+    assert not is_convolved(net, net.last, offline=False)
+
+
+def test_a_scale_beyond_the_range_keeps_the_norm() -> None:
+    net = PreActivation(eps="0")
+    net.params["bn_moving_var"][3] = 1e-12  # a scale of about a million, which float16 does not hold
+    assert not is_convolved(net, net.last, dtype=F16)
+    assert is_convolved(net, net.last, dtype=BF16)
+
+
+def test_a_variance_of_zero_keeps_the_norm() -> None:
+    net = PreActivation(eps="0")
+    net.params["bn_moving_var"][3] = 0.0
+    assert not is_convolved(net, net.last)
+
+
+def test_where_fusion_would_lose_a_branch_the_norm_stays() -> None:
+    """MXNet takes the sum of a convolution and something that depends on its activation into one kernel."""
+    net = PreActivation()
+    relu = next(Entry(n) for n, node in enumerate(net.nodes) if node.name == "relu")
+    total = net.op("elemwise_add", net.op("exp", relu, name="f"), net.norm, name="total")
+    assert not is_convolved(net, total)
+
+
+def test_a_plan_for_another_graph_is_refused() -> None:
+    net = PreActivation()
+    graph = net.graph(net.last)
+    small = Graph((Node(VARIABLE, "x"), Node("exp", "y", {}, (Entry(0),))), (Entry(1),))
+    step = ConvolveBatchNorm(plan_for(small), {}, {}, BF16)
+    with pytest.raises(PassError, match="another graph"):
+        Pipeline([step]).run(graph)
+
+
+# ---------------------------------------------------------------------- as a part of the conversion
+
+
+def converted(net: PreActivation, *, convolves: bool = True, **options: Any) -> Model:
+    target = replace(capable(BF16), convolves_batch_norm=convolves)
+    return convert(net.graph(net.last), net.params, target=target, fold_batch_norm=True, **options)
+
+
+def test_the_target_asks_for_it() -> None:
+    assert Target.builtin("cpu-bf16").convolves_batch_norm
+    assert not Target.builtin("cuda-fp16").convolves_batch_norm
+    net = PreActivation()
+    assert named(converted(net).graph, "bn").op == "Convolution"
+    assert named(converted(net, convolves=False).graph, "bn").op == "BatchNorm"
+
+
+def test_a_pure_policy_leaves_the_users_nodes() -> None:
+    assert named(converted(PreActivation(), policy=Policy.pure(BF16)).graph, "bn").op == "BatchNorm"
+
+
+def test_the_report_says_what_became_of_the_norm_and_its_parameters() -> None:
+    model = converted(PreActivation())
+    assert model.report is not None
+    norm = next(node for node in model.report.nodes if node.name == "bn")
+    assert (norm.op, norm.compute) == ("BatchNorm", "bfloat16")
+    assert norm.reason.endswith("written as a depthwise Convolution, which is faster")
+    parameters = {parameter.name: parameter for parameter in model.report.parameters}
+    assert parameters["bn_gamma"].stored == {"bn_weight": "bfloat16"}
+    assert parameters["bn_beta"].stored == {"bn_bias": "bfloat16"}
+    assert parameters["bn_moving_mean"].stored == {}
+    assert parameters["bn_gamma"].bytes_after == 2 * CHANNELS
+    stored = sum(value.numpy().nbytes for value in (*model.arg_params.values(), *model.aux_params.values()))
+    assert sum(parameter.bytes_after for parameter in model.report.parameters) == stored
+    assert "depthwise" in node_table(model.report, 200)
+
+
+def test_stored_values_are_rounded_once() -> None:
+    model = converted(PreActivation())
+    net = PreActivation()
+    _, done = convolve(net.graph(net.last), net.params)
+    for name in ("bn_weight", "bn_bias"):
+        expected = cast_array(done.arg_params[name].numpy(), BF16)
+        assert model.arg_params[name].dtype is BF16
+        np.testing.assert_array_equal(model.arg_params[name].numpy(), expected)
+
+
+def test_mxnet_computes_the_same_but_for_rounding() -> None:
+    pytest.importorskip("mxnet", reason="runs the model")
+    from mxamp.runtime.executor import run_outputs
+
+    net = PreActivation()
+    reference = Model.of(
+        net.graph(net.last),
+        {name: value for name, value in net.params.items() if not name.endswith(AUXILIARY)},
+        {name: value for name, value in net.params.items() if name.endswith(AUXILIARY)},
+    )
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, (2, 3, 9, 7)).astype(np.float32)}
+    (expected,) = run_outputs(reference, data)
+    norms = {}
+    for convolves in (False, True):
+        (got,) = run_outputs(converted(net, convolves=convolves), data)
+        norms[convolves] = np.linalg.norm(got - expected) / np.linalg.norm(expected)
+        assert norms[convolves] < 2**-6

@@ -1,0 +1,70 @@
+"""Adaptive average pooling to one value becomes global Pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxamp.graph import Graph
+from mxamp.passes import RewriteGlobalPooling
+from mxamp.policy import Policy
+from tests.building import BF16, Net, named
+from tests.passes.preparing import operators, prepared
+
+ADAPTIVE = "_contrib_AdaptiveAvgPooling2D"
+
+
+def network(dtype: str = "float32", **attrs: str) -> Graph:
+    net = Net()
+    data = net.var("data")
+    if dtype != "float32":
+        data = net.op("Cast", data, dtype=dtype)
+    return net.graph(net.op(ADAPTIVE, data, name="mean", **attrs))
+
+
+@pytest.mark.parametrize("size", [None, "1", "(1,)", "(1, 1)", "[1, 1]", "()"])
+def test_the_mean_of_an_image_is_global_pooling(size: str | None) -> None:
+    after, done = prepared(RewriteGlobalPooling, network(**({} if size is None else {"output_size": size})))
+    assert operators(after) == ["mean = Pooling(data) {global_pool: True, kernel: (1, 1), pool_type: avg}"]
+    assert [(change.node, change.op, change.into) for change in done.changes] == [("mean", ADAPTIVE, "mean")]
+
+
+def test_attributes_of_the_users_stay() -> None:
+    after, _ = prepared(RewriteGlobalPooling, network(__mark__="here"))
+    assert named(after, "mean").attrs["__mark__"] == "here"
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(network(output_size="2"), id="two by two"),
+        pytest.param(network(output_size="(1, 2)"), id="one by two"),
+        pytest.param(network(output_size="(0, 1)"), id="one axis as it is"),
+        pytest.param(network("float16"), id="float16"),
+        pytest.param(network("float64"), id="float64"),
+    ],
+)
+def test_refuses(graph: Graph) -> None:
+    after, _ = prepared(RewriteGlobalPooling, graph)
+    assert after is graph
+
+
+def test_what_a_rule_of_the_users_picks_stays() -> None:
+    graph = network()
+    policy = Policy.default(BF16).excluding(operators=[ADAPTIVE])
+    assert prepared(RewriteGlobalPooling, graph, policy=policy)[0] is graph
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 7, 9), (1, 16, 56, 56), (3, 1, 1, 1)], ids=str)
+def test_mxnet_computes_the_same_but_for_rounding(shape: tuple[int, ...]) -> None:
+    pytest.importorskip("mxnet", reason="runs the model")
+    from mxamp.model import Model
+    from mxamp.runtime.executor import run_outputs
+
+    graph = network()
+    after, _ = prepared(RewriteGlobalPooling, graph)
+    data = {"data": np.random.default_rng(2).uniform(-1, 1, shape).astype(np.float32)}
+    exact = data["data"].astype(np.float64).mean(axis=(2, 3), keepdims=True)
+    for each in (graph, after):
+        (found,) = run_outputs(Model.of(each, {}, {}), data)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=2e-6)

@@ -1,0 +1,121 @@
+"""A convolution that several plain readers share is reordered once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxamp.graph import Entry, Graph
+from mxamp.passes import ShareLayout, prepare_graph
+from mxamp.policy import Policy
+from tests.building import BF16, Net, parameters, reads
+from tests.passes.preparing import prepared
+
+
+def hard_swish(*, norm: bool = False) -> tuple[Net, Entry]:
+    net = Net()
+    layer = net.conv(net.var("data"), "conv")
+    if norm:
+        layer = net.bn(layer, "bn")
+    gate = net.op("hard_sigmoid", layer, name="gate")
+    return net, net.op("elemwise_mul", layer, gate, name="swish")
+
+
+def test_a_hard_swish_reads_one_reshape() -> None:
+    net, last = hard_swish()
+    after, done = prepared(ShareLayout, net.graph(last), inserted=["conv_plain"])
+    assert reads(after, "conv_plain") == ["conv"]
+    assert reads(after, "gate") == ["conv_plain"]
+    assert reads(after, "swish") == ["conv_plain", "gate"]
+    assert [(change.node, change.op, change.into) for change in done.changes] == [
+        ("conv", "Convolution", "conv")
+    ]
+
+
+def test_behind_a_batch_norm() -> None:
+    net, last = hard_swish(norm=True)
+    after, _ = prepared(ShareLayout, net.graph(last), inserted=["bn_plain"])
+    assert reads(after, "bn_plain") == ["bn"]
+    assert reads(after, "swish") == ["bn_plain", "gate"]
+
+
+def test_an_operator_that_reads_the_layer_twice_counts_twice() -> None:
+    net = Net()
+    layer = net.conv(net.var("data"), "conv")
+    after, _ = prepared(
+        ShareLayout, net.graph(net.op("elemwise_mul", layer, layer, name="square")), inserted=["conv_plain"]
+    )
+    assert reads(after, "square") == ["conv_plain", "conv_plain"]
+
+
+def test_operators_of_onednn_go_on_reading_the_layer() -> None:
+    net, last = hard_swish()
+    layer = next(Entry(n) for n, node in enumerate(net.nodes) if node.name == "conv")
+    other = net.conv(layer, "next")
+    after, _ = prepared(ShareLayout, net.graph(last, other), inserted=["conv_plain"])
+    assert reads(after, "next")[0] == "conv"
+
+
+def one_reader() -> Graph:
+    net = Net()
+    return net.graph(net.op("hard_sigmoid", net.conv(net.var("data"), "conv")))
+
+
+def one_plain_reader() -> Graph:
+    net = Net()
+    layer = net.conv(net.var("data"), "conv")
+    return net.graph(net.op("hard_sigmoid", layer), net.op("Activation", layer, act_type="tanh"))
+
+
+def as_an_output() -> Graph:
+    net, last = hard_swish()
+    return net.graph(last, next(Entry(n) for n, node in enumerate(net.nodes) if node.name == "conv"))
+
+
+def no_layer() -> Graph:
+    net = Net()
+    data = net.op("exp", net.var("data"))
+    return net.graph(net.op("elemwise_mul", data, data), net.conv(net.var("other"), "conv"))
+
+
+def one_dimensional() -> Graph:
+    net, last = hard_swish()
+    position = next(n for n, node in enumerate(net.nodes) if node.name == "conv")
+    node = net.nodes[position]
+    net.nodes[position] = node._replace(attrs={**node.attrs, "kernel": "(1,)"})
+    return net.graph(last)
+
+
+@pytest.mark.parametrize("make", [one_reader, one_plain_reader, as_an_output, no_layer, one_dimensional])
+def test_refuses(make) -> None:
+    graph = make()
+    after, _ = prepared(ShareLayout, graph)
+    assert after is graph
+
+
+def test_what_a_rule_of_the_users_picks_stays() -> None:
+    net, last = hard_swish()
+    graph = net.graph(last)
+    policy = Policy.default(BF16).excluding(operators=["hard_sigmoid"])
+    assert prepared(ShareLayout, graph, policy=policy)[0] is graph
+
+
+def test_gpus_have_no_blocks() -> None:
+    net, last = hard_swish()
+    graph = net.graph(last)
+    for device, inserted in (("cpu", True), ("gpu", False)):
+        after = prepare_graph(graph, parameters(net.params), Policy.default(BF16), device=device).graph
+        assert any(node.name == "conv_plain" for node in after.nodes) is inserted
+
+
+def test_mxnet_computes_the_same_bits() -> None:
+    pytest.importorskip("mxnet", reason="runs the model")
+    from mxamp.model import Model
+    from mxamp.runtime.executor import run_outputs
+
+    net, last = hard_swish()
+    graph = net.graph(last)
+    after, _ = prepared(ShareLayout, graph, inserted=["conv_plain"])
+    data = {"data": np.random.default_rng(4).uniform(-4, 4, (2, 4, 9, 7)).astype(np.float32)}
+    (expected,), (found,) = (run_outputs(Model.of(each, net.params, {}), data) for each in (graph, after))
+    np.testing.assert_array_equal(found, expected)
