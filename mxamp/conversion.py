@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from mxamp.params.saturate import Saturation, saturate_parameters
 from mxamp.params.unmeasured import unmeasured_parameters
 from mxamp.passes import (
     PREPARATIONS,
+    ConvolveBatchNorm,
     FoldBatchNorm,
     InsertCasts,
     KeepBranches,
@@ -43,8 +43,12 @@ from mxamp.passes import (
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.policy.policy import Policy
 from mxamp.postponed import PostponedModel
-from mxamp.report.build import Rewrites, Shapes, build_report
+from mxamp.report.build import ParameterForm, Rewrites, Shapes, build_report
+from mxamp.report.guard import GuardReport
 from mxamp.targets import Target
+
+if TYPE_CHECKING:
+    from mxamp.decisions.placing import Placing
 
 __all__ = ["check_flag", "convert_graph"]
 
@@ -68,6 +72,12 @@ def convert_graph(
     rewrite_masks: bool = True,
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: LowPrecision | None = None,
+    kept: Mapping[str, str] | None = None,
+    fold_float32: bool = False,
+    guard: GuardReport | None = None,
+    warn: bool = True,
+    placing: Placing | None = None,
+    observe: Callable[[Rewrites], None] | None = None,
 ) -> Model:
     """Convert a graph with its parameters: the whole pipeline, without MXNet.
 
@@ -97,6 +107,18 @@ def convert_graph(
         Whether the model's Symbol is wanted, too (with MXNet): it is built while parameters are being cast.
     saturate, rewrite_masks, prepare, low_precision
         See :func:`convert_model`.
+    kept
+        Node -> reason, for nodes that stay FP32 because of what was measured.
+    fold_float32
+        Whether a BatchNorm is folded into a layer where both are FP32, too.
+    guard
+        What the guard measured, for the report.
+    warn
+        Whether what the user should know is a warning, too; it is in the report in any case.
+    placing
+        How the nodes that have a choice are placed; by default at the least cost.
+    observe
+        Called with what was done to the graph, once it is done.
 
     Returns
     -------
@@ -136,6 +158,10 @@ def convert_graph(
     notes = [*_notes(graph, policy, cast_op)]
     if target.warning:
         notes.append(f"The target {target.name}: {target.warning}")
+    if placing is not None:
+        notes.extend(placing.notes)
+    if guard is not None and guard.warning is not None:
+        notes.append(guard.warning)
     for name in _outputs_that_stay(graph, names, low_inputs):
         if name not in low_outputs:
             continue
@@ -179,6 +205,11 @@ def convert_graph(
         preparation=preparation,
         origins=origins,
         low_precision=low_precision,
+        kept=kept or {},
+        fold_float32=fold_float32,
+        guard=guard,
+        placing=placing,
+        observe=observe,
     )
     # What the casts lose is seen for dtypes of MXNet's alone.
     watched = cast_offline and not saturate and not policy.target_dtype.is_emulated_only
@@ -188,7 +219,7 @@ def convert_graph(
         model = conversion.run_measured()
     else:
         model = PostponedModel.postponing(model, conversion.run_measured)
-    for note in notes:
+    for note in notes if warn else ():
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return model
 
@@ -217,6 +248,11 @@ class _Conversion:
     origins: Sequence[int]
     """For every node of ``graph`` the node of the user's graph that it is."""
     low_precision: LowPrecision | None
+    kept: Mapping[str, str]
+    fold_float32: bool
+    guard: GuardReport | None
+    placing: Placing | None
+    observe: Callable[[Rewrites], None] | None
 
     def run_measured(self) -> Model:
         """Do it with every parameter measured."""
@@ -243,14 +279,25 @@ class _Conversion:
                 else frozenset(),
                 saturate=self.saturate,
                 low_precision=self.low_precision,
+                kept=self.kept,
+                placing=self.placing,
             )
         )
         fold = FoldBatchNorm(
-            plan, arg_params, self.aux_params, self.policy.target_dtype, layers=self.target.fold_into
+            plan,
+            arg_params,
+            self.aux_params,
+            self.policy.target_dtype,
+            layers=self.target.fold_into,
+            float32=self.fold_float32,
         )
         preparation = [fold] if self.fold_batch_norm else []
         prepared = Pipeline(preparation).run(graph)
-        to_cast, dtypes = fold.arg_params, offline_dtypes(prepared, fold.plan)
+        convolve = ConvolveBatchNorm(fold.plan, fold.arg_params, fold.aux_params, self.policy.target_dtype)
+        if self.fold_batch_norm and self.target.convolves_batch_norm and not self.policy.is_pure:
+            prepared = Pipeline([convolve], finished=[step.name for step in preparation]).run(prepared)
+        plan_after = convolve.plan
+        to_cast, dtypes = convolve.arg_params, offline_dtypes(prepared, plan_after)
         saturations: Mapping[str, Saturation] = {}
         if self.saturate:
             to_cast, saturations = saturate_parameters(to_cast, dtypes)
@@ -258,42 +305,46 @@ class _Conversion:
         # parser need no Python.
         with OfflineCasts(to_cast, dtypes) as casts:
             rewrite = InsertCasts(
-                fold.plan, cast_op=self.cast_op, reserved_names=[*fold.arg_params, *fold.aux_params]
+                plan_after,
+                cast_op=self.cast_op,
+                reserved_names=[*convolve.arg_params, *convolve.aux_params],
             )
             finished = [step.name for step in preparation]
             after = Pipeline([rewrite], finished=finished).run(prepared)
-            with _built_beside(after if self.build_symbol else None) as symbol:
-                report = build_report(
-                    Rewrites(graph, prepared, after, plan, fold, rewrite),
-                    params,
-                    target_dtype=self.policy.target_dtype,
-                    target=self.target.name,
-                    inputs=self.inputs,
-                    shapes=self.shapes,
-                    warnings=self.notes,
-                    saturations=saturations,
-                    masks=self.masks,
-                    preparation=self.preparation,
-                    origins=self.origins,
-                )
-                stored = _stored(fold, rewrite, casts)
-                model = Model(after, stored, dict(fold.aux_params), report, symbol())
+            folded = convolve.merged_into(fold.folded_norms())
+            rewrites = Rewrites(graph, prepared, after, plan, folded, rewrite, self.shapes)
+            if self.observe is not None:
+                self.observe(rewrites)
+            # Built when it is read; until then it must keep no parameter alive.
+            report = partial(
+                build_report,
+                rewrites,
+                {name: ParameterForm(value.shape, value.dtype) for name, value in params.items()},
+                target_dtype=self.policy.target_dtype,
+                target=self.target.name,
+                inputs=self.inputs,
+                shapes=self.shapes,
+                warnings=tuple(self.notes),
+                saturations=saturations,
+                masks=self.masks,
+                preparation=self.preparation,
+                origins=self.origins,
+                guard=self.guard,
+                race=() if self.placing is None else self.placing.race,
+            )
+            stored = _stored(convolve.arg_params, rewrite, casts)
+            # MXNet parses the symbol while parameters are being cast.
+            built = _built_symbol(after) if self.build_symbol else {}
+            model = Model(after, stored, dict(convolve.aux_params), report, built)
         if casts.may_have_lost_range and arg_params is not self.arg_params:
             return None
         return model
 
 
-@contextlib.contextmanager
-def _built_beside(graph: Graph | None) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Build a graph's Symbol on a thread; the function that is yielded waits for it."""
-    if graph is None:
-        yield dict
-        return
+def _built_symbol(graph: Graph) -> dict[str, Any]:
     from mxamp.runtime.symbol import symbol_from_graph
 
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        symbol = beside.submit(symbol_from_graph, graph, trusted=True)
-        yield lambda: {"sym": symbol.result()}
+    return {"sym": symbol_from_graph(graph, trusted=True)}
 
 
 def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:
@@ -309,14 +360,16 @@ def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[s
     return stay
 
 
-def _stored(fold: FoldBatchNorm, rewrite: InsertCasts, casts: OfflineCasts) -> dict[str, Parameter]:
+def _stored(
+    params: Mapping[str, Parameter], rewrite: InsertCasts, casts: OfflineCasts
+) -> dict[str, Parameter]:
     """Return the converted model's parameters in the order of the originals, second copies after them."""
     stored: dict[str, Parameter] = {}
     twins: dict[str, list[str]] = {}
     for name, form in rewrite.parameters.items():
         if name != form.source:
             twins.setdefault(form.source, []).append(name)
-    for name, parameter in fold.arg_params.items():
+    for name, parameter in params.items():
         own = rewrite.parameters.get(name)
         stored[name] = parameter.cast(parameter.dtype) if own is None else casts.results[name, own.dtype]
         for twin in twins.get(name, ()):

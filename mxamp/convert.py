@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.conversion import check_flag, convert_graph
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
@@ -12,12 +13,16 @@ from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
+from mxamp.guard import Guard, as_guard
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
-from mxamp.passes import PREPARATIONS, Emulation
+from mxamp.passes import PREPARATIONS, Emulation, check_prepare
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.policy import PURE, ColorFunction, Policy
 from mxamp.targets import GivenTarget, Target, resolve_target
+
+if TYPE_CHECKING:
+    from mxamp.profile import Profiling
 
 __all__ = ["convert_model", "convert_symbol", "resolve_policy"]
 
@@ -40,12 +45,14 @@ def convert_model(
     rewrite_masks: bool = True,
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: str | LowPrecision | None = None,
+    profile: bool | Profiling = False,
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = True,
+    guard: bool | Guard = False,
     emulate: bool | Emulation = False,
 ) -> Model:
     """Convert an FP32 model to mixed precision for inference.
@@ -95,19 +102,29 @@ def convert_model(
         what reads them in FP32.
     prepare
         The passes that prepare the graph before anything is decided, each of which keeps every value (in
-        FP32, :class:`mxamp.passes.RewriteHardSigmoid` up to rounding): ``"drop_no_ops"``,
-        ``"common_subexpressions"``, ``"hard_sigmoid"``, ``"relu"``, ``"keep_branches"`` (for CPUs). By
-        default all; ``()`` for none. A color function sees the prepared graph. Not run for a pure policy. See
-        :mod:`mxamp.passes`, and ``report.preparations`` for what they did.
+        FP32, some of them up to rounding): ``"drop_no_ops"``, ``"common_subexpressions"``, ``"padding"``,
+        ``"global_pooling"``, ``"short_sums"``, ``"hard_sigmoid"``, ``"relu"``, ``"share_layout"`` and
+        ``"keep_branches"`` (both for CPUs). By default all; ``()`` for none. A color function sees the
+        prepared graph. Not run for a pure policy. See :mod:`mxamp.passes`, and ``report.preparations`` for
+        what they did.
     low_precision
         ``"required"``: GREEN nodes are low wherever that is possible. ``"profitable"``: where the model is
         then faster, as the target's costs say. By default the latter where ``input_shapes`` and the target
         tell costs, and the former where they do not.
+    profile
+        Whether to measure this very model, on this machine, instead of estimating from the target's costs:
+        its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan
+        runs against others as a whole. ``report.race`` says how. Needs ``input_shapes`` and takes some ten
+        seconds; a :class:`mxamp.profile.Profiling` says how long it may take.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists, with MXNet's meanings: see :func:`mxamp.policy.mxnet_lists.apply_mxnet_lists`.
     cast_optional_params
         Whether parameters are cast now (the default) or, with False, at every forward pass, which makes
         most models slower than FP32; MXNet's own default is False.
+    guard
+        Whether to measure the result against the FP32 model on this machine, for ``input_shapes``, and to
+        give up low precision where it makes the model no faster; ``report.guard`` tells. A
+        :class:`mxamp.guard.Guard` says more about it, such as how long that may take.
     emulate
         Whether to return the FP32 model that emulates the converted one: see :func:`mxamp.emulate`, which
         is also how to say more about it.
@@ -120,13 +137,14 @@ def convert_model(
     Raises
     ------
     PolicyError, UnknownNameError
-        When the policy contradicts itself or names what the model does not have.
+        When the policy contradicts itself or names what the model does not have; for ``profile=True``
+        without ``input_shapes``.
     ParamsError
         When a parameter is missing or has the wrong shape.
     GraphError, OperatorError
         When the graph is broken.
     TargetError
-        When there is no such target.
+        When there is no such target; for ``profile=True`` when its device is not here.
 
     Examples
     --------
@@ -135,7 +153,7 @@ def convert_model(
     """
     model = Model.of(sym, args, auxs)
     graph = model.graph
-    emulation = as_emulation(emulate)
+    emulation, guarding = as_emulation(emulate), as_guard(guard)
     chosen = resolve_policy(
         policy,
         target_dtype,
@@ -157,10 +175,9 @@ def convert_model(
     machine = None if target is None else resolve_target(target, chosen.target_dtype)
     if emulation is not None:
         machine = emulation_target(chosen, machine)
-    converted = convert_graph(
+    convert = partial(
+        convert_graph,
         graph,
-        model.arg_params,
-        model.aux_params,
         policy=chosen,
         target=machine,
         io_dtype=io_dtype,
@@ -174,6 +191,40 @@ def convert_model(
         shapes=shapes,
         build_symbol=emulation is None and not isinstance(sym, Graph),
     )
+    placing = None
+    if profile is not False:
+        from mxamp.profile import placing_by_profile
+
+        placing = placing_by_profile(
+            profile,
+            convert,
+            model,
+            shapes,
+            policy=chosen,
+            target=machine,
+            low_precision=low_precision,
+            is_emulated=emulation is not None,
+        )
+        convert = partial(convert, placing=placing)
+    changes: Mapping[str, Any] = {}
+    if guarding is not None:
+        from mxamp.guard.search import guard_conversion, not_measured
+
+        if emulation is not None:
+            changes = not_measured("an emulated model shows what the numbers do, and not how fast they come")
+        else:
+            changes = guard_conversion(
+                guarding,
+                convert,
+                model,
+                target=machine or Target.for_dtype(chosen.target_dtype),
+                policy=chosen,
+                input_shapes=input_shapes,
+                low_precision=as_low_precision(low_precision),
+                prepare=check_prepare(prepare),
+                placing=placing,
+            )
+    converted = convert(model.arg_params, model.aux_params, **changes)
     if emulation is not None:
         converted = emulate_model(converted, machine or Target.for_dtype(chosen.target_dtype), emulation)
     return converted._made_from(model._history.source, chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
@@ -11,13 +12,16 @@ from mxamp.conversion import convert_graph
 from mxamp.convert import resolve_policy
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
+from mxamp.guard import Guard, as_guard
+from mxamp.model import Model
 from mxamp.ops.casts import AMP_CAST
-from mxamp.passes import PREPARATIONS
+from mxamp.passes import PREPARATIONS, check_prepare
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
 from mxamp.targets import GivenTarget, resolve_target
 
 if TYPE_CHECKING:
+    from mxamp.profile import Profiling
     from mxamp.runtime.block import MixedPrecisionBlock
 
 __all__ = ["convert_block"]
@@ -41,12 +45,14 @@ def convert_block(
     rewrite_masks: bool = True,
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: str | LowPrecision | None = None,
+    profile: bool | Profiling = False,
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = True,
+    guard: bool | Guard = False,
 ) -> MixedPrecisionBlock:
     """Convert a Gluon block to mixed precision for inference.
 
@@ -73,7 +79,7 @@ def convert_block(
         None or a nested list, as in ``net(*inputs)``. Only their shapes and nesting are used.
     policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, saturate, rewrite_masks, prepare
         See :func:`mxamp.convert_model`.
-    low_precision, cast_optional_params
+    low_precision, profile, cast_optional_params, guard
         See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists; see :func:`mxamp.convert_model`.
@@ -137,12 +143,12 @@ def convert_block(
     if traced.input_shapes is not None:
         read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
         shapes = infer_shapes(graph, read, {**args, **auxs})
-    model = convert_graph(
+    machine = resolve_target(target, dtype)
+    convert = partial(
+        convert_graph,
         graph,
-        args,
-        auxs,
         policy=chosen,
-        target=resolve_target(target, dtype),
+        target=machine,
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
@@ -153,7 +159,40 @@ def convert_block(
         low_precision=as_low_precision(low_precision),
         shapes=shapes,
         inputs=input_names,
-    )._made_from(None, chosen)
+    )
+    placing = None
+    if profile is not False:
+        from mxamp.profile import placing_by_profile
+
+        placing = placing_by_profile(
+            profile,
+            convert,
+            Model(graph, args, auxs),
+            shapes,
+            inputs=input_names,
+            policy=chosen,
+            target=machine,
+            low_precision=low_precision,
+            ctx=contexts[0] if contexts[0].device_type == "gpu" else None,
+        )
+        convert = partial(convert, placing=placing)
+    changes: Mapping[str, Any] = {}
+    guarding = as_guard(guard)
+    if guarding is not None:
+        from mxamp.guard.search import guard_conversion
+
+        changes = guard_conversion(
+            guarding,
+            convert,
+            Model(graph, args, auxs),
+            target=machine,
+            policy=chosen,
+            input_shapes=traced.input_shapes,
+            low_precision=as_low_precision(low_precision),
+            prepare=check_prepare(prepare),
+            placing=placing,
+        )
+    model = convert(args, auxs, **changes)._made_from(None, chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
         warnings.warn(note, MxampWarning, stacklevel=2)

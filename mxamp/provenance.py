@@ -181,7 +181,9 @@ class History:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a pair of files comes from, and what it must hold. Nothing in it depends on time or place.
+    """Where a pair of files comes from, and what it must hold.
+
+    Nothing in it depends on time or place, but for what was measured (the guard, a profile).
 
     Attributes
     ----------

@@ -36,6 +36,7 @@ class Steps:
 
     def __init__(self, *, quiet: bool, terminal: TextIO | None = None) -> None:
         self._quiet = quiet
+        self._clock: _Clock | None = None
         self._terminal = sys.stderr if terminal is None else terminal
 
     @contextlib.contextmanager
@@ -47,12 +48,17 @@ class Steps:
         callable
             To be called with the bytes done and the bytes to do, where that is known: shows a bar.
         """
-        clock = _Clock(doing, self._terminal)
+        clock = self._clock = _Clock(doing, self._terminal)
         if self._quiet or not supports_progress(self._terminal):
             yield clock.note
             return
         with clock.running():
             yield clock.note
+
+    def now(self, doing: str) -> None:
+        """Say what the step that is under way has come to; its clock goes on."""
+        if self._clock is not None:
+            self._clock.doing = doing
 
     def done(self, what: str, detail: str) -> None:
         """Print what was done."""
@@ -69,7 +75,7 @@ class _Clock:
     """A line that shows how long something has taken, and how far it is."""
 
     def __init__(self, doing: str, stream: TextIO) -> None:
-        self._doing, self._stream = doing, stream
+        self.doing, self._stream = doing, stream
         self._start = time.perf_counter()
         self._done: tuple[int, int] | None = None
 
@@ -101,14 +107,14 @@ class _Clock:
     def _line(self) -> str:
         seconds = f"{time.perf_counter() - self._start:.0f} s"
         if self._done is None:
-            return f"{self._doing} ... {seconds}"
+            return f"{self.doing} ... {seconds}"
         done, total = self._done
         share = done / total if total else 1.0
         filled = round(share * _BAR)
         bar = "#" * filled + "." * (_BAR - filled)
         # Too long a line would be wrapped, and stay.
         room = max(8, terminal_width() - _BAR - 40)
-        doing = self._doing if len(self._doing) <= room else f"{self._doing[: room - 3]}..."
+        doing = self.doing if len(self.doing) <= room else f"{self.doing[: room - 3]}..."
         return f"{doing} [{bar}] {share:.0%} of {format_bytes(total)}, {seconds}"
 
 

@@ -10,16 +10,19 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.cli.console import Steps, print_json
+from mxamp.cli.data import load_data
 from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source, split_prefix
+from mxamp.compare.inputs import input_names, prepare_inputs
 from mxamp.convert import convert_model
 from mxamp.decisions import LowPrecision
-from mxamp.errors import ExportError, MxampWarning, PolicyError, UnknownNameError, nearest_names
+from mxamp.errors import DataError, ExportError, MxampWarning, PolicyError, UnknownNameError, nearest_names
 from mxamp.files import atomic_write
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
+from mxamp.guard import Guard
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
@@ -31,6 +34,9 @@ from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
 from mxamp.targets import resolve_target
 
+if TYPE_CHECKING:
+    from mxamp.profile import Profiling
+
 __all__ = ["add_parser"]
 
 _EPILOG = """\
@@ -41,6 +47,8 @@ examples:
   mxamp convert net --dtype float16 -o net-fp16 --io-dtype data=low --input-shape data=1,3,224,224
   mxamp convert zoo:resnet50_v1 --dtype bfloat16 -o resnet50-bf16
   mxamp convert resnet50 --dtype float16 -o resnet50-emulated --emulate
+  mxamp convert net --dtype bfloat16 -o net-bf16 --input-shape data=1,3,224,224 --guard-seconds 60
+  mxamp convert net --dtype bfloat16 -o net-bf16 --input-shape data=1,3,224,224 --profile
 
 The input files are never changed. Names of inputs, outputs and nodes stay as they are, and inputs and
 outputs stay float32 unless --io-dtype says otherwise, so the result takes the place of the original.
@@ -124,6 +132,13 @@ def add_parser(subparsers: Any) -> None:
         help="required: low wherever that is wanted and possible; profitable: where it makes the model "
         "faster, by the target's costs (default: profitable where shapes and the target tell costs)",
     )
+    deciding.add_argument(
+        "--profile",
+        action="store_true",
+        help="time the nodes of this very model on this machine, decide by that, and let the plan compete "
+        "with others as a whole (needs --input-shape or zoo:NAME, and MXNet; takes some ten seconds)",
+    )
+    _add_guard_options(parser)
     shape = parser.add_argument_group("what the result looks like")
     shape.add_argument(
         "--io-dtype",
@@ -170,7 +185,8 @@ def add_parser(subparsers: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=SIZES",
-        help="such as data=1,3,224,224: also count multiply-adds and cast bytes (repeatable; needs MXNet)",
+        help="such as data=1,3,224,224: decide by costs, measure the result, and count multiply-adds and "
+        "cast bytes (repeatable; needs MXNet)",
     )
     shape.add_argument(
         "--emulate",
@@ -192,6 +208,37 @@ def add_parser(subparsers: Any) -> None:
     output.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
     output.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
+
+
+def _add_guard_options(parser: argparse.ArgumentParser) -> None:
+    guard = parser.add_argument_group(
+        "never slower",
+        "Where the shapes of the inputs are known (--input-shape, --data, or zoo:NAME), the model is "
+        "measured against the float32 one on this machine, by turns. If it is not faster, the regions whose "
+        "low precision costs time go back to float32, in the end all of it, and the report says why. What is "
+        "promised holds for this machine and its number of threads. Needs MXNet, and twelve times the "
+        "parameters' size in free memory; without them the model is converted and not measured.",
+    )
+    guard.add_argument(
+        "--no-guard",
+        dest="guard",
+        action="store_false",
+        help="do not measure; keep the conversion as it was decided",
+    )
+    guard.add_argument(
+        "--guard-seconds",
+        type=float,
+        default=Guard.seconds,
+        metavar="SECONDS",
+        help="about how long measuring may take; it ends early where the answer is clear (default: "
+        "%(default).0f)",
+    )
+    guard.add_argument(
+        "--data",
+        metavar="FILE.npz",
+        help="feed the models this, all samples in one batch (default: random numbers); .npz with an array "
+        "for each input, or .npy for a single one. Its shapes count as given, too",
+    )
 
 
 @dataclass(frozen=True)
@@ -216,6 +263,14 @@ def run(args: argparse.Namespace) -> int:
     _check_destination(destination, args)
     policy = _policy(args)  # before the model is read: its mistakes show at once
     shapes = parse_input_shapes(args.input_shape)
+    data = None if args.data is None else load_data(args.data)
+    if data is not None and shapes:
+        raise DataError("--data has the shapes of the inputs; leave --input-shape out.")
+    guard = (
+        Guard(seconds=args.guard_seconds, data=data, own_process=True)
+        if args.guard and not args.emulate
+        else False
+    )
     io_dtype = _io_dtype(args.io_dtype)
     target = None if args.target is None else resolve_target(args.target, policy.target_dtype)
 
@@ -230,7 +285,12 @@ def run(args: argparse.Namespace) -> int:
             # This must not go unsaid.
             warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
     _check_operators(args.exclude_op, source.model.graph)
-    with steps.step("deciding"):
+    inputs = input_names(source.model)
+    if data is not None:
+        # Read once more, under the names of the inputs, which is where what does not fit is told.
+        given = prepare_inputs(source.model, data).arrays
+        shapes = {name: given[name].shape for name in inputs}
+    with steps.step("deciding and measuring" if guard else "deciding"):
         model = convert_model(
             source.model.graph,
             source.model.arg_params,
@@ -245,6 +305,8 @@ def run(args: argparse.Namespace) -> int:
             cast_op=args.cast_op,
             fold_batch_norm=args.fold_batch_norm,
             emulate=args.emulate,
+            guard=guard,
+            profile=_profiling(args, steps),
             saturate=args.saturate,
             rewrite_masks=args.rewrite_masks,
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],
@@ -258,6 +320,8 @@ def run(args: argparse.Namespace) -> int:
             with atomic_write(destination.report) as (file,):
                 file.write(report.to_json().encode("utf-8"))
     files = destination.files
+    if report.race:
+        steps.done("measuring", _measured_line(report))
     steps.done("deciding", _decided_line(report))
     steps.done("casting", _cast_line(report))
     steps.done("writing", ", ".join(str(path) for path in files))
@@ -404,6 +468,21 @@ def _read_line(source: Source) -> str:
 
 def _decided_line(report: Report) -> str:
     return f"{report.low_nodes} of {count_of(len(report.nodes), 'operator node')} in {report.target_dtype}"
+
+
+def _profiling(args: argparse.Namespace, steps: Steps) -> Profiling | bool:
+    if not args.profile:
+        return False
+    from mxamp.profile import Profiling  # whoever does not profile need not wait for it
+
+    return Profiling(progress=lambda what: steps.now(f"measuring {what}"))
+
+
+def _measured_line(report: Report) -> str:
+    nodes = report.time.measured_nodes if report.time is not None else 0
+    chosen = next((plan.name for plan in report.race if plan.is_chosen), "none")
+    timed = f"{count_of(nodes, 'node')} timed, " if nodes else ""
+    return f"{timed}{count_of(len(report.race), 'plan')} raced; the fastest: {chosen}"
 
 
 def _cast_line(report: Report) -> str:

@@ -13,6 +13,7 @@ from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
 from mxamp.model import Model
 from mxamp.provenance import FileRecord, Provenance, read_provenance
+from mxamp.report.guard import NOT_RUN, guard_lines
 from mxamp.report.inspection import Inspection, inspect_model
 from mxamp.report.inspection_text import cast_table, inspected_node_table, inspection_summary, select_nodes
 from mxamp.report.table import paragraph, terminal_width
@@ -139,6 +140,8 @@ def _origin(provenance: Provenance) -> list[str]:
         kind = "the built-in one" if policy.name == "default" else policy.name
         function = f", with the color function {policy.color_function}" if policy.color_function else ""
         lines.append(f"Policy: {kind}{function}.")
+    if report.guard is not None and report.guard.outcome != NOT_RUN:
+        lines += guard_lines(report.guard)
     lines.append("Why each node computes in what it does: mxamp inspect --nodes.")
     return lines
 

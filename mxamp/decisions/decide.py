@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
 
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
@@ -27,12 +27,18 @@ from mxamp.policy.context import ColoringContext
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target, fusion_groups, read_volumes
 
+if TYPE_CHECKING:
+    from mxamp.decisions.placing import Placing
+
 __all__ = ["DecisionInputs", "decide"]
 
 Shape = Tuple[int, ...]
 
 _FLOAT32_RULES = frozenset({"unknown operator", NEVER_IN_INFERENCE, "float32 kernel"})
 """The rules for operators that compute in FP32 though none of their inputs says so."""
+
+_ANY_DTYPE = frozenset({InputRole.LIKE, InputRole.FREE})
+"""The roles of inputs that are read in whatever dtype they come."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,11 @@ class DecisionInputs:
     low_precision
         Whether GREEN nodes are low wherever that is possible, or where it pays; None for where it pays, if
         that can be told.
+    placing
+        How the nodes that have a choice are placed; None for the least cost by the target.
+    kept
+        Node -> reason, for nodes that stay FP32 though they could be low, because that was measured to be
+        faster; those in control-flow bodies as ``loop/name``.
     """
 
     graph: Graph
@@ -80,6 +91,8 @@ class DecisionInputs:
     free_inputs: frozenset[str] = frozenset()
     saturate: bool = False
     low_precision: LowPrecision | None = None
+    placing: Placing | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -148,11 +161,15 @@ class _Decider:
         could_be_low: set[int] = set()
         refusals: dict[int, str] = {}
         volumes = read_volumes(self.graph, self.context.names)
+        kept = self.given.kept
         for position, node in enumerate(self.graph.nodes):
             facts = self.context.facts[position]
             if facts is None or self.verdicts[position].color is Color.RED:
                 continue
             if facts.name == "Cast" or self._data_dtypes[position] is not DType.FLOAT32:
+                continue
+            if node.name in kept:
+                refusals[position] = kept[node.name]
                 continue
             could_be_low.add(position)
             refusal = target.refusal(facts.name, node.attrs, volume=position in volumes)
@@ -226,18 +243,19 @@ class _Decider:
 
     def _demand(self, open_nodes: set[int]) -> list[tuple[Demand, ...]]:
         return [
-            tuple(
-                self._input_demand(position, number, entry, open_nodes)
-                for number, entry in enumerate(node.inputs)
-            )
+            tuple([self._input_demand(position, node, *each, open_nodes) for each in enumerate(node.inputs)])
+            if node.inputs
+            else ()
             for position, node in enumerate(self.graph.nodes)
         ]
 
-    def _input_demand(self, position: int, number: int, entry: Entry, open_nodes: set[int]) -> Demand:
+    def _input_demand(
+        self, position: int, node: Node, number: int, entry: Entry, open_nodes: set[int]
+    ) -> Demand:
         dtype = self.dtypes[entry.node][entry.output]
         if dtype is not None and dtype not in CASTABLE:
             return Demand.ANY
-        node, facts = self.graph.nodes[position], self.context.facts[position]
+        facts = self.context.facts[position]
         if facts is None:
             if node.op == AMP_CAST:
                 return Demand.ANY  # what it hands on does not depend on what it reads
@@ -246,7 +264,7 @@ class _Decider:
                 return Demand.LOW if wanted is self.low else Demand.FP32
         else:
             role = facts.role(number, node.attrs)
-            if role in (InputRole.LIKE, InputRole.FREE) or (role is InputRole.KEPT and dtype is None):
+            if role in _ANY_DTYPE or (role is InputRole.KEPT and dtype is None):
                 return Demand.ANY  # no conversion changes a dtype that nobody knows
             if role.shares_dtype and position in open_nodes:
                 return Demand.CHOSEN
@@ -259,11 +277,13 @@ class _Decider:
         """Run the steps."""
         low, free, refusals, groups = self._classify()
         open_nodes = low | free
+        wanted, placing = low, self.given.placing
         estimates = self._estimates(low, open_nodes)
         if estimates is not None:
             groups = estimates.groups
-            if self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure:
-                low, free = set(), open_nodes
+        is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
+        if is_open and (estimates is not None or placing is not None):
+            low, free = set(), open_nodes
         supply = self._supply(open_nodes)
         demand = self._demand(open_nodes)
         head_demand = [
@@ -272,22 +292,26 @@ class _Decider:
             else Demand.FP32
             for number, head in enumerate(self.graph.heads)
         ]
-        chosen = place(
-            PlacementProblem(
-                graph=self.graph,
-                free=free,
-                low=low,
-                supply=supply,
-                demand=demand,
-                head_demand=head_demand,
-                groups=groups,
-                widest={p for p in free if self.verdicts[p].widest},
-                costs=None if estimates is None else estimates.for_placement(),
+        problem = PlacementProblem(
+            graph=self.graph,
+            free=free,
+            low=low,
+            supply=supply,
+            demand=demand,
+            head_demand=head_demand,
+            groups=groups,
+            widest={p for p in free if self.verdicts[p].widest},
+            costs=None if estimates is None else estimates.for_placement(),
+        )
+        if placing is None:
+            chosen = place(problem)
+            why_chosen = (
+                "needs the fewest casts here"
+                if estimates is None
+                else "takes the least time here, as estimated"
             )
-        )
-        why_chosen = (
-            "needs the fewest casts here" if estimates is None else "takes the least time here, as estimated"
-        )
+        else:
+            chosen, why_chosen = placing.choose(problem, wanted), placing.reason
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
             if node.is_variable:
@@ -329,6 +353,14 @@ class _Decider:
             When that was asked for and cannot be told.
         """
         target, shapes = self.given.target, self.given.shapes
+        times = None if self.given.placing is None else self.given.placing.times
+        if times is not None and shapes is not None:
+            from mxamp.decisions.measured import measured_estimates  # most conversions measure nothing
+
+            apart = {position for position in choices if self.verdicts[position].widest}
+            return measured_estimates(
+                self.graph, self.context.names, target, shapes, times, choices=choices, apart=apart
+            )
         unknown = []
         if shapes is not None and target.cost is not None:
             unknown = unknown_work(self.graph, shapes, green)
@@ -461,11 +493,17 @@ def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> tu
                     },
                     policy=given.policy,
                     target=given.target,
+                    kept={
+                        name[len(node.name) + 1 :]: reason
+                        for name, reason in given.kept.items()
+                        if name.startswith(f"{node.name}/")
+                    },
                     free_inputs=frozenset(
                         name
                         for name, outer in mapping.items()
                         if outer in invariant and variables[name] is DType.FLOAT32
                     ),
+                    placing=given.placing if given.placing is not None and given.placing.in_bodies else None,
                 )
             )
         )

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
 
-from mxamp.graph.graph import Graph
+from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.ops.attributes import integers
 from mxamp.placement import PlacementCosts
@@ -38,9 +38,15 @@ class Estimates:
         Node -> what it adds if it is low, for the nodes that have the choice. A chain's time is at its first
         node, and with it what FP32 nodes cost that then are no longer fused behind it.
     casts
-        For every node, what casting each of its outputs costs.
+        For every node, what casting each of its outputs costs; up, where the directions differ.
     is_measured
         Whether the numbers behind them were measured on such a machine.
+    casts_down
+        What casting down costs; None where it costs the same as up.
+    in_model
+        The nodes that were measured in this very model.
+    float32_beside
+        For every node, what it takes in FP32 beside low ones; None where that is not told apart.
     """
 
     groups: Sequence[tuple[int, ...]]
@@ -48,22 +54,38 @@ class Estimates:
     low: Mapping[int, float]
     casts: Sequence[tuple[float, ...]]
     is_measured: bool
+    casts_down: Sequence[tuple[float, ...]] | None = None
+    in_model: AbstractSet[int] = frozenset()
+    float32_beside: Sequence[float] | None = None
+
+    @property
+    def _in_float32(self) -> Sequence[float]:
+        return self.float32 if self.float32_beside is None else self.float32_beside
+
+    def cast(self, entry: Entry, *, down: bool) -> float:
+        """Return what casting an entry costs."""
+        casts = self.casts if not down or self.casts_down is None else self.casts_down
+        return casts[entry.node][entry.output]
 
     def for_placement(self) -> PlacementCosts:
         """Return the costs as the placement wants them: whole nanoseconds."""
+        float32 = self._in_float32
         return PlacementCosts(
             {
-                position: (_nanoseconds(self.float32[position]), _nanoseconds(low))
+                position: (_nanoseconds(float32[position]), _nanoseconds(low))
                 for position, low in self.low.items()
             },
-            [tuple([(_nanoseconds(cost),) * 2 for cost in outputs]) for outputs in self.casts],
+            [
+                tuple([(_nanoseconds(cost), _nanoseconds(other)) for cost, other in zip(up, down)])
+                for up, down in zip(self.casts, self.casts if self.casts_down is None else self.casts_down)
+            ],
         )
 
     def mixed(self, low: AbstractSet[int]) -> Sequence[float]:
         """Return for every node what it adds to a forward pass in which some nodes are low."""
         return [
             self.low[position] if position in low and position in self.low else cost
-            for position, cost in enumerate(self.float32)
+            for position, cost in enumerate(self._in_float32)
         ]
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.graph.output_names import output_names
-from mxamp.params.parameter import Parameter
 from mxamp.params.saturate import Saturation
-from mxamp.passes import FoldBatchNorm, InsertCasts, InsertedCast, Preparation, RewrittenMask
+from mxamp.passes import FoldedNorms, InsertCasts, InsertedCast, Preparation, RewrittenMask
+from mxamp.report.guard import GuardReport
 from mxamp.report.model import (
     CastReport,
     MaskReport,
     NodeReport,
     ParameterReport,
+    PlanReport,
     PreparationReport,
     Report,
     SaturationReport,
@@ -27,7 +28,7 @@ from mxamp.report.model import (
 )
 from mxamp.report.prepared import with_prepared
 
-__all__ = ["Rewrites", "Shapes", "build_report"]
+__all__ = ["ParameterForm", "Rewrites", "Shapes", "build_report"]
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node, the shape of each output; None where it is not known."""
@@ -48,29 +49,30 @@ class Rewrites:
     plan
         The decisions for ``before``.
     fold
-        The pass from ``before`` to ``prepared``; it may not have run.
+        What came between ``before`` and ``prepared``.
     insert
         The pass from ``prepared`` to ``after``.
+    shapes
+        For every node of ``before`` the shape of each output, where known.
     """
 
     before: Graph
     prepared: Graph
     after: Graph
     plan: Plan
-    fold: FoldBatchNorm
+    fold: FoldedNorms
     insert: InsertCasts
+    shapes: Shapes | None = None
 
     @cached_property
     def positions(self) -> Sequence[int]:
         """For every node of ``before`` its position in ``after``; -1 for variables that are gone."""
-        to_prepared = self.fold.positions or range(len(self.before.nodes))
-        return [self.insert.positions[p] if p >= 0 else -1 for p in to_prepared]
+        return [self.insert.positions[p] if p >= 0 else -1 for p in self.fold.positions]
 
     @cached_property
     def origins(self) -> Mapping[int, int]:
         """Node of ``prepared`` -> the node of ``before`` whose values it computes."""
-        to_prepared = self.fold.positions or range(len(self.before.nodes))
-        return {new: old for old, new in enumerate(to_prepared)}
+        return {new: old for old, new in enumerate(self.fold.positions)}
 
     def describe(self, entry: Entry) -> str:
         """Name an entry of ``prepared`` as the user would."""
@@ -80,9 +82,24 @@ class Rewrites:
         return self.before.describe(Entry(origin, entry.output))
 
 
+class ParameterForm(NamedTuple):
+    """What the report needs of a parameter, which must not be kept alive for it.
+
+    Attributes
+    ----------
+    shape
+        Its shape.
+    dtype
+        Its dtype.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+
 def build_report(
     rewrites: Rewrites,
-    params: Mapping[str, Parameter],
+    params: Mapping[str, ParameterForm],
     *,
     target_dtype: DType,
     target: str,
@@ -93,6 +110,8 @@ def build_report(
     masks: Sequence[RewrittenMask] = (),
     preparation: Preparation | None = None,
     origins: Sequence[int] = (),
+    race: Sequence[PlanReport] = (),
+    guard: GuardReport | None = None,
 ) -> Report:
     """Return the report.
 
@@ -118,6 +137,10 @@ def build_report(
         What prepared the graph, before that.
     origins
         For every node of the graph that was rewritten the node before preparation that it is.
+    race
+        The plans that were run against each other.
+    guard
+        What the guard measured.
     """
     nodes: list[NodeReport] = []
     casts = _casts(rewrites, shapes)
@@ -140,6 +163,8 @@ def build_report(
         masks=tuple([MaskReport(**vars(mask)) for mask in masks]),
         preparations=tuple([PreparationReport(**vars(change)) for change in changes]),
         time=_time(rewrites, nodes, casts),
+        race=tuple(race),
+        guard=guard,
     )
 
 
@@ -177,6 +202,7 @@ class _Times:
             float32_us=_rounded(self._estimates.float32[position]),
             mixed_us=0.0 if is_folded else _rounded(self._mixed[position]),
             cast_us=_rounded(self._casts.get(position, 0.0)),
+            is_time_measured=position in self._estimates.in_model,
         )
 
 
@@ -189,7 +215,7 @@ def _cast_us(rewrites: Rewrites, cast: InsertedCast) -> float | None:
     estimates, origin = rewrites.plan.estimates, rewrites.origins.get(cast.origin.node)
     if estimates is None or origin is None:
         return None
-    return _rounded(estimates.casts[origin][cast.origin.output])
+    return _rounded(estimates.cast(Entry(origin, cast.origin.output), down=cast.dtype.is_low_precision))
 
 
 def _time(rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastReport]) -> TimeReport | None:
@@ -202,6 +228,7 @@ def _time(rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastR
         mixed_us=_rounded(sum(node.mixed_us or 0.0 for node in nodes) + cast_us),
         casts_us=_rounded(cast_us),
         is_measured=estimates.is_measured,
+        measured_nodes=sum(node.is_time_measured for node in nodes),
     )
 
 
@@ -210,7 +237,7 @@ def _add_nodes(
 ) -> Sequence[tuple[int, int]]:
     """Add what happened to every operator; return where each begins: its position, and that in ``nodes``."""
     starts = []
-    before, folded = rewrites.before, rewrites.fold.folded
+    before, folded = rewrites.before, rewrites.fold.layers
     for position, (node, decision) in enumerate(zip(before.nodes, rewrites.plan.decisions)):
         if decision is None:
             continue
@@ -220,6 +247,10 @@ def _add_nodes(
             decision = decision._replace(
                 rule="fold batch norm",
                 reason=f"folded into the weights of {layer!r}, each rounded once; it costs nothing any more",
+            )
+        elif position in rewrites.fold.convolved:
+            decision = decision._replace(
+                reason=f"{decision.reason}; written as a depthwise Convolution, which is faster"
             )
         work = multiply_adds(before, position, shapes) if shapes is not None else None
         report = _node_report(node, decision, node.name, name_after, work)
@@ -333,30 +364,31 @@ def _cast_bytes(rewrites: Rewrites, cast: InsertedCast, shapes: Shapes | None) -
 
 
 def _parameters(
-    rewrites: Rewrites, params: Mapping[str, Parameter], saturations: Mapping[str, Saturation]
+    rewrites: Rewrites, params: Mapping[str, ParameterForm], saturations: Mapping[str, Saturation]
 ) -> tuple[ParameterReport, ...]:
     held: dict[str, dict[str, DType]] = {}
     for name, form in rewrites.insert.parameters.items():
         held.setdefault(form.source, {})[name] = form.dtype
-    biases = {weight: bias for bias, weight in rewrites.fold.biases.items()}
     after = rewrites.after.variables
     reports = []
     for name, parameter in params.items():
         if name not in rewrites.before.variables:
             continue
+        successor = rewrites.fold.successors.get(name)
         stored = {name: parameter.dtype, **held.get(name, {})} if name in after else {}
+        if successor is not None:
+            stored = held[successor]
         elements = math.prod(parameter.shape)
+        own = [dtype.itemsize for dtype in stored.values()]
         added = 0
-        if name in biases:  # the bias that folding added belongs to the weight beside it
-            dtype = held[biases[name]][biases[name]]
-            channels = rewrites.fold.arg_params[biases[name]].shape[0]
-            added = channels * dtype.itemsize
-            stored = {**stored, biases[name]: dtype}
-        own = [dtype.itemsize for twin, dtype in stored.items() if twin != biases.get(name)]
+        if name in rewrites.fold.biases:  # the bias that folding added belongs to the weight beside it
+            bias, channels = rewrites.fold.biases[name]
+            stored = {**stored, bias: held.get(bias, {}).get(bias, DType.FLOAT32)}
+            added = channels * stored[bias].itemsize
         reports.append(
             ParameterReport(
                 name=name,
-                shape=tuple(parameter.shape),
+                shape=parameter.shape,
                 dtype_before=parameter.dtype.label,
                 stored={twin: dtype.label for twin, dtype in stored.items()},
                 bytes_before=elements * parameter.dtype.itemsize,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Mapping
 
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
+from mxamp.report.guard import GuardReport
 from mxamp.version import __version__
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "MaskReport",
     "NodeReport",
     "ParameterReport",
+    "PlanReport",
     "PreparationReport",
     "Report",
     "SaturationReport",
@@ -50,8 +52,10 @@ class NodeReport:
         Multiply-adds of one forward pass, where shapes are known.
     float32_us, mixed_us, cast_us
         Microseconds that it adds to a forward pass of the FP32 model and of this one, and those of the casts
-        of what it hands on: estimated by the target's costs, where shapes are known. What the backend fuses
-        counts at the first node of the chain.
+        of what it hands on: measured in this model, or estimated by the target's costs, where shapes are
+        known. What the backend fuses counts at the first node of the chain.
+    is_time_measured
+        Whether these were measured in this very model.
     """
 
     name: str
@@ -68,6 +72,7 @@ class NodeReport:
     float32_us: float | None = None
     mixed_us: float | None = None
     cast_us: float | None = None
+    is_time_measured: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,8 @@ class CastReport:
     bytes
         Bytes read and written by one forward pass, where shapes are known.
     us
-        Microseconds it takes, estimated by the target's costs, where shapes are known.
+        Microseconds it takes, estimated by the target's costs, where shapes are known, or from casts that
+        were measured in this model.
     """
 
     name: str
@@ -214,7 +220,7 @@ class ParameterReport:
 
 @dataclass(frozen=True)
 class TimeReport:
-    """What a forward pass is expected to take, in microseconds: estimated by the target's costs.
+    """What a forward pass is expected to take, in microseconds: estimated by the target's costs, or measured.
 
     Attributes
     ----------
@@ -226,12 +232,53 @@ class TimeReport:
         Of its casts.
     is_measured
         Whether the target's costs were measured on such a machine, or computed from published rates.
+    measured_nodes
+        How many nodes were measured in this very model; the target's costs then only fill gaps.
     """
 
     float32_us: float
     mixed_us: float
     casts_us: float
     is_measured: bool
+    measured_nodes: int = 0
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """One of the plans that were run against each other, as whole models.
+
+    Attributes
+    ----------
+    name
+        What the plan is.
+    median_ms
+        The median time of a forward pass, in milliseconds; None where it could not be run.
+    ratio, ratio_low, ratio_high
+        How many times as fast as the FP32 plan it is: the median over rounds, the 10th and the 90th
+        percentile.
+    rounds
+        How often it was timed.
+    estimated_ms
+        What it was expected to take, from the times of nodes and casts.
+    low_nodes, casts
+        How many nodes it computes in the low dtype, and how many casts it has.
+    is_chosen
+        Whether it won, so that it is the plan of this model, unless the guard took low precision back.
+    problem
+        Why it could not be run, or why it is not listed with times of its own; empty where it is.
+    """
+
+    name: str
+    median_ms: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    rounds: int = 0
+    estimated_ms: float | None = None
+    low_nodes: int = 0
+    casts: int = 0
+    is_chosen: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -267,6 +314,10 @@ class Report:
     time
         What a forward pass is expected to take; None where shapes are not known, or the target knows no
         costs.
+    race
+        The plans that were run against each other, where the model was profiled.
+    guard
+        What the guard measured and did; None where it was not asked for.
     """
 
     target_dtype: str
@@ -282,6 +333,8 @@ class Report:
     masks: tuple[MaskReport, ...] = ()
     time: TimeReport | None = None
     preparations: tuple[PreparationReport, ...] = ()
+    race: tuple[PlanReport, ...] = ()
+    guard: GuardReport | None = None
 
     # ------------------------------------------------------------------ questions
 
@@ -418,6 +471,8 @@ class Report:
                 PreparationReport(**preparation) for preparation in document.get("preparations", ())
             ),
             time=None if document.get("time") is None else TimeReport(**document["time"]),
+            race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
+            guard=None if document.get("guard") is None else GuardReport.from_mapping(document["guard"]),
         )
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Iterable, Sequence
 
+from mxamp.report.guard import guard_lines
 from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
 
@@ -52,6 +53,9 @@ def summary(report: Report, width: int | None = None) -> str:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
     if report.time is not None:
         lines += paragraph(_time_line(report.time), width, hanging="  ")
+    lines += _race_lines(report, width)
+    for line in guard_lines(report.guard, with_warning=False) if report.guard is not None else ():
+        lines += paragraph(line, width, hanging="  ")
     folded = sum(node.rule == FOLDED for node in report.nodes)
     if folded:
         lines += paragraph(f"{count_of(folded, 'BatchNorm')} folded into the layers before.", width)
@@ -101,7 +105,7 @@ def node_table(report: Report, width: int | None = None, *, nodes: Sequence[Node
             node.op,
             node.color,
             _node_dtype(node),
-            *([_node_time(node)] if report.time is not None else []),
+            *([_node_time(node, report.time.measured_nodes > 0)] if report.time is not None else []),
             node.reason,
         )
         for node in (report.nodes if nodes is None else nodes)
@@ -111,18 +115,25 @@ def node_table(report: Report, width: int | None = None, *, nodes: Sequence[Node
         Column("Operator", 12),
         Column("Color"),
         Column("Dtype", 16),
-        *([Column("us, estimated", right=True)] if report.time is not None else []),
+        *([Column(_time_title(report.time), right=True)] if report.time is not None else []),
         Column("Why", 16),
     )
     return "\n".join(format_table(columns, rows, terminal_width(width)))
 
 
-def _node_time(node: NodeReport) -> str:
+def _node_time(node: NodeReport, are_measured: bool) -> str:
     """Return ``120 -> 61 + 8``: in the FP32 model, in this one, and the casts of what the node hands on."""
     if node.float32_us is None or node.mixed_us is None:
         return ""
     casts = f" + {node.cast_us:.0f}" if node.cast_us else ""
-    return f"{node.float32_us:.0f} -> {node.mixed_us:.0f}{casts}"
+    # Beside measured times the others have to be told apart.
+    sign = "~" if are_measured and not node.is_time_measured else ""
+    return f"{sign}{node.float32_us:.0f} -> {node.mixed_us:.0f}{casts}"
+
+
+def _time_title(time: TimeReport) -> str:
+    """Return what the column of times is called; where some are only estimated, these are marked."""
+    return "us, measured (~ estimated)" if time.measured_nodes else "us, estimated"
 
 
 def count_of(number: int, noun: str) -> str:
@@ -140,11 +151,42 @@ def some_of(names: Sequence[str], shown: int = _NAMES_SHOWN) -> str:
 
 def _time_line(time: TimeReport) -> str:
     """Return what a forward pass is expected to take."""
+    if time.measured_nodes:
+        return (
+            f"Time of a forward pass, as the sum of what was measured in this model: float32 "
+            f"{_duration(time.float32_us)}, mixed {_duration(time.mixed_us)}, of which casts "
+            f"{_duration(time.casts_us)} ({count_of(time.measured_nodes, 'node')} measured)."
+        )
     basis = "measured costs" if time.is_measured else "costs computed from published rates, not measured"
     return (
         f"Estimated time of a forward pass: float32 {_duration(time.float32_us)}, mixed "
         f"{_duration(time.mixed_us)}, of which casts {_duration(time.casts_us)} (from the target's {basis})."
     )
+
+
+def _race_lines(report: Report, width: int) -> list[str]:
+    """Return the plans that were run against each other, a line each."""
+    if not report.race:
+        return []
+    lines = paragraph("Plans run against each other here, as whole models:", width)
+    columns = [
+        Column("Plan", 16),
+        Column("ms", right=True),
+        Column("expected", right=True),
+        Column("times as fast", right=True),
+        Column("casts", right=True),
+        *([Column("Problem", 12)] if any(plan.problem for plan in report.race) else []),
+    ]
+    rows = []
+    for plan in report.race:
+        time = "not run" if plan.median_ms is None else f"{plan.median_ms:.2f}"
+        ratio = ""
+        if plan.ratio is not None and plan.ratio_low is not None and plan.ratio_high is not None:
+            ratio = f"{plan.ratio:.2f} ({plan.ratio_low:.2f} to {plan.ratio_high:.2f})"
+        expected = "" if plan.estimated_ms is None else f"{plan.estimated_ms:.2f}"
+        name = f"{plan.name} (won)" if plan.is_chosen else plan.name
+        rows.append((name, time, expected, ratio, str(plan.casts), plan.problem)[: len(columns)])
+    return [*lines, *(f"  {line}" for line in format_table(columns, rows, max(20, width - 2)))]
 
 
 def _duration(microseconds: float) -> str:
@@ -222,8 +264,12 @@ def _range_lines(report: Report) -> list[str]:
 _PREPARED = {
     "drop_no_ops": ("node", "without effect dropped"),
     "common_subexpressions": ("node", "merged with an equal one"),
+    "padding": ("Pad", "done by the layer that reads it"),
+    "global_pooling": ("adaptive pooling", "written as global Pooling"),
+    "short_sums": ("sum", "of two terms written as an addition"),
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
+    "share_layout": ("layer", "whose result is reordered once"),
     "keep_branches": ("node", "guarded against MXNet's fusion"),
 }
 

@@ -200,6 +200,11 @@ class BoundModel:
                 values = values.view(np.uint16).view(MXNET_BFLOAT16)
             self._current.arg_dict[name]._sync_copyfrom(values)
 
+    @property
+    def executor(self) -> Any:
+        """MXNet's executor for the inputs that :meth:`load` copied in last."""
+        return self._current
+
     def forward(self) -> list[Any]:
         """Run once on what :meth:`load` copied in, wait, and return the outputs as NDArrays on the device.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 
-__all__ = ["random_parameters"]
+__all__ = ["RESIDUAL_SCALE", "random_parameters"]
 
 _NORMALISATIONS = frozenset({"BatchNorm", "_contrib_SyncBatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm"})
 _WEIGHTED = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1}
@@ -27,13 +27,17 @@ _RECTIFIERS = frozenset({"Activation", "LeakyReLU", "clip", "relu"})
 _GATES = frozenset({"elemwise_mul", "broadcast_mul"})
 """What multiplies x with a gate (swish, hard swish, squeeze-and-excitation): it halves x on average."""
 
-_RESIDUAL_SCALE = 0.3
+RESIDUAL_SCALE = 0.3
 """A residual branch ends this much smaller: the variance then grows by a tenth a block instead of doubling,
 which would overflow float16 after fifty blocks."""
 
 
 def random_parameters(
-    graph: Graph, shapes: Mapping[str, Sequence[int]], *, seed: int
+    graph: Graph,
+    shapes: Mapping[str, Sequence[int]],
+    *,
+    seed: int,
+    residual_scale: float = RESIDUAL_SCALE,
 ) -> dict[str, NDArray[Any]]:
     """Draw a value for every named variable.
 
@@ -45,6 +49,8 @@ def random_parameters(
         Variable name -> shape, for the variables to draw.
     seed
         Seed; the same graph, shapes and seed give the same values, whatever the names are.
+    residual_scale
+        How large a residual branch ends, relative to its trunk; 1 is what layers are usually initialised to.
 
     Returns
     -------
@@ -62,19 +68,23 @@ def random_parameters(
     """
     random = np.random.default_rng(seed)
     return {
-        name: _draw(graph, graph.variables[name], tuple(shape), random).astype(np.float32, copy=False)
+        name: _draw(graph, graph.variables[name], tuple(shape), random, residual_scale).astype(
+            np.float32, copy=False
+        )
         for name, shape in shapes.items()
     }
 
 
-def _draw(graph: Graph, variable: int, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
+def _draw(
+    graph: Graph, variable: int, shape: tuple[int, ...], random: np.random.Generator, residual_scale: float
+) -> NDArray[Any]:
     uses = graph.uses_of(Entry(variable))
     position, number = uses[0] if uses else (variable, 0)
     node = graph.nodes[position]
     op = FACTS.canonical(node.op)
     if op in _NORMALISATIONS:
         if number == 1:
-            return _scale(graph, position) * random.uniform(0.7, 1.3, shape)
+            return _scale(graph, position, residual_scale) * random.uniform(0.7, 1.3, shape)
         if number == 4:
             return random.uniform(0.6, 1.4, shape)
         return 0.1 * random.standard_normal(shape, np.float32)
@@ -82,7 +92,7 @@ def _draw(graph: Graph, variable: int, shape: tuple[int, ...], random: np.random
         return random.standard_normal(shape, np.float32) * np.float32(math.sqrt(2 / math.prod(shape[1:])))
     if op in _WEIGHTED and number == _WEIGHTED[op]:
         gain = _gain(graph, position) / _fan_in(node, shape)
-        size = np.float32(_scale(graph, position) * math.sqrt(gain))
+        size = np.float32(_scale(graph, position, residual_scale) * math.sqrt(gain))
         return random.standard_normal(shape, np.float32) * size
     if op == "Embedding":
         return random.standard_normal(shape, np.float32)
@@ -121,7 +131,7 @@ def _gain(graph: Graph, position: int) -> float:
     return 1.0
 
 
-def _scale(graph: Graph, position: int) -> float:
+def _scale(graph: Graph, position: int, residual_scale: float) -> float:
     """Return how large the output of a node shall be: smaller where it ends a residual branch."""
     reached = [position]
     for place in reached:  # grows while it is walked
@@ -129,7 +139,7 @@ def _scale(graph: Graph, position: int) -> float:
         for use in uses:
             op = FACTS.canonical(graph.nodes[use.node].op)
             if op in _SUMS:
-                return _RESIDUAL_SCALE
+                return residual_scale
             # Darknet's branches end with an activation. One that others read too is the trunk.
             ends_branch = op in _RECTIFIERS and len(uses) == 1 == len(graph.uses_of(Entry(use.node)))
             if (op in _GATES or ends_branch) and len(reached) < 3:

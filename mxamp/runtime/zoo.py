@@ -18,7 +18,7 @@ from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import parameters_from_ndarrays
-from mxamp.runtime.random_weights import random_parameters
+from mxamp.runtime.random_weights import RESIDUAL_SCALE, random_parameters
 
 __all__ = [
     "ZooModel",
@@ -160,7 +160,7 @@ def load_zoo(
 
 
 def model_of_network(
-    net: Any, input_shapes: Any, *, seed: int | None = None
+    net: Any, input_shapes: Any, *, seed: int | None = None, residual_scale: float = RESIDUAL_SCALE
 ) -> tuple[Model, Mapping[str, tuple[int, ...]]]:
     """Return a network of the zoo as a model, and its inputs' shapes.
 
@@ -173,6 +173,8 @@ def model_of_network(
     seed
         None for the parameters that the block holds. A number draws them at random, as
         :func:`mxamp.runtime.random_weights.random_parameters` does; the block needs none then.
+    residual_scale
+        How large residual branches end with random parameters.
 
     Raises
     ------
@@ -192,7 +194,8 @@ def model_of_network(
     if seed is not None:
         learned = _learned(mx, net)
         shapes = {key: value.shape for key, value in {**args, **auxs}.items() if key in learned}
-        for key, array in random_parameters(traced.graph, shapes, seed=seed).items():
+        drawn = random_parameters(traced.graph, shapes, seed=seed, residual_scale=residual_scale)
+        for key, array in drawn.items():
             (args if key in args else auxs)[key] = ArrayParameter(array)
     return Model(traced.graph, args, auxs), traced.input_shapes or {}
 

@@ -235,6 +235,7 @@ def test_report_file_reads_back(mxamp, folder):
 def test_input_shape_counts_multiply_adds(mxamp, folder):
     pytest.importorskip("mxnet")
     command = ("convert", "net", "--dtype", "bfloat16", "-o", "out", "--input-shape", "data=1,4,8,8")
+    command = (*command, "--no-guard")  # what a measurement finds is no matter here
     result = mxamp(*command, "--low-precision", "required", "--json")
     assert result.status == 0, result.err
     assert json.loads(result.out)["low_multiply_add_share"] == 1.0

@@ -28,7 +28,7 @@ def offline(monkeypatch, tmp_path):
 
 
 def test_random_weights_are_announced_with_the_steps_and_at_the_end(mxamp, folder, offline):
-    result = mxamp("convert", NAME, "--dtype", "bfloat16", "-o", "out")
+    result = mxamp("convert", NAME, "--no-guard", "--dtype", "bfloat16", "-o", "out")
     assert result.status == 0, result.err
     assert result.out.count("RANDOM (seed 0)") == 2
     assert "Multiply-adds in bfloat16: " in result.out
@@ -37,18 +37,20 @@ def test_random_weights_are_announced_with_the_steps_and_at_the_end(mxamp, folde
 
 @pytest.mark.parametrize("option", ["--quiet", "--json"])
 def test_random_weights_do_not_go_unsaid_where_nothing_is_printed(mxamp, folder, offline, option):
-    result = mxamp("convert", NAME, "--dtype", "bfloat16", "-o", "out", option)
+    result = mxamp("convert", NAME, "--no-guard", "--dtype", "bfloat16", "-o", "out", option)
     assert result.status == 0
     assert "mxamp: warning: zoo:cifar_resnet20_v1: the weights are RANDOM" in result.err
 
 
 def test_json_says_that_weights_are_random(mxamp, folder, offline):
-    result = mxamp("convert", NAME, "--dtype", "bfloat16", "-o", "out", "--json", "--no-pretrained")
+    result = mxamp(
+        "convert", NAME, "--no-guard", "--dtype", "bfloat16", "-o", "out", "--json", "--no-pretrained"
+    )
     assert json.loads(result.out)["has_random_weights"] is True
 
 
 def test_trained_weights_that_cannot_be_had_are_an_error(mxamp, folder, offline):
-    result = mxamp("convert", NAME, "--dtype", "bfloat16", "-o", "out", "--pretrained")
+    result = mxamp("convert", NAME, "--no-guard", "--dtype", "bfloat16", "-o", "out", "--pretrained")
     assert result.status == 2
     assert "cannot be had" in result.err
     assert not (folder / "out-symbol.json").exists()

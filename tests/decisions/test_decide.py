@@ -109,3 +109,27 @@ def test_every_node_has_a_decision_with_a_reason() -> None:
     made = decisions(net, found, Entry(found.node, 1))
     assert set(made) == {"conv", "bn", "u", "fc", "top"}
     assert all(decision.reason and decision.rule for decision in made.values())
+
+
+def test_a_node_that_is_kept_is_float32_whatever_its_color_and_says_why() -> None:
+    net = Net()
+    first = net.fc(net.op("relu", net.fc(net.var("x"), "fc0"), name="r0"), "fc1")
+    kept = {"fc1": "measured: it costs time", "not there": "nothing"}
+    made = decisions(net, first, kept=kept)
+    assert (made["fc1"].compute, made["fc1"].reason) == (F32, "measured: it costs time")
+    assert (made["fc1"].color, made["fc1"].inputs) == (Color.GREEN, (F32, F32))
+    assert made["fc0"].compute is BF16
+
+
+def test_what_is_kept_breaks_a_fused_group() -> None:
+    net = Net()
+    head = net.op("Activation", net.conv(net.var("x"), "c0"), name="r0", act_type="relu")
+    target = Target.builtin("generic-bf16")
+    assert {d.compute for d in decisions(net, head, target=target).values()} == {BF16}
+    assert {d.compute for d in decisions(net, head, target=target, kept={"c0": "m"}).values()} == {F32}
+
+
+def test_a_node_that_must_be_float32_anyway_keeps_its_own_reason() -> None:
+    net = Net()
+    made = decisions(net, net.op("exp", net.fc(net.var("x"), "fc"), name="e"), kept={"e": "measured: no"})
+    assert "measured" not in made["e"].reason

@@ -1,0 +1,150 @@
+"""What the guard needs to know of the machine: whether it can measure here, and what to call it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Iterable, Mapping
+
+from mxamp.compare.inputs import input_names
+from mxamp.compare.sample_inputs import sample_inputs
+from mxamp.errors import DataError, MxnetMissingError
+from mxamp.guard.options import Guard
+from mxamp.model import Model
+from mxamp.params.parameter import Parameter
+from mxamp.report.table import format_bytes
+from mxamp.targets import Target
+from mxamp.targets.machine import has_bfloat16_instructions
+
+__all__ = ["available_memory", "describe_machine", "why_not_here"]
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_MEMORY_INFO = Path("/proc/meminfo")
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+
+COPIES = 6
+"""How many times the parameters of the float32 model are in memory at the worst: four models that race, one
+that is being bound, and the values of a file."""
+
+_SHARE = 0.5
+"""The share of the memory that is free which these may take; the rest is for activations, and for others."""
+
+_WITH_INSTRUCTIONS = frozenset({"cpu-bf16", "generic-bf16"})
+"""The built-in targets that say nothing about a CPU without bfloat16 instructions."""
+
+
+def why_not_here(
+    guard: Guard, model: Model, target: Target, input_shapes: Mapping[str, Iterable[int]] | None
+) -> str | None:
+    """Return why a model cannot be measured on this machine; None where it can.
+
+    Parameters
+    ----------
+    guard
+        What the user said of it.
+    model
+        The FP32 model. Parameters that lie in a file are not read.
+    target
+        What is converted for.
+    input_shapes
+        Input name -> shape, as far as the user gave them.
+    """
+    if guard.measure is not None:
+        return None
+    if not input_names(model):
+        return "the model has no inputs"
+    if guard.data is None:
+        if input_shapes is None:
+            return (
+                "the shapes of the inputs are not known; give input_shapes, or on the command line "
+                "--input-shape"
+            )
+        try:
+            sample_inputs(model, {name: tuple(shape) for name, shape in input_shapes.items()})
+        except DataError as error:
+            return str(error).rstrip(".")
+    problem = _device_problem(target)
+    if problem is not None:
+        return problem
+    needed = COPIES * sum(_bytes(value) for value in (*model.arg_params.values(), *model.aux_params.values()))
+    available = available_memory()
+    if available is not None and needed > _SHARE * available:
+        return (
+            f"that would take {format_bytes(needed)} of memory ({COPIES} times the parameters), more than "
+            f"half of the {format_bytes(available)} that are available"
+        )
+    return None
+
+
+def _device_problem(target: Target) -> str | None:
+    from mxamp.runtime.device import gpu_count
+    from mxamp.runtime.mxnet import import_mxnet
+
+    try:
+        import_mxnet()
+    except MxnetMissingError as error:
+        return str(error).split(". ")[0].rstrip(".")
+    if target.device == "gpu":
+        if gpu_count():
+            return None
+        return f"{target.dtype} models run on GPUs alone, and MXNet sees none here"
+    if target.name in _WITH_INSTRUCTIONS and has_bfloat16_instructions() is False:
+        return (
+            f"the target {target.name} is for CPUs with bfloat16 instructions, which this one does not have; "
+            "target auto is the one for this machine"
+        )
+    return None
+
+
+def _bytes(parameter: Parameter) -> int:
+    size = parameter.dtype.itemsize
+    for length in parameter.shape:
+        size *= length
+    return size
+
+
+def available_memory() -> int | None:
+    """Return how many bytes a process may still take without swapping; None where nothing tells."""
+    found = []
+    for line in _text(_MEMORY_INFO).splitlines():
+        if line.startswith("MemAvailable:"):
+            found.append(int(line.split()[1]) << 10)
+    for limit, used in _CGROUPS:
+        limit_text, used_text = _text(limit).strip(), _text(used).strip()
+        if limit_text.isdigit() and used_text.isdigit():
+            found.append(max(0, int(limit_text) - int(used_text)))
+    return min(found, default=None)
+
+
+def describe_machine(target: Target, *, is_measured_here: bool = True) -> Mapping[str, str]:
+    """Return what the measurement holds for: the CPU and its threads, the device, MXNet's version."""
+    if not is_measured_here:
+        return {}
+    from mxamp.runtime.mxnet import import_mxnet
+
+    cpu = platform.processor() or platform.machine()
+    for line in _text(_CPU_INFO).splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "cpu": cpu,
+        "threads": os.environ.get("OMP_NUM_THREADS", str(cores)),
+        "device": "gpu(0)" if target.device == "gpu" else "cpu(0)",
+        "mxnet": str(import_mxnet().__version__),
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

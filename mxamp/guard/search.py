@@ -1,0 +1,491 @@
+"""The guard's search: which low regions cost time, found by leaving them out and measuring."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+from mxamp.compare.race import Race, Ratio
+from mxamp.decisions import LowPrecision
+from mxamp.decisions.placing import Placing
+from mxamp.dtypes import DType
+from mxamp.errors import MxampError
+from mxamp.guard.machine import describe_machine, why_not_here
+from mxamp.guard.measuring import measuring_here
+from mxamp.guard.options import Guard, Measure
+from mxamp.guard.regions import Region, low_regions, names_of_operators
+from mxamp.model import Model
+from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.passes import KeepBranches
+from mxamp.policy.policy import Policy
+from mxamp.report.build import Rewrites
+from mxamp.report.guard import (
+    CONVERTED,
+    FAILED,
+    NOT_RUN,
+    ORIGINAL,
+    PREPARED,
+    SHRUNK,
+    DroppedRegion,
+    GuardReport,
+    MeasuredRatio,
+)
+from mxamp.targets import Target
+
+__all__ = ["Convert", "guard_conversion", "not_measured"]
+
+Convert = Callable[..., Model]
+"""Converts ``(arg_params, aux_params)``, with the keywords of :func:`mxamp.conversion.convert_graph`."""
+
+_FIRST_SHARE = 0.25
+"""The share of the time for the first race, and again for the last one."""
+
+_RACE_SHARE = 0.1
+"""The share for each race between."""
+
+_LATE_SHARE = 0.05
+"""The share for a race when the time is over."""
+
+_TRIALS = 2
+"""Regions that are left out, one a model, in a race beside the FP32 model and the best one so far."""
+
+
+def not_measured(reason: str) -> Mapping[str, Any]:
+    """Return what to convert with where nothing can be measured: a report that says why."""
+    return {"guard": GuardReport(NOT_RUN, reason)}
+
+
+def guard_conversion(
+    guard: Guard,
+    convert: Convert,
+    model: Model,
+    *,
+    target: Target,
+    policy: Policy,
+    input_shapes: Mapping[str, Sequence[int]] | None,
+    low_precision: LowPrecision | None = None,
+    prepare: Sequence[str] = (),
+    placing: Placing | None = None,
+) -> Mapping[str, Any]:
+    """Measure a conversion against the FP32 model, and find what makes it no slower.
+
+    Parameters
+    ----------
+    guard
+        How to measure.
+    convert
+        Converts the model.
+    model
+        The user's FP32 model.
+    target, policy
+        What is converted for, and by what.
+    input_shapes
+        Input name -> shape, as far as known.
+    low_precision
+        Where it is ``required``, or the policy pure, the guard only reports.
+    prepare
+        The passes that prepare the graph.
+    placing
+        How ``convert`` places nodes, where that was found by measuring.
+
+    Returns
+    -------
+    mapping
+        Keywords to convert with: what stays FP32, and the guard's report.
+
+    Raises
+    ------
+    DataError
+        When data were given that do not fit the model.
+
+    Notes
+    -----
+    *Faster* means: the 95 % interval of the median ratio lies above 1. Where the conversion is faster than
+    the FP32 model, nothing else is done. Otherwise maximal regions are left out, each in a model of its own,
+    those with the least to gain first; what makes the model faster is dropped, or rather the half of it, or
+    the half of that half, whose loss is larger. Where no whole region is left to try, pieces are. In the end
+    the FP32 model, the prepared one and the best of these run against each other.
+    """
+    why = why_not_here(guard, model, target, input_shapes)
+    if why is not None:
+        return not_measured(why)
+    started = time.monotonic()
+    loaded = _in_memory(model)
+    is_only_reported = low_precision is LowPrecision.REQUIRED or policy.is_pure
+    with contextlib.ExitStack() as stack:
+        measure = guard.measure or stack.enter_context(
+            measuring_here(guard, loaded, target, input_shapes or {})
+        )
+        search = _Search(guard, convert, loaded, measure, prepare, placing, policy.target_dtype, started)
+        try:
+            found = search.run(is_only_reported=is_only_reported)
+        except _CannotRunError as error:
+            return {"guard": GuardReport(FAILED, f"the converted model was not measured, for {error}")}
+    report = GuardReport(
+        **found.report,
+        dropped=tuple(search.dropped),
+        regions_tried=len(search.tried),
+        seconds=round(time.monotonic() - started, 1),
+        data="random" if guard.data is None else "given",
+        machine=describe_machine(target, is_measured_here=guard.measure is None),
+    )
+    return {**found.changes, "guard": report}
+
+
+class _CannotRunError(Exception):
+    """A model cannot run here, so there is nothing to measure."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the search ends with: what to convert with, and the report's first fields."""
+
+    changes: Mapping[str, Any]
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A conversion that may be raced.
+
+    Attributes
+    ----------
+    model
+        The model.
+    kept
+        Node -> why it stays FP32.
+    regions
+        Its maximal low regions.
+    """
+
+    model: Model
+    kept: Mapping[str, str]
+    regions: Sequence[Region]
+
+
+class _Loss(NamedTuple):
+    """What the low precision of a region costs.
+
+    Attributes
+    ----------
+    region
+        The region.
+    ratio
+        How many times as fast the model is without it.
+    milliseconds
+        By how much a forward pass is shorter then.
+    """
+
+    region: Region
+    ratio: Ratio
+    milliseconds: float
+
+    @classmethod
+    def of(cls, region: Region, measured: Race, number: int, *, to: int = 0) -> _Loss:
+        """Return it for a race in which one model has the region low, and another has not."""
+        shorter = measured.median_ms[to] - measured.median_ms[number]
+        return cls(region, measured.ratio(number, to=to), shorter)
+
+
+class _Search:
+    """One run of :func:`guard_conversion`."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        convert: Convert,
+        user: Model,
+        measure: Measure,
+        prepare: Sequence[str],
+        placing: Placing | None,
+        low: DType,
+        started: float,
+    ) -> None:
+        self._seconds = guard.seconds
+        self._convert = convert
+        self._user = user
+        self._measure = measure
+        self._prepare = prepare
+        self._placing = placing
+        self._low = low
+        self._started = started
+        self.tried: set[frozenset[str]] = set()
+        """The sets of nodes that were left out and measured."""
+        self._alone: set[frozenset[str]] = set()
+        self.dropped: list[DroppedRegion] = []
+        """The regions that went back to FP32."""
+
+    def run(self, *, is_only_reported: bool) -> _Found:
+        """Measure; drop what costs time, unless it is only to be reported."""
+        first = self._candidate({})
+        if self._is_users(first.model):
+            return _found(CONVERTED, "the conversion changes nothing in the graph")
+        try:
+            measured = self._measure(
+                [self._user, first.model],
+                ["the FP32 model", "the converted model"],
+                self._share(_FIRST_SHARE),
+            )
+        except MxampError as error:
+            raise _CannotRunError(f"it cannot be run here: {str(error).rstrip('.')}") from error
+        ratio = measured.ratio(1)
+        converted = _measured_ratio(measured, 1)
+        if ratio.is_faster or is_only_reported:
+            return _found(CONVERTED, _verdict(ratio), result=converted, converted=converted)
+        return self._final(self._shrunk(first), converted)
+
+    # ------------------------------------------------------------------ leaving regions out
+
+    def _shrunk(self, best: _Candidate) -> _Candidate:
+        """Return the best model found by dropping regions."""
+        is_faster = False
+        while best.regions and not self._is_over():
+            regions = self._untried(best, pieces=not is_faster)
+            if not regions:
+                break
+            measured = self._trials(best, regions)
+            if measured is None:
+                continue
+            is_faster = measured.ratio(1).is_faster
+            costly = [
+                loss
+                for number, region in enumerate(regions, start=2)
+                if measured.ratio(number, to=1).is_faster
+                for loss in self._narrowed(best, _Loss.of(region, measured, number, to=1))
+            ]
+            for loss in costly:
+                self.dropped.append(
+                    DroppedRegion(loss.region.nodes, round(loss.ratio.median, 3), round(loss.milliseconds, 4))
+                )
+                best = self._without(best, loss.region, loss.ratio)
+        return best
+
+    def _trials(self, best: _Candidate, regions: Sequence[Region]) -> Race | None:
+        """Race the FP32 model, the best one, and that without each of some regions."""
+        trials = [self._without(best, region).model for region in regions]
+        measured = self._race([self._user, best.model, *trials])
+        nodes = {frozenset(region.nodes) for region in regions}
+        if measured is None and len(regions) > 1:
+            self._alone |= nodes  # one that cannot be run must not spoil the others
+        else:
+            self.tried |= nodes
+        return measured
+
+    def _untried(self, best: _Candidate, *, pieces: bool) -> Sequence[Region]:
+        """Return the next regions to leave out.
+
+        All maximal ones at once, then halves of them, down to single ones; then pieces of those.
+        """
+        whole = [region for region in best.regions if frozenset(region.nodes) not in self.tried]
+        level = [Region.of(whole)] if whole else []
+        while level:
+            fresh = self._fresh(level)
+            if fresh:
+                return fresh
+            level = [half for region in level if region.parts for half in region.halves()]
+        level = [half for region in best.regions for half in region.halves()] if pieces else []
+        while level:
+            fresh = self._fresh(level)
+            if fresh:
+                return fresh
+            level = [half for region in level for half in region.halves()]
+        return []
+
+    def _fresh(self, regions: Sequence[Region]) -> Sequence[Region]:
+        """Return those of some regions that are to be measured next."""
+        fresh = [region for region in regions if frozenset(region.nodes) not in self.tried]
+        alone = fresh and frozenset(fresh[0].nodes) in self._alone
+        return fresh[: 1 if alone else _TRIALS]
+
+    def _narrowed(self, best: _Candidate, loss: _Loss) -> Sequence[_Loss]:
+        """Return the parts of a region whose low precision costs time, as far as they can be told apart."""
+        region = loss.region
+        halves = region.halves()
+        if not halves or self._is_over():
+            return [loss]
+        self.tried.update(frozenset(half.nodes) for half in halves)
+        costly = self._costly_halves(best, region)
+        if len(costly) == 2 and region.parts:
+            return [part for half, _ in costly for part in self._narrowed(best, half)]
+        if len(costly) == 1 and not costly[0][1]:
+            return self._narrowed(best, costly[0][0])
+        return [loss]
+
+    def _costly_halves(self, best: _Candidate, region: Region) -> Sequence[tuple[_Loss, bool]]:
+        """Return those halves of a region that cost time, and whether the whole of it costs even more."""
+        halves = region.halves()
+        whole = self._without(best, region).model
+        trials = [self._without(best, half).model for half in halves]
+        found = []
+        together = self._race([best.model, whole, *trials])
+        for number, half in enumerate(halves):
+            # One that cannot be run must not spoil the other.
+            measured = together or self._race([best.model, whole, trials[number]])
+            if measured is not None:
+                own = 2 + number if together is not None else 2
+                if measured.ratio(own).is_faster:
+                    found.append((_Loss.of(half, measured, own), measured.ratio(1, to=own).is_faster))
+        return found
+
+    def _without(self, best: _Candidate, region: Region, ratio: Ratio | None = None) -> _Candidate:
+        reason = "left out to measure it"
+        if ratio is not None:
+            reason = (
+                f"measured: with its region in float32 the model is {ratio.median:.2f} times as fast "
+                f"({ratio.low:.2f} to {ratio.high:.2f})"
+            )
+        return self._candidate({**best.kept, **dict.fromkeys(region.nodes, reason)})
+
+    # ------------------------------------------------------------------ the end
+
+    def _final(self, best: _Candidate, converted: MeasuredRatio) -> _Found:
+        """Race the FP32 model, the prepared one and the best that was found, and choose."""
+        kept = self._all_kept(converted)
+        prepared = self._candidate(kept, **self._prepared_float32()).model
+        is_changed = not self._is_users(prepared)
+        models = [self._user]
+        if is_changed:
+            models.append(prepared)
+        if best.regions:
+            models.append(best.model)
+        measured = self._race(models, _FIRST_SHARE)
+        if measured is None:
+            raise _CannotRunError("the prepared float32 model cannot be run here")
+        rival, last = 1 if is_changed else 0, len(models) - 1
+        of_prepared = _measured_ratio(measured, rival) if is_changed else None
+        found = partial(_found, converted=converted, prepared=of_prepared)
+        is_best_fastest = measured.ratio(last).is_faster and not measured.ratio(rival, to=last).is_faster
+        if best.regions and is_best_fastest:
+            result = _measured_ratio(measured, last)
+            if not best.kept:
+                return found(CONVERTED, _verdict(measured.ratio(last)), result=result)
+            count = len(self.dropped)
+            reason = (
+                f"{_not_faster(converted)}, so {count} region{'' if count == 1 else 's'} of it, which cost "
+                "time, went back to float32"
+            )
+            return found(SHRUNK, reason, {"kept": best.kept}, result=result)
+        self.dropped.clear()
+        if is_changed and not measured.ratio(rival).is_slower:
+            reason = (
+                f"{_not_faster(converted)}, nor was any smaller use of {self._low}, so the model is float32, "
+                "with its graph prepared and its BatchNorms folded"
+            )
+            changes = {"kept": kept, **self._prepared_float32()}
+            return found(PREPARED, reason, changes, result=of_prepared)
+        why = (
+            "and the float32 model with its graph prepared was slower than the original"
+            if is_changed
+            else f"nor was any smaller use of {self._low}"
+        )
+        reason = f"{_not_faster(converted)}, {why}, so this is the original graph"
+        return found(
+            ORIGINAL, reason, {"kept": kept, **self._original()}, result=_measured_ratio(measured, 0)
+        )
+
+    def _all_kept(self, converted: MeasuredRatio) -> Mapping[str, str]:
+        reason = (
+            f"measured: the converted model was {converted.ratio:.2f} times as fast as float32 "
+            f"({converted.low:.2f} to {converted.high:.2f})"
+        )
+        return dict.fromkeys(names_of_operators(self._user.graph), reason)
+
+    def _prepared_float32(self) -> Mapping[str, Any]:
+        """Return what makes the prepared FP32 model of a conversion in which everything is kept."""
+        # A mask that float32 holds needs no other value. What was measured is of the graph with it.
+        placing = None if self._placing is None else replace(self._placing, times=None)
+        return {"fold_float32": True, "rewrite_masks": False, "placing": placing}
+
+    def _original(self) -> Mapping[str, Any]:
+        # Without what MXNet's fusion is kept from losing the model would be fast, and wrong.
+        prepare = [step for step in self._prepare if step == KeepBranches.step]
+        return {**self._prepared_float32(), "prepare": prepare, "fold_batch_norm": False}
+
+    # ------------------------------------------------------------------ models and time
+
+    def _is_users(self, model: Model) -> bool:
+        """Whether a model has the user's graph, and so its speed."""
+        return model.graph.nodes == self._user.graph.nodes and model.graph.heads == self._user.graph.heads
+
+    def _candidate(self, kept: Mapping[str, str], **changes: Any) -> _Candidate:
+        seen: list[Rewrites] = []
+        model = self._convert(
+            self._user.arg_params,
+            self._user.aux_params,
+            kept=kept,
+            warn=False,
+            build_symbol=False,
+            observe=seen.append,
+            **changes,
+        )
+        rewrites = seen[-1]
+        regions = low_regions(rewrites.before, rewrites.plan, self._low)
+        return _Candidate(model, kept, regions)
+
+    def _race(self, models: Sequence[Model], share: float = _RACE_SHARE) -> Race | None:
+        """Race models; None where one of them cannot be run."""
+        try:
+            return self._measure(
+                models, [f"model {number}" for number in range(len(models))], self._share(share)
+            )
+        except MxampError:
+            return None
+
+    def _share(self, share: float) -> float:
+        # Converting and binding take time too. A race that comes late is short, but there is one.
+        left = self._seconds - (time.monotonic() - self._started)
+        return min(self._seconds * share, max(left, self._seconds * _LATE_SHARE))
+
+    def _is_over(self) -> bool:
+        return time.monotonic() - self._started > self._seconds * (1 - _FIRST_SHARE)
+
+
+def _in_memory(model: Model) -> Model:
+    """Return the model with the values of parameters that lie in a file, which are read once only."""
+
+    def read(params: Mapping[str, Parameter]) -> dict[str, Parameter]:
+        return {
+            name: ArrayParameter(value.values()) if value.is_on_disk else value
+            for name, value in params.items()
+        }
+
+    return Model(model.graph, read(model.arg_params), read(model.aux_params))
+
+
+def _found(
+    outcome: str, reason: str, changes: Mapping[str, Any] = MappingProxyType({}), **measured: Any
+) -> _Found:
+    return _Found(changes, {"outcome": outcome, "reason": reason, **measured})
+
+
+def _measured_ratio(measured: Race, number: int) -> MeasuredRatio:
+    ratio = measured.ratio(number)
+    return MeasuredRatio(
+        float32_ms=round(measured.median_ms[0], 4),
+        own_ms=round(measured.median_ms[number], 4),
+        ratio=round(ratio.median, 4),
+        low=round(ratio.low, 4),
+        high=round(ratio.high, 4),
+        median_low=round(ratio.median_low, 4),
+        median_high=round(ratio.median_high, 4),
+        rounds=ratio.rounds,
+    )
+
+
+def _verdict(ratio: Ratio) -> str:
+    if ratio.is_faster:
+        return "the converted model is faster than float32"
+    if ratio.is_slower:
+        return "the converted model is slower than float32, and low precision was required"
+    return "the converted model is not clearly faster than float32, and low precision was required"
+
+
+def _not_faster(converted: MeasuredRatio) -> str:
+    return (
+        f"the converted model was not faster than float32 ({converted.ratio:.2f} times as fast, "
+        f"{converted.low:.2f} to {converted.high:.2f})"
+    )

@@ -1,0 +1,130 @@
+"""Candidates: conversions of one model that are measured, written where other processes can read them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from mxamp.decisions.estimates import Estimates
+from mxamp.decisions.placing import Choose, MeasuredTimes, Placing
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry
+from mxamp.graph.serde import write_symbol
+from mxamp.model import Model
+from mxamp.params.stream import stream_params
+from mxamp.profile.cache import graph_content
+from mxamp.profile.choices import float32
+from mxamp.profile.observation import with_positions_as_names
+from mxamp.report.build import Rewrites
+
+__all__ = ["Candidate", "Candidates", "Convert"]
+
+Convert = Callable[..., Any]
+"""Converts parameters, with the keywords of :func:`mxamp.conversion.convert_graph`."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A conversion that can be measured.
+
+    Attributes
+    ----------
+    prefix
+        Where it lies; its operators are called by their positions.
+    content
+        What its times depend on.
+    rewrites
+        How it was made.
+    low
+        The nodes that are low, in the graph that was decided on.
+    """
+
+    prefix: str
+    content: str
+    rewrites: Rewrites
+    low: frozenset[int]
+
+    @property
+    def casts(self) -> int:
+        """How many casts it has."""
+        return len(self.rewrites.insert.casts)
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """What nodes and casts are expected to cost."""
+        return self.rewrites.plan.estimates
+
+    def expected_ms(self, estimates: Estimates) -> float:
+        """Return what a forward pass is expected to take, in milliseconds."""
+        rewrites = self.rewrites
+        microseconds = sum(estimates.mixed(self.low))
+        for cast in rewrites.insert.casts:
+            origin = rewrites.origins.get(cast.origin.node)
+            if origin is not None:
+                entry = Entry(origin, cast.origin.output)
+                microseconds += estimates.cast(entry, down=cast.dtype.is_low_precision)
+        return microseconds / 1000
+
+
+class Candidates:
+    """Makes candidates of one model.
+
+    Parameters
+    ----------
+    convert
+        Converts it.
+    model
+        The user's model.
+    folder
+        Where they are written.
+    dtype
+        The low dtype.
+    """
+
+    def __init__(self, convert: Convert, model: Model, folder: Path, dtype: DType) -> None:
+        self._convert, self._model = convert, model
+        self._folder, self._dtype = folder, dtype
+        self._made: dict[str, str] = {}
+        self._times_made: Counter[str] = Counter()
+        self._written = 0
+
+    def make(self, choose: Choose, times: MeasuredTimes | None = None) -> Candidate:
+        """Convert the model as chosen."""
+        observed: list[Rewrites] = []
+        model = self._convert(
+            self._model.arg_params,
+            self._model.aux_params,
+            placing=Placing(choose, "is being measured", times, in_bodies=choose is float32),
+            observe=observed.append,
+            build_symbol=False,
+            warn=False,  # the conversion that counts says it
+        )
+        graph = model.graph  # a conversion that was postponed is done again here if it must be
+        rewrites = observed[-1]
+        low = frozenset(
+            position
+            for position, decision in enumerate(rewrites.plan.decisions)
+            if decision is not None and decision.compute is self._dtype
+        )
+        content = graph_content(graph, {**model.arg_params, **model.aux_params})
+        if content not in self._made:
+            self._written += 1
+            prefix = str(self._folder / f"candidate{self._written}")
+            named = with_positions_as_names(graph)
+            Path(f"{prefix}-symbol.json").write_text(write_symbol(named), "utf-8")
+            with open(f"{prefix}-0000.params", "wb") as file:
+                stream_params(file, model.arg_params, model.aux_params, numpy_shapes=graph.has_numpy_shapes)
+            self._made[content] = prefix
+        self._times_made[content] += 1
+        return Candidate(self._made[content], content, rewrites, low)
+
+    def discard(self, candidate: Candidate) -> None:
+        """Remove the files of a candidate, unless it was made more often than discarded."""
+        self._times_made[candidate.content] -= 1
+        if not self._times_made[candidate.content]:
+            prefix = self._made.pop(candidate.content)
+            os.unlink(f"{prefix}-symbol.json")
+            os.unlink(f"{prefix}-0000.params")

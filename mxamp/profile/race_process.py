@@ -1,0 +1,55 @@
+"""Run plans of a model by turns; a program, for a plan that crashes takes its process with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+from mxamp.compare.race import race
+from mxamp.model import Model, load
+
+__all__ = ["main"]
+
+
+def main(path: str) -> None:
+    """Do what a job's file asks for, and write the result beside it."""
+    job_path = Path(path)
+    job = json.loads(job_path.read_text("utf-8"))
+    with np.load(job["data"]) as arrays:
+        data = dict(arrays)
+
+    def bind(model: Model, label: str) -> Callable[[], float]:
+        from mxamp.runtime.executor import BoundModel
+
+        bound = BoundModel(model, ctx=job["ctx"], label=label)
+        bound.load(data)
+
+        def run() -> float:
+            start = time.perf_counter()
+            bound.forward()
+            return time.perf_counter() - start
+
+        return run
+
+    models: list[Any] = [load(prefix) for prefix in job["models"]]
+    found = race(
+        models,
+        rounds=job["rounds"],
+        seconds=job["seconds"],
+        at_least=job.get("at_least", 1),
+        labels=job["labels"],
+        bind=bind,
+    )
+    result = job_path.with_suffix(".result")
+    result.with_suffix(".part").write_text(json.dumps({"seconds": found.seconds}), "utf-8")
+    os.replace(result.with_suffix(".part"), result)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

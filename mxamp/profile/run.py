@@ -1,0 +1,350 @@
+"""Profile a model: time its nodes in context, place by these times, and let whole plans compete.
+
+A node that is timed alone pays for putting layouts in order that it need not inside the network. So nodes are
+timed inside whole graphs: in FP32, with everything low that may be, and in two graphs in which every other
+unit is low, which tell what casts cost where they would be. From these times the cut makes its plan. Since
+times still do not add up exactly, that plan runs against a few others, as whole models and by turns, and the
+fastest is taken.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from numpy.typing import NDArray
+
+from mxamp.compare.inputs import prepare_inputs
+from mxamp.compare.sample_inputs import sample_inputs
+from mxamp.decisions import LowPrecision, as_low_precision
+from mxamp.decisions.estimates import Estimates
+from mxamp.decisions.placing import MeasuredTimes, Placing
+from mxamp.dtypes import DType
+from mxamp.errors import DeviceError, PolicyError
+from mxamp.model import Model
+from mxamp.policy.policy import Policy
+from mxamp.profile.cache import MeasurementCache, cache_folder, environment
+from mxamp.profile.candidate import Candidate, Candidates, Convert
+from mxamp.profile.choices import alternating, cheapest, everything_low, fewest_casts, float32, these, without
+from mxamp.profile.contest import Contestant, winner
+from mxamp.profile.measuring import Lap, Measuring
+from mxamp.profile.observation import Observation, combine, refined
+from mxamp.profile.settings import Profiling, as_profiling
+from mxamp.report.model import PlanReport
+from mxamp.targets import Target
+
+__all__ = [
+    "BY_TABLE",
+    "FEWEST_CASTS",
+    "FLOAT32",
+    "MEASURED",
+    "MEASURED_TWICE",
+    "place_by_measuring",
+    "placing_by_profile",
+]
+
+_MOST_HALVES = 16
+"""Runs in which nodes are looked for that make the model crash."""
+
+_NAMES_SHOWN = 6
+
+Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
+
+FLOAT32 = "float32"
+MEASURED = "least time, as measured"
+MEASURED_TWICE = "least time, as measured twice"
+FEWEST_CASTS = "fewest casts"
+BY_TABLE = "least time, by the target's table"
+
+
+def placing_by_profile(
+    profile: Any,
+    convert: Convert,
+    model: Model,
+    shapes: Shapes | None,
+    *,
+    policy: Policy,
+    target: Target | None,
+    low_precision: Any = None,
+    is_emulated: bool = False,
+    inputs: Sequence[str] | None = None,
+    ctx: Any = None,
+) -> Placing | None:
+    """Measure a model and return how its nodes are best placed.
+
+    Parameters
+    ----------
+    profile
+        What the user gave: whether to measure, or a :class:`Profiling`.
+    convert
+        Converts parameters, as :func:`mxamp.conversion.convert_graph` does.
+    model
+        The user's model.
+    shapes
+        For every node the shape of each output.
+    policy, target, low_precision
+        As given to the conversion.
+    is_emulated
+        Whether the conversion is emulated.
+    inputs
+        The variables that are inputs; by default those without a parameter.
+    ctx
+        The device to measure on; by default the target's.
+
+    Returns
+    -------
+    Placing or None
+        None where nothing was to be measured.
+
+    Raises
+    ------
+    PolicyError
+        When the shapes of inputs are not known, or the conversion is emulated.
+    DeviceError
+        When the device is not there, or cannot run the dtype.
+
+    Notes
+    -----
+    What fails while something is measured is noted in the placing, and something else takes its place: the
+    target's table, where nothing can be measured at all.
+    """
+    settings = as_profiling(profile)
+    if settings is None:
+        return None
+    if is_emulated:
+        raise PolicyError(
+            "profile=True times the model that is converted, and an emulation takes other times than what it "
+            "emulates. Leave one of the two out."
+        )
+    from mxamp.runtime.mxnet import import_mxnet
+
+    if inputs is None:
+        params = {**model.arg_params, **model.aux_params}
+        inputs = [name for name in model.graph.variables if name not in params]
+    data = sample_data(model, inputs, shapes)
+    dtype = policy.target_dtype
+    device = _device(ctx, target or Target.for_dtype(dtype), dtype)
+    with tempfile.TemporaryDirectory(prefix="mxamp-profile-") as name:
+        folder = Path(name)
+        measuring = Measuring(
+            folder,
+            data,
+            device=device,
+            machine=environment(str(import_mxnet().__version__), device),
+            cache=MeasurementCache(cache_folder() if settings.use_cache else None),
+            settings=settings,
+        )
+        return place_by_measuring(
+            Candidates(convert, model, folder, dtype),
+            measuring,
+            dtype=dtype,
+            settings=settings,
+            required=policy.is_pure or as_low_precision(low_precision) is LowPrecision.REQUIRED,
+        )
+
+
+def _device(ctx: Any, target: Target, dtype: DType) -> str:
+    """Return the device to measure on.
+
+    Raises
+    ------
+    DeviceError
+        When it is not here, or cannot run the dtype.
+    """
+    from mxamp.runtime.device import check_device_runs, parse_context
+
+    try:
+        device = parse_context(ctx or ("gpu(0)" if target.device == "gpu" else "cpu"))
+        check_device_runs(device, dtype)
+    except DeviceError as error:
+        raise DeviceError(
+            f"profile=True measures the model on the device of the target {target.name}. {error} To convert "
+            "for a machine that is not here, leave profile out: the target's table is used then."
+        ) from error
+    return str(device)
+
+
+def sample_data(model: Model, inputs: Sequence[str], shapes: Shapes | None) -> Mapping[str, NDArray[Any]]:
+    """Return values for the inputs of a model: times hardly depend on them, but indices must lie in range.
+
+    Raises
+    ------
+    PolicyError
+        When a shape is not known.
+    """
+    graph = model.graph
+    unknown = [name for name in inputs if shapes is None or not all(shapes[graph.variables[name]][0] or (0,))]
+    if shapes is None or unknown:
+        raise PolicyError(
+            "profile=True runs the model to time it, and for that the shapes of its inputs must be known"
+            f"{', which that of ' + repr(unknown[0]) + ' is not' if unknown else ''}. Give "
+            "input_shapes={'data': (1, 3, 224, 224)} with all inputs, batch size included (mxamp convert: "
+            "--input-shape data=1,3,224,224)."
+        )
+    known = {name: shape for name in inputs for shape in [shapes[graph.variables[name]][0]] if shape}
+    return prepare_inputs(model, sample_inputs(model, known)).arrays
+
+
+def place_by_measuring(
+    candidates: Candidates, measuring: Measuring, *, dtype: DType, settings: Profiling, required: bool
+) -> Placing:
+    """Make candidates, measure them, and return how to place what the fastest of them places.
+
+    Parameters
+    ----------
+    candidates
+        Makes candidates of the model.
+    measuring
+        Measures them.
+    dtype
+        The low dtype.
+    settings
+        What to call while something is measured.
+    required
+        Whether GREEN nodes have to be low: then the FP32 plan is measured, but cannot win.
+    """
+    say = settings.progress or (lambda _: None)
+    all_low = f"all {dtype} that may be"
+    base, low = candidates.make(float32), candidates.make(everything_low)
+    say(f"nodes, in float32 and with {all_low}")
+    times, from_times = _measured_plans(candidates, measuring, base, low, all_low, say)
+    plans = [(FLOAT32, base), *from_times]
+    plans += [(all_low, low), (FEWEST_CASTS, candidates.make(fewest_casts))]
+    by_table = candidates.make(cheapest)
+    if by_table.estimates is not None:
+        plans.append((BY_TABLE, by_table))
+    distinct: dict[str, tuple[Candidate, list[str]]] = {}
+    for name, candidate in plans:
+        distinct.setdefault(candidate.content, (candidate, []))[1].append(name)
+    chosen = [candidate for candidate, _ in distinct.values()]
+    names = [" = ".join(own) for _, own in distinct.values()]
+    estimates = from_times[-1][1].estimates if from_times else None
+    laps = [Lap(None, None)]
+    if len(chosen) > 1:
+        say(f"{len(chosen)} plans against each other")
+        laps = measuring.race(chosen, names, 0.0 if estimates is None else base.expected_ms(estimates))
+    expected = [_expected_ms(candidate, estimates or by_table.estimates) for candidate in chosen]
+    best = winner(
+        [
+            Contestant(
+                None if lap.ratio is None else lap.ratio.median,
+                candidate.casts,
+                len(candidate.low),
+                expected_ms=expected[number] if estimates is not None else None,
+                seconds=lap.seconds,
+                may_win=not required or candidate is not base,
+            )
+            for number, (candidate, lap) in enumerate(zip(chosen, laps))
+        ]
+    )
+    notes = [f"profile: {problem}" for problem in measuring.problems]
+    notes += [
+        f"profile: the plan {name!r} could not be run: {lap.problem}"
+        for name, lap in zip(names, laps)
+        if lap.problem
+    ]
+    if best is None and len(chosen) > 1:
+        notes.append(
+            "profile: no plan could be timed, so the model is placed by "
+            f"{'times of its nodes' if times is not None else 'what the target knows'}."
+        )
+    race = tuple(
+        PlanReport(
+            name=name,
+            median_ms=lap.median_ms,
+            ratio=None if lap.ratio is None else lap.ratio.median,
+            ratio_low=None if lap.ratio is None else lap.ratio.low,
+            ratio_high=None if lap.ratio is None else lap.ratio.high,
+            rounds=0 if lap.ratio is None else lap.ratio.rounds,
+            estimated_ms=expected[number],
+            low_nodes=len(candidate.low),
+            casts=candidate.casts,
+            is_chosen=number == best,
+            problem=lap.problem,
+        )
+        for number, (name, candidate, lap) in enumerate(zip(names, chosen, laps))
+        if len(chosen) > 1
+    )
+    if best is None:
+        reason = "takes the least time here, as " + ("estimated" if times is None else "measured")
+        return Placing(cheapest, reason, times, race=race, notes=tuple(notes))
+    return Placing(
+        these(chosen[best].low),
+        "in the plan that ran fastest here",
+        times,
+        in_bodies=chosen[best] is base,
+        race=race,
+        notes=tuple(notes),
+    )
+
+
+def _expected_ms(candidate: Candidate, estimates: Estimates | None) -> float | None:
+    return None if estimates is None else round(candidate.expected_ms(estimates), 4)
+
+
+def _measured_plans(
+    candidates: Candidates, measuring: Measuring, base: Candidate, low: Candidate, all_low: str, say: Any
+) -> tuple[MeasuredTimes | None, list[tuple[str, Candidate]]]:
+    """Return the times of nodes and casts, as far as they can be measured, and the plans made from them."""
+    if low.content == base.content:
+        return None, []
+    in_float32, in_low = measuring.observe([base, low], ["in float32", f"with {all_low}"])
+    if in_float32 is None:
+        return None, []
+    say("casts, where they would be")
+    shapes = base.rewrites.shapes
+    assert shapes is not None  # without them nothing could have run
+    times = combine(in_float32, in_low, [], shapes)
+    # Units are what really runs as one kernel, which is known now.
+    mixed = [candidates.make(alternating(parity), times) for parity in (0, 1)]
+    runs = [(run, one.low) for run, one in zip(measuring.observe(mixed), mixed) if run is not None]
+    for one in mixed:
+        candidates.discard(one)  # parameters take room on disk
+    suspects: frozenset[int] = frozenset()
+    if in_low is None:
+        say("which nodes cannot run low")
+        more, suspects = _suspects(candidates, measuring, low, [seen for _, seen in runs])
+        runs += more
+    times = combine(in_float32, in_low, runs, shapes)
+    plan = candidates.make(without(suspects, cheapest), times)
+    say("nodes, in the plan that was made")
+    run = measuring.observe([plan], [f"in the plan {MEASURED!r}"])[0]
+    if run is None:
+        return times, [(MEASURED, plan)]
+    times = refined(times, run, plan.low, in_float32, in_low)
+    return times, [(MEASURED, plan), (MEASURED_TWICE, candidates.make(without(suspects, cheapest), times))]
+
+
+def _suspects(
+    candidates: Candidates, measuring: Measuring, low: Candidate, ran: Sequence[frozenset[int]]
+) -> tuple[list[tuple[Observation, frozenset[int]]], frozenset[int]]:
+    """Find the nodes with which the model cannot run low, by halves.
+
+    Returns
+    -------
+    tuple
+        The runs that this took, and the nodes that were low in none that ended well.
+    """
+    suspects = set(low.low).difference(*ran)
+    runs = []
+    waiting = [sorted(suspects)]
+    for _ in range(_MOST_HALVES):
+        if not waiting:
+            break
+        nodes = waiting.pop(0)
+        half = candidates.make(these(frozenset(nodes)))
+        (run,) = measuring.observe([half])
+        candidates.discard(half)
+        if run is not None:
+            suspects -= half.low
+            runs.append((run, half.low))
+        elif len(nodes) > 1:
+            waiting += [nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]]
+    if suspects:
+        names = [low.rewrites.before.nodes[position].name for position in sorted(suspects)]
+        measuring.problems.append(
+            f"the model did not run with these nodes low, so they stay float32 where it was measured: "
+            f"{', '.join(names[:_NAMES_SHOWN])}{' ...' if len(names) > _NAMES_SHOWN else ''}"
+        )
+    return runs, frozenset(suspects)

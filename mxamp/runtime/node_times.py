@@ -1,0 +1,210 @@
+"""Time every node of a model while the whole model runs; a program, for it has to be a process of its own.
+
+MXNet's executor calls a monitor after every node. With the naive engine a node has finished by then, so the
+time between two calls is the time of one node, as it runs inside the network: with the memory layouts that
+its neighbours use, after the weights were reordered once, and fused as deployed. (The profiler cannot tell:
+its events have operators' names and not nodes', and with the threaded engine they overlap.)
+
+The engine is chosen when MXNet is loaded, and a kernel that crashes takes its process with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+__all__ = ["ENGINE", "NodeClock", "kernels", "time_nodes"]
+
+ENGINE = "NaiveEngine"
+"""The engine that has finished a node before it goes on to the next."""
+
+_MONITOR = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
+
+_FEWEST_ROUNDS = 5
+
+
+class NodeClock:
+    """Times the nodes of one bound model, one forward pass after the other.
+
+    Parameters
+    ----------
+    bound
+        A :class:`mxamp.runtime.executor.BoundModel` with data loaded.
+    names
+        The nodes of the graph as the backend runs it.
+    """
+
+    def __init__(self, bound: Any, names: Sequence[str]) -> None:
+        from mxamp.runtime.mxnet import import_mxnet
+
+        library = import_mxnet().base._LIB
+        self._bound = bound
+        self._names = frozenset(names)
+        self._nodes: dict[bytes, str] = {}
+        self._calls: list[tuple[bytes, float, float]] = []
+        self.seconds: dict[str, list[float]] = {}
+        """Node -> its time in each pass."""
+        free, now, calls = library.MXNDArrayFree, time.perf_counter, self._calls
+
+        def after_node(name: bytes, handle: int, _: Any) -> None:
+            called = now()
+            free(ctypes.c_void_p(handle))  # MXNet hands over a copy of the NDArray, not of its values
+            calls.append((name, called, now()))
+
+        self._monitor = _MONITOR(after_node)  # kept, since MXNet only has its address
+        failed = library.MXExecutorSetMonitorCallbackEX(
+            bound.executor.handle, self._monitor, None, ctypes.c_int(0)
+        )
+        if failed:
+            raise RuntimeError(import_mxnet().base.py_str(library.MXGetLastError()))
+
+    def run(self) -> None:
+        """Run one forward pass, and add what each node took."""
+        self._calls.clear()
+        last = time.perf_counter()
+        self._bound.forward()
+        taken: dict[str, float] = {}
+        for output, called, returned in self._calls:
+            # A node with several outputs is called for each; only the first call ends its run.
+            node = self._node_of(output)
+            taken[node] = taken.get(node, 0.0) + called - last
+            last = returned
+        for node, seconds in taken.items():
+            self.seconds.setdefault(node, []).append(seconds)
+
+    def microseconds(self) -> dict[str, float]:
+        """Return node -> the lower quartile of its times.
+
+        What else the machine does only makes a node slower, and a long node is hit more often than a short
+        one: on a busy machine medians favour short nodes.
+        """
+        return {node: 1e6 * sorted(seconds)[len(seconds) // 4] for node, seconds in self.seconds.items()}
+
+    def forget(self) -> None:
+        """Forget what was timed so far."""
+        self.seconds.clear()
+
+    def _node_of(self, output: bytes) -> str:
+        found = self._nodes.get(output)
+        if found is None:
+            found = output.decode("utf-8", "replace")
+            # "conv0_output", "split0_output1", "batchnorm0_mean"
+            node = found
+            while node not in self._names and "_" in node:
+                node = node.rpartition("_")[0]
+            found = self._nodes[output] = node if node in self._names else found
+        return found
+
+
+def kernels(symbol: Any) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the nodes of a symbol as the CPU's backend runs it, and which nodes it fuses into one.
+
+    Parameters
+    ----------
+    symbol
+        The ``mx.sym.Symbol``.
+
+    Returns
+    -------
+    tuple
+        Names of all nodes that run, and fused node -> the nodes that it swallowed.
+    """
+    backend = symbol.get_backend_symbol("MKLDNN")
+    nodes = [
+        node for node in json.loads(backend.tojson(remove_amp_cast=False))["nodes"] if node["op"] != "null"
+    ]
+    fused = {}
+    for node in nodes:
+        if node["name"].startswith("sg_") and node.get("subgraphs"):
+            fused[node["name"]] = [
+                inner["name"]
+                for body in node["subgraphs"]
+                for inner in body["nodes"]
+                if inner["op"] != "null"
+            ]
+    return [node["name"] for node in nodes], fused
+
+
+def time_nodes(
+    models: Sequence[Any], data: Mapping[str, Any], *, ctx: str, seconds: float, rounds: int, warmup: int = 3
+) -> list[dict[str, Any]]:
+    """Time the nodes of several models, by turns.
+
+    Parameters
+    ----------
+    models
+        :class:`mxamp.Model`, each.
+    data
+        Input name -> array.
+    ctx
+        The device.
+    seconds
+        How long to go on, warming up included; every model runs :data:`_FEWEST_ROUNDS` times in any case.
+    rounds
+        The most forward passes of each.
+    warmup
+        Forward passes before, in which kernels are chosen and weights reordered.
+
+    Returns
+    -------
+    list of dict
+        For each model ``microseconds`` (node -> lower quartile), ``fused`` (fused node -> its members) and
+        ``rounds``.
+    """
+    from mxamp.runtime.executor import BoundModel, is_fusion_on
+
+    clocks, fusions = [], []
+    for number, model in enumerate(models):
+        bound = BoundModel(model, ctx=ctx, label=f"model {number + 1}")
+        bound.load(data)
+        names: list[str] = [node.name for node in model.graph.nodes]
+        fused: dict[str, list[str]] = {}
+        if bound.ctx.device_type == "cpu" and is_fusion_on():
+            names, fused = kernels(bound.symbol)
+        clocks.append(NodeClock(bound, names))
+        fusions.append(fused)
+    start = time.perf_counter()
+    for clock in clocks:
+        for _ in range(warmup):
+            clock.run()
+        clock.forget()
+    done = 0
+    while done < rounds and (done < _FEWEST_ROUNDS or time.perf_counter() - start < seconds):
+        for clock in clocks:
+            clock.run()
+        done += 1
+    return [
+        {"microseconds": clock.microseconds(), "fused": fused, "rounds": done}
+        for clock, fused in zip(clocks, fusions)
+    ]
+
+
+def main(path: str) -> None:
+    """Do what a job's file asks for, and write the result beside it."""
+    job_path = Path(path)
+    job = json.loads(job_path.read_text("utf-8"))
+    from mxamp.model import load
+
+    with np.load(job["data"]) as arrays:
+        data = dict(arrays)
+    found = time_nodes(
+        [load(prefix) for prefix in job["models"]],
+        data,
+        ctx=job["ctx"],
+        seconds=job["seconds"],
+        rounds=job["rounds"],
+    )
+    result = job_path.with_suffix(".result")
+    result.with_suffix(".part").write_text(json.dumps(found), "utf-8")
+    os.replace(result.with_suffix(".part"), result)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import builtins
+import re
+
+import numpy as np
+import pytest
+
+from mxamp.convert import convert_model
+from mxamp.dtypes import DType
+from mxamp.errors import DataError
+from mxamp.guard import Guard, machine
+from mxamp.model import Model
+from mxamp.params.parameter import ArrayParameter
+from mxamp.report.guard import guard_lines
+from mxamp.targets import Target
+from tests.building import Net, parameters
+
+CPU = Target.for_dtype(DType.BFLOAT16)
+SHAPES = {"data": (1, 4, 8, 8)}
+
+
+def small() -> Model:
+    net = Net()
+    graph = net.graph(net.conv(net.var("data"), "c0"))
+    return Model(graph, parameters(net.params), {})
+
+
+@pytest.fixture
+def with_bfloat16(monkeypatch):
+    """Be on a CPU with bfloat16 instructions, whatever this one has."""
+    monkeypatch.setattr(machine, "has_bfloat16_instructions", lambda: True)
+
+
+def test_without_shapes_nothing_is_measured_and_the_report_says_so():
+    net = Net()
+    graph = net.graph(net.conv(net.var("data"), "c0"))
+    report = convert_model(graph, net.params, {}, "bfloat16", guard=True).report
+    assert (report.guard.outcome, report.guard.warning) == ("not run", None)
+    assert guard_lines(report.guard) == [
+        "Not measured against float32: the shapes of the inputs are not known; give input_shapes, or on the "
+        "command line --input-shape."
+    ]
+    assert report.node("c0").compute == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "why"),
+    [
+        (None, "the shapes of the inputs are not known"),
+        ({}, "the shape of the input 'data' is not known.*--input-shape data=0,4,0,0|data=.,4,.,."),
+        ({"data": (0, 4, 8, 8)}, "the shape of the input 'data' is not known"),
+    ],
+    ids=["no shapes", "none of them", "no batch size"],
+)
+def test_it_says_which_shape_is_missing(shapes, why, with_bfloat16):
+    assert re.search(why, machine.why_not_here(Guard(), small(), CPU, shapes))
+
+
+def test_a_model_too_large_for_memory_is_not_loaded(monkeypatch, with_bfloat16):
+    pytest.importorskip("mxnet", reason="it is asked for before memory is")
+
+    class Huge(ArrayParameter):
+        shape = (1 << 30, 4)
+
+        def values(self):
+            raise AssertionError("it was read")
+
+    model = Model(small().graph, {"c0_weight": Huge(np.zeros(1, np.float32))}, {})
+    monkeypatch.setattr(machine, "available_memory", lambda: 64 << 30)
+    why = machine.why_not_here(Guard(data=np.zeros((1, 4, 8, 8))), model, CPU, SHAPES)
+    assert why.startswith(
+        "that would take 103.08 GB of memory (6 times the parameters), more than half of the"
+    )
+    monkeypatch.setattr(machine, "available_memory", lambda: 256 << 30)
+    assert machine.why_not_here(Guard(data=np.zeros((1, 4, 8, 8))), model, CPU, SHAPES) is None
+
+
+def test_float16_needs_a_gpu(monkeypatch):
+    pytest.importorskip("mxnet", reason="asks MXNet for GPUs")
+    from mxamp.runtime import device
+
+    monkeypatch.setattr(device, "gpu_count", lambda: 0)
+    why = machine.why_not_here(Guard(), small(), Target.for_dtype(DType.FLOAT16), SHAPES)
+    assert why == "float16 models run on GPUs alone, and MXNet sees none here"
+
+
+@pytest.mark.parametrize(("target", "runs"), [("cpu-bf16", False), ("cpu-bf16-emulated", True)])
+def test_a_target_that_is_not_this_machine_is_not_measured_on_it(monkeypatch, target, runs):
+    pytest.importorskip("mxnet", reason="it is asked for first")
+    monkeypatch.setattr(machine, "has_bfloat16_instructions", lambda: False)
+    why = machine.why_not_here(Guard(), small(), Target.builtin(target), SHAPES)
+    assert (why is None) is runs
+    assert runs or "which this one does not have; target auto is the one for this machine" in why
+
+
+def test_without_mxnet_it_says_so(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **keywords):
+        if name == "mxnet":
+            raise ImportError("No module named 'mxnet'")
+        return real(name, *rest, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    why = machine.why_not_here(Guard(), small(), CPU, SHAPES)
+    assert why.startswith("This needs MXNet, which cannot be imported")
+
+
+def test_a_model_without_inputs_is_not_measured():
+    net = Net()
+    graph = net.graph(net.op("exp", net.param("w", 2), name="e"))
+    assert "no inputs" in machine.why_not_here(Guard(), Model(graph, parameters(net.params), {}), CPU, {})
+
+
+def test_data_that_do_not_fit_are_an_error_and_no_reason(with_bfloat16):
+    pytest.importorskip("mxnet", reason="it is asked for first")
+    model = small()
+    guard = Guard(data={"dat": np.zeros((1, 4, 8, 8), np.float32), "more": np.zeros(1, np.float32)})
+    with pytest.raises(DataError, match="has no input 'dat'"):
+        convert_model(model.graph, model.arg_params, {}, "bfloat16", guard=guard)
+
+
+def test_available_memory_is_what_the_system_and_its_limits_leave(tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:  2048 kB\n")
+    (tmp_path / "max").write_text("1500000\n")
+    (tmp_path / "current").write_text("500000\n")
+    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "meminfo")
+    monkeypatch.setattr(machine, "_CGROUPS", ((tmp_path / "max", tmp_path / "current"),))
+    assert machine.available_memory() == 1_000_000
+    (tmp_path / "max").write_text("max\n")
+    assert machine.available_memory() == 2048 << 10
+    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "nothing")
+    assert machine.available_memory() is None

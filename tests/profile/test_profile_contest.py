@@ -1,0 +1,52 @@
+"""The fastest plan wins; of equally fast ones the one with the least rounding."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxamp.profile.contest import TIE, Contestant, winner
+
+
+@pytest.mark.parametrize(
+    ("plans", "expected"),
+    [
+        pytest.param([Contestant(1.0, 0, 0), Contestant(1.5, 9, 9)], 1, id="the fastest"),
+        pytest.param([Contestant(1.0, 0, 0), Contestant(0.9, 9, 9)], 0, id="float32 where low is slower"),
+        pytest.param([Contestant(1.0, 0, 0), Contestant(1 + TIE / 2, 2, 5)], 0, id="a tie has fewest casts"),
+        pytest.param(
+            [Contestant(1.0, 0, 0), Contestant(1.5, 2, 9), Contestant(1.499, 2, 5)], 2, id="then least low"
+        ),
+        pytest.param([Contestant(1.0, 0, 0), Contestant(None, 0, 3)], 0, id="what cannot run cannot win"),
+        pytest.param([Contestant(1.0, 0, 0, may_win=False), Contestant(0.5, 2, 2)], 1, id="nor what may not"),
+        pytest.param([Contestant(None, 0, 0), Contestant(None, 1, 1)], None, id="nothing ran"),
+        pytest.param([], None, id="no plans"),
+        pytest.param(
+            [Contestant(1.0, 0, 0, expected_ms=2.0), Contestant(1 + TIE / 2, 2, 5, expected_ms=1.0)],
+            1,
+            id="of a tie what was expected to be faster",
+        ),
+        pytest.param(
+            [Contestant(1.0, 0, 0, expected_ms=1.0), Contestant(1.5, 2, 5, expected_ms=2.0)],
+            1,
+            id="what ran faster, whatever was expected",
+        ),
+        pytest.param(
+            [
+                Contestant(1.0, 0, 0, expected_ms=1.0, seconds=[1.0, 3.0] * 10),
+                Contestant(1.5, 2, 5, expected_ms=2.0, seconds=[3.0, 1.0] * 10),
+            ],
+            0,
+            id="a noisy race tells nothing",
+        ),
+        pytest.param(
+            [
+                Contestant(1.0, 0, 0, expected_ms=1.0, seconds=[1.5, 3.0] * 10),
+                Contestant(1.5, 2, 5, expected_ms=2.0, seconds=[1.0, 2.0] * 10),
+            ],
+            1,
+            id="a race that is noisy for all alike does",
+        ),
+    ],
+)
+def test_winner(plans: list[Contestant], expected: int | None) -> None:
+    assert winner(plans) == expected
