@@ -8,6 +8,9 @@ RUN_CORE := $(CORE_VENV)/bin/python
 # More options for the program that a target runs: make test ARGS="-k graph"
 ARGS :=
 
+# What make zoo's comparison with the baseline is told. Where others share the machine: DIFF_ARGS="--slower tell"
+DIFF_ARGS :=
+
 # What needs minutes, a GPU or a download is run by name: make test MARKS=slow
 MARKS := not slow and not gpu and not network
 
@@ -18,8 +21,8 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core lint format environment environment-core \
-	bench-convert bench-files bench-latency bench-operators verify-emulation verify-rounding \
-	docs-operators zoo clean
+	bench bench-convert bench-files bench-operators verify-emulation verify-rounding \
+	docs-operators target-cpu-bf16 zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -29,13 +32,15 @@ help:
 	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
+	@echo "  make bench            measure 23 models: FP32, MXNet's own converter, mxamp (half an hour)"
 	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
 	@echo "  make bench-files      time converting a file of 4 GB against cp, and the memory it takes"
-	@echo "  make bench-latency    time the converted ResNet-50 against FP32 and MXNet's own converter's"
 	@echo "  make bench-operators  time the native kernels against the bandwidth of memory and MXNet's Cast"
 	@echo "  make verify-emulation hold emulated bfloat16 against the real one, layer by layer (minutes)"
 	@echo "  make verify-rounding  round all 2^32 float32 values and compare with NumPy (minutes)"
-	@echo "  make zoo              convert and run a representative set of GluonCV's models (minutes)"
+	@echo "  make zoo              convert and run some of GluonCV's models, compare with the baseline (minutes)"
+	@echo "  make accuracy         measure accuracy in FP32, BF16 and FP16 on networks trained here (a minute)"
+	@echo "  make target-cpu-bf16  measure this machine and write the built-in target of its kind (minutes)"
 	@echo "  make docs-operators   write docs/operators.md from the records and policies"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
@@ -67,14 +72,14 @@ format: environment
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
+bench: environment
+	@$(RUN) -W ignore -m tools.benchmark_models $(ARGS)
+
 bench-convert: environment
 	@$(RUN) -m tools.benchmark_conversion $(ARGS)
 
 bench-files: environment
 	@$(RUN) -m tools.benchmark_files $(ARGS)
-
-bench-latency: environment
-	@$(RUN) -m tools.benchmark_latency $(ARGS)
 
 bench-operators: environment
 	@$(RUN) -W ignore -m tools.benchmark_operators $(ARGS)
@@ -85,12 +90,20 @@ verify-rounding: environment
 verify-emulation: environment
 	@$(RUN) -W ignore -m tools.verify_emulation $(ARGS)
 
+target-cpu-bf16: environment
+	@OMP_NUM_THREADS=1 $(RUN) -m mxamp probe --name cpu-bf16 -o mxamp/targets/builtin/cpu-bf16.json \
+		--description "CPUs with bfloat16 instructions (avx512_bf16, amx_bf16)" $(ARGS)
+
 docs-operators: environment
 	@$(RUN) -m tools.document_operators
 
 zoo: environment
-	@$(RUN) -W ignore -m model_zoo_eval run --fresh --no-pretrained $(ARGS)
-	@$(RUN) -W ignore -m model_zoo_eval diff model_zoo_eval/baseline.jsonl zoo-results
+	@$(RUN) -W ignore -m model_zoo_eval run --fresh --no-pretrained $(ARGS) || test $$? -eq 1
+	@$(RUN) -W ignore -m model_zoo_eval diff $(DIFF_ARGS) model_zoo_eval/baseline.jsonl zoo-results
+
+accuracy: environment
+	@$(RUN) -W ignore -m model_zoo_eval accuracy $(ARGS)
+	@$(RUN) -W ignore -m model_zoo_eval diff model_zoo_eval/accuracy-baseline.jsonl zoo-results/accuracy.jsonl
 
 environment:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(VENV)) && \

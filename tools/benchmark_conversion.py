@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -32,7 +33,16 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 from tools.benchmark_options import add_benchmark_options, write_measurements
 from tools.machine import ROOT, describe_machine, machine_lines
 
-__all__ = ["MODELS", "Conversion", "growth_exponent", "main"]
+__all__ = [
+    "KEEP_MEMORY",
+    "MODELS",
+    "Conversion",
+    "alternate_conversions",
+    "growth_exponent",
+    "main",
+    "one_line",
+    "symbol_converters",
+]
 
 MODELS = (
     "resnet18_v1",
@@ -64,7 +74,9 @@ CHAINS = (1_000, 10_000, 100_000)
 CACHE = ROOT / ".cache" / "benchmark"
 """Where exported zoo models are kept between runs."""
 
-_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 33), "MALLOC_MMAP_THRESHOLD_": str(1 << 30)}
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 33), "MALLOC_MMAP_THRESHOLD_": str(1 << 30)}
+"""What makes glibc keep memory that a process has used; set before the process starts."""
+
 _LINEAR = 1.15
 """The growth exponent up to which growth counts as linear: caches hold small graphs and not large ones."""
 
@@ -118,10 +130,23 @@ def growth_exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
 # ---------------------------------------------------------------------- measuring
 
 
-def _alternate(
+def alternate_conversions(
     converters: Mapping[str, Callable[[], float]], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Time converters in turn; the first round of each is not counted, and who begins changes every round."""
+    """Time converters in turn; the first round of each is not counted, and who begins changes every round.
+
+    Parameters
+    ----------
+    converters : mapping
+        Name -> what converts once and returns the seconds that took.
+    rounds : int
+        How often to time each.
+
+    Returns
+    -------
+    tuple of dict
+        Name -> milliseconds of each round; and name -> why it has none.
+    """
     times: dict[str, list[float]] = {name: [] for name in converters}
     failures: dict[str, str] = {}
     for number in range(rounds + 1):
@@ -130,7 +155,7 @@ def _alternate(
             try:
                 seconds = converters[name]()
             except Exception as error:  # a converter that cannot convert is a result
-                failures[name] = _one_line(error)
+                failures[name] = one_line(error)
                 times.pop(name)
                 continue
             if number:
@@ -138,14 +163,32 @@ def _alternate(
     return times, failures
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Return type and gist of an error; MXNet's messages hold a C++ stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if line.startswith(("MXNetError:", "Error in operator"))] or lines[-1:]
-    return f"{type(error).__name__}: {said[0][:200]}" if said else type(error).__name__
+    if not said:
+        return type(error).__name__
+    # Without the time and the line of C++: the same failure is to read the same.
+    gist = re.sub(r"\[\d\d:\d\d:\d\d\] \S+: ", "", said[0].replace(f"{type(error).__name__}: ", ""))
+    return f"{type(error).__name__}: {gist[:200]}"
 
 
-def _symbol_converters(sym: Any, args: Any, auxs: Any, dtype: str) -> dict[str, Callable[[], float]]:
-    """Return the converters from Symbol and NDArrays to Symbol and NDArrays."""
+def symbol_converters(
+    sym: Any, args: Any, auxs: Any, dtype: str, *, input_shapes: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, Callable[[], float]]:
+    """Return the converters from Symbol and NDArrays to Symbol and NDArrays, for alternate_conversions.
+
+    Parameters
+    ----------
+    sym, args, auxs
+        The FP32 model; never changed.
+    dtype : str
+        ``"bfloat16"`` or ``"float16"``.
+    input_shapes : mapping, optional
+        Input name -> shape. With it there is one more: mxamp that is given the shapes, and so decides by
+        estimated costs.
+    """
     import mxnet as mx
     from mxnet.contrib import amp
 
@@ -158,14 +201,16 @@ def _symbol_converters(sym: Any, args: Any, auxs: Any, dtype: str) -> dict[str, 
         mx.nd.waitall()
         return time.perf_counter() - started
 
-    def ours() -> float:
+    def ours(**options: Any) -> float:
         own_args, own_auxs = dict(args), dict(auxs)
         started = time.perf_counter()
-        tuple(mxamp.convert_model(sym, own_args, own_auxs, target_dtype=dtype))
+        tuple(mxamp.convert_model(sym, own_args, own_auxs, target_dtype=dtype, **options))
         mx.nd.waitall()
         return time.perf_counter() - started
 
-    return {"stock": stock, "mxamp": ours}
+    if input_shapes is None:
+        return {"stock": stock, "mxamp": ours}
+    return {"stock": stock, "mxamp": ours, "mxamp, shapes": lambda: ours(input_shapes=input_shapes)}
 
 
 def _measure_zoo(name: str, dtype: str, rounds: int) -> Conversion:
@@ -173,7 +218,7 @@ def _measure_zoo(name: str, dtype: str, rounds: int) -> Conversion:
 
     sym, args, auxs = mx.model.load_checkpoint(str(CACHE / name), 0)
     mx.nd.waitall()
-    times, failures = _alternate(_symbol_converters(sym, args, auxs, dtype), rounds)
+    times, failures = alternate_conversions(symbol_converters(sym, args, auxs, dtype), rounds)
     return Conversion(name, len(json.loads(sym.tojson())["nodes"]), times, failures)
 
 
@@ -182,7 +227,7 @@ def _measure_first(name: str, dtype: str, converter: str) -> Conversion:
 
     sym, args, auxs = mx.model.load_checkpoint(str(CACHE / name), 0)
     mx.nd.waitall()
-    seconds = _symbol_converters(sym, args, auxs, dtype)[converter]()
+    seconds = symbol_converters(sym, args, auxs, dtype)[converter]()
     return Conversion(name, 0, {converter: [1e3 * seconds]}, {})
 
 
@@ -205,8 +250,8 @@ def _measure_chain(nodes: int, dtype: str, rounds: int, converters: Sequence[str
 
         sym = mx.sym.load_json(write_symbol(model.graph))
         args = {name: mx.nd.array(value) for name, value in model.args.items()}
-        available.update(_symbol_converters(sym, args, {}, dtype))
-    times, failures = _alternate({name: available[name] for name in converters}, rounds)
+        available.update(symbol_converters(sym, args, {}, dtype))
+    times, failures = alternate_conversions({name: available[name] for name in converters}, rounds)
     return Conversion(f"chain of {nodes:,}", nodes, times, failures)
 
 
@@ -236,7 +281,7 @@ def _run(task: Mapping[str, Any], *, keep_memory: bool) -> Conversion | str:
     environment = {**os.environ, "MXNET_SUBGRAPH_VERBOSE": "0", "PYTHONWARNINGS": "ignore"}
     environment.setdefault("MXNET_HOME", str(ROOT / ".cache" / "mxnet"))
     if keep_memory:
-        environment.update(_KEEP_MEMORY)
+        environment.update(KEEP_MEMORY)
     done = subprocess.run(
         [sys.executable, "-m", "tools.benchmark_conversion", "--worker", json.dumps(task)],
         cwd=ROOT,

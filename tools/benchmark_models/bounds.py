@@ -1,0 +1,181 @@
+"""The bounds that mxamp is to keep in this benchmark, each with the measured figure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any, Mapping, Sequence
+
+from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PLAIN_RESNETS, TITLES
+from tools.benchmark_models.results import Benchmark, Measured
+
+__all__ = ["Bound", "judge", "judged_variant"]
+
+SLOWEST_TO_FP32 = 0.98
+SLOWEST_TO_STOCK = 0.97
+MEAN_TO_STOCK = 1.12
+ERROR_TO_STOCK = 1.0
+SMALLER_ON_RESNETS = 5.0
+CONVERSION_TO_STOCK = 2.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound.
+
+    Attributes
+    ----------
+    text
+        What is bounded.
+    limit
+        The bound.
+    is_lower
+        Whether the figure must be at least the limit; otherwise at most.
+    figure
+        What was measured; None where nothing was.
+    where
+        Which model has that figure, or how many there are.
+    failing
+        Models that have no figure although they should, with the reason.
+    """
+
+    text: str
+    limit: float
+    is_lower: bool
+    figure: float | None
+    where: str = ""
+    failing: tuple[str, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it holds, for everything that should have a figure."""
+        if self.figure is None or self.failing:
+            return False
+        return self.figure >= self.limit if self.is_lower else self.figure <= self.limit
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it was measured and does not hold; part of the models may leave nothing to measure."""
+        return not self.is_met and (self.figure is not None or bool(self.failing))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return it as plain data for JSON, which has no infinity."""
+        figure = self.figure
+        known = figure is None or math.isfinite(figure)
+        return {**asdict(self), "figure": figure if known else str(figure), "is_met": self.is_met}
+
+    def __str__(self) -> str:
+        demanded = f"{'at least' if self.is_lower else 'at most'} {self.limit:g}"
+        verdict = "met    " if self.is_met else "not met" if self.is_broken else "-      "
+        figure = "not measured" if self.figure is None else f"{self.figure:.3f}"
+        where = f"; {self.where}" if self.where else ""
+        failing = f"; fails: {'; '.join(self.failing)}" if self.failing else ""
+        return f"{verdict}  {self.text}: {figure} ({demanded}{where}){failing}"
+
+
+def judged_variant(benchmark: Benchmark) -> str:
+    """Return the variant that the bounds are for: mxamp with profile, where this version has it."""
+    return MXAMP_PROFILED if benchmark.has(MXAMP_PROFILED) else MXAMP
+
+
+def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
+    """Hold a benchmark against the bounds.
+
+    Parameters
+    ----------
+    benchmark
+        What was measured.
+    variant
+        Whose figures; by default :func:`judged_variant`.
+
+    Returns
+    -------
+    list of Bound
+        On speed and error for the models as they are; the last, on the time of conversion, is for
+        conversions without profile in any case.
+    """
+    variant = variant or judged_variant(benchmark)
+    to_fp32: dict[str, float] = {}
+    to_stock: dict[str, float] = {}
+    errors: dict[str, float] = {}
+    smaller: dict[str, float] = {}
+    failing = []
+    for measured in benchmark.models:
+        case = _case(measured)
+        ratio = measured.ratio(variant)
+        if ratio is None:
+            failing.append(f"{case}: {measured.why_not(variant)}")
+            continue
+        to_fp32[case] = ratio.median
+        stock = measured.better_stock
+        if stock is None:
+            continue
+        beside = measured.ratio(variant, to=stock)
+        assert beside is not None  # both ran
+        to_stock[case] = beside.median
+        error, stock_error = measured.figures[variant].relative_l2, measured.stock_error
+        assert stock_error is not None  # it ran
+        errors[case] = _quotient(error, stock_error)
+        if measured.name in PLAIN_RESNETS:
+            smaller[case] = _quotient(stock_error, error)
+    conversions = {
+        found.name: ratio for found in benchmark.conversions for ratio in [found.ratio()] if ratio is not None
+    }
+    unconverted = [
+        f"{found.name}: {found.failures[MXAMP]}" for found in benchmark.conversions if MXAMP in found.failures
+    ]
+    title = TITLES[variant]
+    mean = statistics.geometric_mean(to_stock.values()) if to_stock else None
+    return [
+        _extreme(f"slowest {title} against FP32", to_fp32, SLOWEST_TO_FP32, True, failing),
+        _extreme(f"slowest {title} against the better stock setting", to_stock, SLOWEST_TO_STOCK, True),
+        Bound(
+            f"geometric mean of {title} against the better stock setting",
+            MEAN_TO_STOCK,
+            True,
+            mean,
+            _means(benchmark.models, to_stock),
+        ),
+        _extreme(f"largest error of {title} over that of stock", errors, ERROR_TO_STOCK, False),
+        _extreme(f"error of stock over that of {title} on plain ResNets", smaller, SMALLER_ON_RESNETS, True),
+        _extreme(
+            "slowest conversion without profile over stock's",
+            conversions,
+            CONVERSION_TO_STOCK,
+            False,
+            unconverted,
+        ),
+    ]
+
+
+def _case(measured: Measured) -> str:
+    return f"{measured.name}, batch {measured.batch}"
+
+
+def _quotient(number: float, divisor: float) -> float:
+    """Return a quotient of errors: equal ones, and two that are both 0, are as good as each other."""
+    if number == divisor:
+        return 1.0
+    return number / divisor if divisor else math.inf
+
+
+def _extreme(
+    text: str, figures: Mapping[str, float], limit: float, is_lower: bool, failing: Sequence[str] = ()
+) -> Bound:
+    if not figures:
+        return Bound(text, limit, is_lower, None, failing=tuple(failing))
+    # A figure that is not a number must not hide behind the others.
+    odd = [case for case, figure in figures.items() if math.isnan(figure)]
+    case = odd[0] if odd else (min if is_lower else max)(figures, key=lambda key: figures[key])
+    return Bound(text, limit, is_lower, figures[case], f"{case}, of {len(figures)}", tuple(failing))
+
+
+def _means(models: Sequence[Measured], ratios: Mapping[str, float]) -> str:
+    """Return how many ratios there are, and their mean at each batch size."""
+    parts = []
+    for batch in sorted({measured.batch for measured in models}):
+        own = [ratios[_case(found)] for found in models if found.batch == batch and _case(found) in ratios]
+        if own:
+            parts.append(f"{statistics.geometric_mean(own):.3f} over {len(own)} models at batch {batch}")
+    return ", ".join(parts)

@@ -1,0 +1,32 @@
+"""The process that measures one model: ``python -m tools.benchmark_models.child JOB.json RESULT.json``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Mapping
+
+from model_zoo_eval.child import main
+
+__all__ = ["measure"]
+
+
+def measure(values: Mapping[str, Any], publish: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    """Do a job.
+
+    Parameters
+    ----------
+    values
+        :meth:`tools.benchmark_models.job.Job.to_mapping`.
+    publish
+        Called with what is known so far, as the work proceeds.
+    """
+    # Imported here: what is wrong with an installation is a result too.
+    from tools.benchmark_models.job import Job
+    from tools.benchmark_models.measure import measure_conversions, measure_variants
+
+    job = Job.from_mapping(values)
+    return measure_variants(job, publish) if job.batch else measure_conversions(job, publish)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], measure))

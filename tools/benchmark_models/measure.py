@@ -1,0 +1,253 @@
+"""Measure all variants of one model: errors on photographs first, then times by turns.
+
+Errors are measured against FP32 with fusion off, because MXNet's fusion is wrong in FP32 for some graphs. A
+detector's outputs come out of a ranking, where candidates that nearly tie change places: of a model that
+ranks, what enters the first ranking is compared.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, Callable, Mapping, Sequence
+
+import mxnet as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from model_zoo_eval.build import BuiltModel, build_model
+from model_zoo_eval.fidelity import HeadMeter, rounded
+from model_zoo_eval.heads import entries_before, first_rankings
+from model_zoo_eval.photographs import photographs
+from model_zoo_eval.registry import Case
+from mxamp.compare.race import TimedRun, race
+from mxamp.errors import DataError, MxampError
+from mxamp.model import Model
+from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
+from mxamp.runtime.executor import BoundModel
+from tools.benchmark_conversion import alternate_conversions, one_line, symbol_converters
+from tools.benchmark_models.job import Job
+from tools.benchmark_models.names import FP32, MXAMP_PROFILED, NOT_AVAILABLE, STOCK_CAST_ONCE
+from tools.benchmark_models.variants import can_profile, converters
+
+__all__ = ["measure_conversions", "measure_variants"]
+
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 200
+
+_ONE_BY_ONE = 2
+"""Photographs for the error of a model with batch size 1; a larger batch has as many as it holds."""
+
+_CASTS = frozenset({*CAST_OPERATORS, AMP_MULTICAST})
+
+Publish = Callable[[Mapping[str, Any]], None]
+
+
+def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
+    """Measure all variants of a model.
+
+    Parameters
+    ----------
+    job
+        What to measure.
+    publish
+        Called with what is known so far; ``stage`` says what comes next, and ``variant`` which variant that
+        is for.
+
+    Returns
+    -------
+    dict
+        Plain data for JSON. ``results`` has for every variant either its figures, with the time of every
+        round (those at one place were taken in one round), or its ``failure``.
+
+    Raises
+    ------
+    MxampError
+        When the model cannot be built, or does not run in FP32.
+    """
+    row: dict[str, Any] = {"stage": "build", "results": {}}
+    publish(row)
+    built = _build(job)
+    if built.entry.batch and job.batch > built.entry.batch:
+        raise DataError(f"{job.name} takes {built.entry.batch} samples a forward pass at most.")
+    shapes = {name: (job.batch, *shape) for name, shape in built.shapes.items()}
+    inputs = photographs(built.entry, built.shapes, max(job.batch, _ONE_BY_ONE))
+    samples = [
+        {name: values[start : start + job.batch] for name, values in inputs.items()}
+        for start in range(0, len(next(iter(inputs.values()))), job.batch)
+    ]
+    row.update(
+        weights=built.weights,
+        weights_from=built.origin,
+        inputs={name: list(shape) for name, shape in shapes.items()},
+        samples=job.batch * len(samples),
+        nodes=sum(not node.is_variable for node in built.model.graph.nodes),
+    )
+    results: dict[str, dict[str, Any]] = row["results"]
+    errors = _Errors(built.model, samples)
+    bound: dict[str, BoundModel] = {}
+    row["stage"] = FP32
+    publish(row)
+    bound[FP32], results[FP32] = _prepare(built.model, FP32, errors)
+    excluded = dict(job.without)
+    if not can_profile():
+        excluded.setdefault(MXAMP_PROFILED, NOT_AVAILABLE)
+    for variant, convert in converters(built.model, shapes).items():
+        row.update(stage=variant, variant=variant)
+        publish(row)
+        if variant in excluded:
+            results[variant] = {"failure": excluded[variant]}
+            continue
+        try:
+            started = time.perf_counter()
+            model = convert()
+            tuple(model)
+            mx.nd.waitall()
+            seconds = time.perf_counter() - started
+            bound[variant], results[variant] = _prepare(model, variant, errors)
+        except (MxampError, mx.base.MXNetError, ValueError, TypeError, KeyError, AssertionError) as error:
+            # What MXNet's converter raises is of any kind. A variant that fails is a result.
+            results[variant] = {"failure": one_line(error)}
+            continue
+        results[variant]["conversion_seconds"] = rounded(seconds, 4)
+    del row["variant"]
+    row["stage"] = "time"
+    publish(row)
+    for variant, times in _race(built.model, bound, samples[0], job).items():
+        results[variant]["milliseconds"] = [rounded(1e3 * own, 5) for own in times]
+    row["stage"] = "done"
+    publish(row)
+    return row
+
+
+def measure_conversions(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
+    """Time the conversion itself, by MXNet's converter at its best setting and by mxamp, by turns.
+
+    Parameters
+    ----------
+    job
+        What to measure; ``rounds`` conversions by each, 7 by default.
+    publish
+        Called with what is known so far.
+
+    Returns
+    -------
+    dict
+        Plain data for JSON; ``results`` has the milliseconds of each converter.
+    """
+    row: dict[str, Any] = {"stage": "build", "results": {}}
+    publish(row)
+    built = _build(job)
+    row.update(weights=built.weights, weights_from=built.origin, stage="convert")
+    publish(row)
+    sym, args, auxs = built.model
+    mx.nd.waitall()
+    shapes = {name: (1, *shape) for name, shape in built.shapes.items()}
+    times, failures = alternate_conversions(
+        symbol_converters(sym, args, auxs, "bfloat16", input_shapes=shapes), job.rounds or 7
+    )
+    names = {"stock": STOCK_CAST_ONCE}
+    for converter, own in times.items():
+        row["results"][names.get(converter, converter)] = {"milliseconds": [rounded(ms, 5) for ms in own]}
+    for converter, failure in failures.items():
+        row["results"][names.get(converter, converter)] = {"failure": failure}
+    row["stage"] = "done"
+    return row
+
+
+def _build(job: Job) -> BuiltModel:
+    return build_model(
+        Case(job.name, job.form),
+        pretrained=job.pretrained,
+        seed=job.seed,
+        residual_scale=job.residual_scale,
+    )
+
+
+class _Errors:
+    """What FP32 computes of every sample, fusion off, for others to be compared with."""
+
+    def __init__(self, model: Model, samples: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+        self._samples = samples
+        self._rankings = first_rankings(model.graph)
+        self._expected = self._run(self._bound(model, fusion=False))
+
+    def of(self, model: Model, ready: BoundModel) -> dict[str, Any]:
+        """Return the largest relative L2 error of an output, or of what enters a ranking.
+
+        Parameters
+        ----------
+        model
+            The model.
+        ready
+            The same, bound for its outputs.
+        """
+        computed = self._run(self._bound(model) if self._rankings else ready)
+        meters = [HeadMeter(str(number)) for number in range(len(self._expected[0]))]
+        for expected, found in zip(self._expected, computed):
+            for meter, left, right in zip(meters, expected, found):
+                if left.shape != right.shape:
+                    raise DataError(f"A tensor has the shape {right.shape}, and {left.shape} in FP32.")
+                (meter.add_candidates if self._rankings else meter.add)(left, right)
+        heads = [meter.result() for meter in meters]
+        errors = [float(head["relative_l2"]) for head in heads]
+        return {
+            "relative_l2": rounded(max(errors, default=math.nan), 4),
+            "finite": all(
+                head["nan"] <= head["fp32_nan"] and head["inf"] <= head["fp32_inf"] for head in heads
+            ),
+        }
+
+    def _bound(self, model: Model, *, fusion: bool = True) -> BoundModel:
+        entries = entries_before(model.graph, self._rankings) if self._rankings else None
+        return BoundModel(model, fusion=fusion, entries=entries)
+
+    def _run(self, bound: BoundModel) -> list[list[NDArray[Any]]]:
+        return [bound.run(sample) for sample in self._samples]
+
+
+def _prepare(model: Model, label: str, errors: _Errors) -> tuple[BoundModel, dict[str, Any]]:
+    """Bind a model, and return it with its figures."""
+    bound = BoundModel(model, label=label)
+    stored = [*model.arg_params.values(), *model.aux_params.values()]
+    figures = {
+        **errors.of(model, bound),
+        "casts": sum(node.op in _CASTS for node in model.graph.nodes),
+        "parameter_bytes": sum(
+            int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize for value in stored
+        ),
+    }
+    return bound, figures
+
+
+def _race(
+    model: Model, bound: Mapping[str, BoundModel], sample: Mapping[str, NDArray[Any]], job: Job
+) -> Mapping[str, Sequence[float]]:
+    """Return the seconds that every variant took in each round."""
+    lap = 0.0
+    for ready in bound.values():
+        ready.load(sample)
+        ready.forward()  # oneDNN chooses and prepares its kernels
+        lap += _timed(ready)
+    affordable = int(job.seconds / max(lap, 1e-6))
+    rounds = job.rounds or min(MOST_ROUNDS, max(FEWEST_ROUNDS, affordable))
+
+    def bind(_: Model, label: str) -> TimedRun:
+        return lambda: _timed(bound[label])
+
+    # All are bound already: the race needs their labels, and any model.
+    found = race(
+        [model] * len(bound),
+        rounds=rounds,
+        warmup=0,
+        labels=list(bound),
+        seed=job.seed,
+        is_clear=None,
+        bind=bind,
+    )
+    return dict(zip(bound, found.seconds))
+
+
+def _timed(bound: BoundModel) -> float:
+    started = time.perf_counter()
+    bound.forward()
+    return time.perf_counter() - started

@@ -1,0 +1,90 @@
+"""The variants of a model that the benchmark measures, and how each is made."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Callable, Mapping, Sequence
+
+import mxamp
+from mxamp.compare.inputs import as_model
+from mxamp.conversion import convert_graph
+from mxamp.guard.regions import names_of_operators
+from mxamp.model import Model
+from mxamp.policy.policy import Policy
+from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PREPARED, STOCK, STOCK_CAST_ONCE
+
+__all__ = ["can_profile", "converters", "prepared_model"]
+
+_DTYPE = "bfloat16"
+
+
+def can_profile() -> bool:
+    """Whether this version of mxamp can measure a model's own nodes while it converts."""
+    return "profile" in inspect.signature(mxamp.convert_model).parameters
+
+
+def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, Callable[[], Model]]:
+    """Return what makes each variant; each call converts anew.
+
+    Parameters
+    ----------
+    model
+        The FP32 model; never changed.
+    shapes
+        Input name -> shape, the batch included.
+
+    Returns
+    -------
+    dict
+        For every variant but FP32. MXNet's converter changes the dicts it is given, so it gets copies.
+    """
+    from mxnet.contrib import amp
+
+    sym, args, auxs = model
+
+    def stock(**options: Any) -> Model:
+        converted = amp.convert_model(sym, dict(args), dict(auxs), target_dtype=_DTYPE, **options)
+        return as_model(converted, "the stock converter's model")
+
+    def own(**options: Any) -> Model:
+        return mxamp.convert_model(sym, args, auxs, _DTYPE, input_shapes=shapes, **options)
+
+    return {
+        PREPARED: lambda: prepared_model(model),
+        STOCK: stock,
+        STOCK_CAST_ONCE: lambda: stock(cast_optional_params=True),
+        MXAMP: own,
+        MXAMP_PROFILED: lambda: own(profile=_profiling()),
+    }
+
+
+def _profiling() -> Any:
+    """Return how ``profile=True`` profiles, but without the cache: what is measured is a first conversion."""
+    from mxamp.profile import Profiling
+
+    return Profiling(use_cache=False)
+
+
+def prepared_model(model: Model) -> Model:
+    """Return a model after the passes that prepare its graph, with BatchNorm folded, all of it FP32.
+
+    Parameters
+    ----------
+    model
+        The FP32 model; never changed.
+
+    Notes
+    -----
+    A conversion to bfloat16 with its defaults, in which every node is kept FP32. Excluding the nodes instead
+    would stop the passes as well: they leave alone what a rule of the user's picks.
+    """
+    return convert_graph(
+        model.graph,
+        model.arg_params,
+        model.aux_params,
+        policy=Policy.default(_DTYPE),
+        rewrite_masks=False,
+        kept=dict.fromkeys(names_of_operators(model.graph), "to measure the passes alone"),
+        fold_float32=True,
+        warn=False,
+    )
