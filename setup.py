@@ -124,9 +124,10 @@ ZOO = [
     "opencv-python<4.9; python_version < '3.12'",
 ]
 
-# The demonstration's images: the digits and the two photographs that come with scikit-learn.
+# The demonstration's and the evaluation's images: the digits and the photographs that come with these.
 DEMO = [
     *ZOO,
+    "scikit-image>=0.21; python_version < '3.12'",
     "scikit-learn>=1.3; python_version < '3.12'",
 ]
 
@@ -145,6 +146,8 @@ FUZZ = ["atheris>=2.3; sys_platform != 'win32'"]
 
 DEV = [
     *TEST,
+    *DASK,
+    "pycocotools<2.0.8; python_version < '3.12'",  # GluonCV's COCO metrics; newer ones want a newer NumPy
     "mypy>=1.14",
     "ruff>=0.17",
 ]

@@ -17,6 +17,7 @@ from model_zoo_eval.registry import PRIMITIVE, Case, Entry, Shape, find_entry
 from mxamp.errors import ModelFileNotFoundError, ParamsError, TracingError
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
+from mxamp.runtime.random_weights import RESIDUAL_SCALE
 from mxamp.runtime.zoo import model_of_network, models_folder, weights_obstacle
 
 __all__ = ["FROM_FILE", "RANDOM", "TRAINED", "BuiltModel", "build_model"]
@@ -66,6 +67,8 @@ def build_model(
     params: Path | None = None,
     pretrained: bool = True,
     seed: int = 0,
+    residual_scale: float = RESIDUAL_SCALE,
+    smaller: bool = True,
 ) -> BuiltModel:
     """Build a model.
 
@@ -82,6 +85,10 @@ def build_model(
         Whether to use trained weights, where they are in the cache or can be downloaded.
     seed
         Seed of random weights.
+    residual_scale
+        How large residual branches end with random weights, relative to their trunk.
+    smaller
+        Whether a model whose own input is too much to evaluate with gets the registry's smaller one.
 
     Raises
     ------
@@ -93,7 +100,7 @@ def build_model(
         When the zoo has no such model.
     """
     entry = find_entry(case.name)
-    shapes = entry.shapes(size)
+    shapes = entry.shapes(size) if smaller or size is not None else dict(entry.inputs)
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         # MXNet warns of parameters that a constructor initialised, and of types it infers later.
         warnings.filterwarnings("ignore", module=r"mxnet(\..*)?")
@@ -104,9 +111,13 @@ def build_model(
         if file is not None:
             _load(net, file, entry)
         elif weights == RANDOM:
-            origin = f"random, seed {seed}{origin}"
+            scale = (
+                "" if residual_scale == RESIDUAL_SCALE else f", residual branches times {residual_scale:g}"
+            )
+            origin = f"random, seed {seed}{scale}{origin}"
         batched = {name: (1, *shape) for name, shape in shapes.items()}
-        model, _ = model_of_network(net, batched, seed=seed if weights == RANDOM else None)
+        drawn = seed if weights == RANDOM else None
+        model, _ = model_of_network(net, batched, seed=drawn, residual_scale=residual_scale)
     if weights == RANDOM and entry.pixels == "raw":
         model = _for_raw_pixels(model)
     return BuiltModel(entry, model, shapes, weights, origin)

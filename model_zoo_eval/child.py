@@ -8,22 +8,38 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
 import traceback
-from typing import Any, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+from model_zoo_eval.process import FOLDER_PREFIX
 
 __all__ = ["main"]
+
+Publish = Callable[[Mapping[str, Any]], None]
 
 _LOOK_EVERY = 1.0
 """Seconds between looks whether the parent lives."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Evaluate the job of a file, and return the exit status."""
+def main(
+    argv: Sequence[str], work: Callable[[Mapping[str, Any], Publish], Mapping[str, Any]] | None = None
+) -> int:
+    """Do the job of a file, and return the exit status.
+
+    Parameters
+    ----------
+    argv
+        The paths of the job and of the result.
+    work
+        Does the job and returns the result, publishing what is known on the way; by default it evaluates.
+    """
     job_path, result_path = argv
-    _end_with_parent()
+    _end_with_parent(Path(result_path).resolve().parent)
 
     def publish(row: Mapping[str, Any]) -> None:
         # Renamed into place: a process that is killed while it writes leaves the stage before.
@@ -42,11 +58,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         with open(job_path, encoding="utf-8") as file:
             values = json.load(file)
-        # Imported here: what is wrong with an installation is a result too.
-        from model_zoo_eval.evaluate import evaluate
-        from model_zoo_eval.job import Job
-
-        remember(evaluate(Job.from_mapping(values), remember))
+        remember((work or _evaluate)(values, remember))
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split())
@@ -55,13 +67,23 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _end_with_parent() -> None:
-    """Let this process end when the one that started it does: killed, that one cannot stop it."""
+def _evaluate(values: Mapping[str, Any], publish: Publish) -> Mapping[str, Any]:
+    # Imported here: what is wrong with an installation is a result too.
+    from model_zoo_eval.evaluate import evaluate
+    from model_zoo_eval.job import Job
+
+    return evaluate(Job.from_mapping(values), publish)
+
+
+def _end_with_parent(folder: Path) -> None:
+    """Let this process end, and clean up, when the one that started it was killed and cannot do so."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_LOOK_EVERY)
+        if folder.name.startswith(FOLDER_PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

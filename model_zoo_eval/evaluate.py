@@ -6,6 +6,7 @@ What was measured is published after every stage, so that a process which dies h
 from __future__ import annotations
 
 import time
+import traceback
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
@@ -15,16 +16,17 @@ from numpy.typing import NDArray
 from model_zoo_eval.build import BuiltModel, build_model
 from model_zoo_eval.fidelity import HeadMeter, TaskMeter, rounded
 from model_zoo_eval.heads import entries_before, first_rankings
-from model_zoo_eval.job import FP32, Job
+from model_zoo_eval.job import FP32, ON_GPU, Job
 from model_zoo_eval.photographs import photographs
 from model_zoo_eval.registry import Entry
 from mxamp.compare.latency import LatencyComparison, alternate_latency
 from mxamp.convert import convert_model
-from mxamp.errors import DataError, MxampError
+from mxamp.errors import DataError
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.runtime.device import gpu_count
 from mxamp.runtime.executor import BoundModel
+from mxamp.runtime.mxnet import import_mxnet
 
 __all__ = ["evaluate"]
 
@@ -35,6 +37,8 @@ _LATENCY_SECONDS = 20.0
 """About how long to time one conversion."""
 
 _FEWEST_ROUNDS = 3
+
+_HOW = {"executed": "executed", "emulated": "emulated", "gpu": "executed on a GPU"}
 
 
 def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
@@ -51,7 +55,8 @@ def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
     -------
     dict
         Plain data for JSON. ``results`` maps ``float32`` and every dtype to its measures; a conversion that
-        failed has its ``error`` there, and the others are measured all the same.
+        failed has its ``error`` there, and the others are measured all the same. ``skipped`` says why what
+        this machine cannot run was not.
 
     Raises
     ------
@@ -77,6 +82,7 @@ def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
         notes=_notes(built),
         nodes=sum(not node.is_variable for node in built.model.graph.nodes),
         parameter_bytes=_bytes(built.model),
+        skipped={},
         stage="float32",
         results={},
     )
@@ -84,20 +90,40 @@ def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
     reference = _Reference(built, inputs)
     row["results"][FP32] = {"how": "executed, fused as deployed", **reference.compare(built.model)}
     for dtype in job.dtypes:
-        ways = ["executed"] if dtype == "bfloat16" else ["emulated"]
-        if dtype == "float16" and gpu_count():
-            ways.append("gpu")
-        for way in ways:
-            key = f"{dtype} on a GPU" if way == "gpu" else dtype
+        for key, way in _ways(dtype):
+            obstacle = _gpu_obstacle() if way == "gpu" else ""
+            if obstacle:
+                row["skipped"][key] = obstacle
+                continue
             row["stage"] = key
             publish(row)
             try:
                 row["results"][key] = _convert_and_compare(built, reference, dtype, way, job.rounds)
-            except MxampError as error:
-                row["results"][key] = {"how": way, "error": f"{type(error).__name__}: {error}"}
+            except Exception as error:
+                # Whatever it is, it is this conversion's result, and the next is measured all the same.
+                traceback.print_exc()
+                said = " ".join(str(error).split())
+                row["results"][key] = {"how": _HOW[way], "error": f"{type(error).__name__}: {said[:600]}"}
     row["stage"] = "done"
     publish(row)
     return row
+
+
+def _ways(dtype: str) -> Sequence[tuple[str, str]]:
+    """Return what results call each way to run a dtype, and the way: FP16 runs on GPUs alone."""
+    if dtype == "bfloat16":
+        return [(dtype, "executed")]
+    return [(dtype, "emulated"), (ON_GPU, "gpu")]
+
+
+def _gpu_obstacle() -> str:
+    """Return why nothing can be run on a GPU here; empty where it can."""
+    if gpu_count():
+        return ""
+    mx = import_mxnet()
+    if not mx.runtime.Features().is_enabled("CUDA"):
+        return f"this build of MXNet {mx.__version__} has no CUDA"
+    return f"MXNet {mx.__version__} sees no GPU"
 
 
 def _suitable_samples(entry: Entry) -> int:
@@ -204,7 +230,7 @@ def _convert_and_compare(
     report = converted.report
     assert report is not None  # convert_model returns one
     found = {
-        "how": {"executed": "executed", "emulated": "emulated", "gpu": "executed on a GPU"}[way],
+        "how": _HOW[way],
         "casts": len(report.casts),
         "low_nodes": report.low_nodes,
         "low_multiply_adds": rounded(report.low_multiply_add_share),

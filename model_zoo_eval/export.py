@@ -69,7 +69,7 @@ def export_model(
     ExportError, ParamsError, TracingError, UnknownNameError
         As building and saving.
     """
-    built = build_model(case, size=size, params=params, pretrained=pretrained, seed=seed)
+    built = build_model(case, size=size, params=params, pretrained=pretrained, seed=seed, smaller=False)
     if built.weights == RANDOM and not allow_random:
         raise DataError(
             f"There are no trained weights of {case.name!r} ({built.origin}), and with random ones it "

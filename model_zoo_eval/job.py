@@ -7,10 +7,13 @@ from typing import Any, Mapping
 
 from model_zoo_eval.registry import Case
 
-__all__ = ["DTYPES", "FP32", "Job"]
+__all__ = ["DTYPES", "FP32", "ON_GPU", "Job"]
 
 FP32 = "float32"
 """What results call the FP32 model as deployed, against itself with fusion off: no conversion's loss."""
+
+ON_GPU = "float16 on a GPU"
+"""What results call float16 executed, beside float16 emulated."""
 
 DTYPES = ("bfloat16", "float16")
 

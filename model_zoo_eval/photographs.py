@@ -1,7 +1,8 @@
 """Real photographs as any model of the zoo reads them.
 
-scikit-learn comes with two, ``china.jpg`` and ``flower.jpg``, 427 pixels high and 640 wide. Further samples
-are other cuts of them, and their mirror images; a clip is a cut that moves over the photograph.
+scikit-learn comes with two, ``china.jpg`` and ``flower.jpg``, 427 pixels high and 640 wide, which the first
+samples are of: both, then other cuts of them, and their mirror images. scikit-image comes with five more, for
+who wants more samples. A clip is a cut that moves over the photograph.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from model_zoo_eval.registry import Entry, Shape
 from mxamp.errors import DataError
 
-__all__ = ["SAMPLES", "photographs"]
+__all__ = ["FIRST_SAMPLES", "SAMPLES", "photographs"]
 
 _NORMALIZATION = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -45,8 +46,14 @@ _VIEWS = (
     _View(0.45, 0.7, 0.9, True),
 )
 
-SAMPLES = 2 * len(_VIEWS)
-"""How many different samples there are."""
+_MORE = ("astronaut", "chelsea", "coffee", "rocket", "stereo_motorcycle")
+"""scikit-image's photographs in colour, in files that come with it."""
+
+FIRST_SAMPLES = 2 * len(_VIEWS)
+"""How many different samples scikit-learn's photographs give."""
+
+SAMPLES = FIRST_SAMPLES + len(_MORE) * len(_VIEWS)
+"""How many different samples there are with scikit-image's."""
 
 _PAN = 0.012
 """How far a clip moves a frame, as a part of the way across that a cut has."""
@@ -73,21 +80,25 @@ def photographs(entry: Entry, shapes: Mapping[str, Shape], samples: int) -> dict
     Raises
     ------
     DataError
-        When there are not so many samples, or scikit-learn or OpenCV is missing.
+        When there are not so many samples, or scikit-learn, OpenCV, or for more than :data:`FIRST_SAMPLES`
+        samples scikit-image is missing.
     """
     if not 1 <= samples <= SAMPLES:
-        raise DataError(f"The two photographs give 1 to {SAMPLES} samples, not {samples}.")
-    pixels = _load()
+        raise DataError(f"The photographs give 1 to {SAMPLES} samples, not {samples}.")
+    cuts = _cuts(_load(), samples)
+    if samples > FIRST_SAMPLES:
+        cuts += _cuts(_load_more(), samples - FIRST_SAMPLES)
     mean, deviation = (np.array(values, np.float32) for values in _NORMALIZATION[entry.pixels])
     inputs = {}
     for name, shape in shapes.items():
-        values = []
-        for number in range(samples):
-            # The photographs take turns, so that few samples show both.
-            image, view = pixels[number % len(pixels)], _VIEWS[number // len(pixels)]
-            values.append(_sample(image, view, shape, mean, deviation))
-        inputs[name] = np.stack(values)
+        inputs[name] = np.stack([_sample(image, view, shape, mean, deviation) for image, view in cuts])
     return inputs
+
+
+def _cuts(images: Sequence[NDArray[np.uint8]], samples: int) -> list[tuple[NDArray[np.uint8], _View]]:
+    """Pair photographs with views; the photographs take turns, so that few samples show all."""
+    count = min(samples, len(images) * len(_VIEWS))
+    return [(images[number % len(images)], _VIEWS[number // len(images)]) for number in range(count)]
 
 
 def _load() -> Sequence[NDArray[np.uint8]]:
@@ -101,6 +112,19 @@ def _load() -> Sequence[NDArray[np.uint8]]:
         ) from error
     images: Sequence[NDArray[np.uint8]] = load_sample_images().images
     return images
+
+
+def _load_more() -> Sequence[NDArray[np.uint8]]:
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise DataError(
+            f"More than {FIRST_SAMPLES} samples need the photographs of scikit-image: {error}. Install it "
+            "with: pip install 'mxamp[demo]'"
+        ) from error
+    # Of the stereo pair the left picture; what comes with it is its disparity.
+    found = [getattr(data, name)() for name in _MORE]
+    return [np.asarray(image[0] if isinstance(image, tuple) else image, np.uint8) for image in found]
 
 
 def _sample(

@@ -16,12 +16,18 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from model_zoo_eval.rows import CRASHED, FAILED, LOST, OK, OUT_OF_MEMORY, TIMEOUT
 
-__all__ = ["Limits", "evaluation_command", "run_in_process"]
+__all__ = ["FOLDER_PREFIX", "Limits", "evaluation_command", "run_in_process"]
+
+FOLDER_PREFIX = "mxamp-zoo-"
+"""What the name of a process's folder begins with: it removes that one itself, if its parent is killed."""
 
 _LOOK_EVERY = 0.1
 """Seconds between looks at a running process."""
 
 _LOG_LINES = 3
+
+_ASKED_TO_STOP = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
+"""Signals that no model causes: somebody, or the machine going down, wants the process to end."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,11 @@ def run_in_process(
     -------
     dict
         The row: what the process found, with ``status`` (``ok``, ``failed``, ``crashed``, ``timeout``,
-        ``out of memory``), the ``reason`` where that is not ``ok``, ``seconds`` and ``peak_memory``. Never
-        raises for what the process did.
+        ``out of memory``, ``lost``), the ``reason`` where that is not ``ok``, ``seconds`` and
+        ``peak_memory``. Never raises for what the process did.
     """
     bounds = limits if isinstance(limits, Limits) else Limits(**limits)
-    with tempfile.TemporaryDirectory(prefix="mxamp-zoo-") as folder:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
         paths = [Path(folder, name) for name in ("job.json", "result.json", "log.txt")]
         paths[0].write_text(json.dumps(job), encoding="utf-8")
         started = time.perf_counter()
@@ -179,6 +185,8 @@ def _judge(row: dict[str, Any], verdict: str, status: int, limits: Limits, log: 
         name = _signal_name(-status)
         if name == "SIGKILL":
             row.update(status=OUT_OF_MEMORY, reason=f"killed from outside, as for want of memory, {where}")
+        elif name in _ASKED_TO_STOP:
+            row.update(status=LOST, reason=f"stopped from outside by {name} {where}")
         else:
             row.update(status=CRASHED, reason=f"{name} {where}{_last_lines(log)}")
     elif error:

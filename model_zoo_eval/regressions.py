@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from model_zoo_eval.accuracy.job import ACCURACY
+from model_zoo_eval.accuracy.regressions import accuracy_regressions
 from model_zoo_eval.job import FP32
 from model_zoo_eval.journal import Results
 from model_zoo_eval.rows import OK, UNAVAILABLE, worst_error
@@ -30,10 +32,14 @@ class Tolerances:
         How much larger an error may be, as a part of the baseline's.
     speed
         How much smaller a speed may be, as a part of the baseline's.
+    slower_is_told
+        Whether a speed below that is only told, in the notes: on a machine that others share, a ratio of
+        times says too little to fail for.
     """
 
     fidelity: float = 0.25
     speed: float = 0.25
+    slower_is_told: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Regression:
     case
         The model, with ``+primitive`` for that graph form.
     kind
-        ``failure``, ``fidelity``, ``speed`` or ``casts``.
+        ``failure``, ``fidelity``, ``accuracy``, ``speed`` or ``casts``.
     what
         What it was and what it is.
     """
@@ -119,7 +125,14 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
             if difference:
                 notes.append(f"{case} is not compared: {difference}.")
             else:
-                found += _worse(case, before, row, limits, same_machine)
+                worse = (
+                    [Regression(case, *each) for each in accuracy_regressions(before, row)]
+                    if row.get("kind") == ACCURACY
+                    else _worse(case, before, row, limits, same_machine)
+                )
+                told = [each for each in worse if limits.slower_is_told and each.kind == "speed"]
+                found += [each for each in worse if each not in told]
+                notes += [f"{each}." for each in told]
                 notes += _less_low(case, before, row)
     return Comparison(tuple(found), compared, tuple(notes))
 
@@ -158,8 +171,9 @@ def _worse(case: str, before: Row, row: Row, limits: Tolerances, same_machine: b
             found.append(Regression(case, "casts", f"{dtype} had {old['casts']}, and has {new['casts']}"))
         if same_machine and "latency" in old and "latency" in new:
             speed, fast = new["latency"]["ratio"], old["latency"]["ratio"]
-            # The spread of this very run: a number that the machine's noise explains is no regression.
-            if max(speed, new["latency"]["ratio_high"]) < fast * (1 - limits.speed):
+            # The spread of either run: what the machine's noise then or now explains is no regression.
+            now, then = max(speed, new["latency"]["ratio_high"]), min(fast, old["latency"]["ratio_low"])
+            if now < then * (1 - limits.speed):
                 said = f"{dtype} was {fast:.2f} times as fast as FP32, and is {speed:.2f} times as fast"
                 found.append(Regression(case, "speed", said))
     return found

@@ -31,6 +31,10 @@ class Scheduler(Protocol):
     def workers(self) -> int:
         """How many jobs it runs at once."""
 
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """What of the circumstances is not this process's: the processor of other machines."""
+
     def run(self, jobs: Sequence[tuple[Case, Job]], limits: Limits) -> Finished:
         """Yield the row of every job as it ends."""
 
@@ -48,6 +52,7 @@ class LocalScheduler:
 
     def __init__(self, workers: int = 1, command: Sequence[str] | None = None) -> None:
         self.workers = workers
+        self.environment: Mapping[str, Any] = {}
         self._command = command
 
     def run(self, jobs: Sequence[tuple[Case, Job]], limits: Limits) -> Finished:
@@ -121,7 +126,8 @@ def run_cases(
     before = _earlier(path, options, resume)
     wanted = [case for case in cases if _is_open(before.rows.get(case.key), retry)]
     journal = Journal(path)
-    journal.start(describe_environment(threads=limits.threads, seed=job.seed), options)
+    environment = describe_environment(threads=limits.threads, seed=job.seed)
+    journal.start({**environment, **scheduler.environment}, options)
     if len(wanted) < len(cases):
         say(f"{len(cases) - len(wanted)} of {len(cases)} are in {path} already.")
     runnable = []

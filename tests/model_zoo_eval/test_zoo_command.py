@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Callable
 
@@ -90,23 +91,16 @@ def test_a_mistake_is_an_error_that_says_what_to_do(
     assert not list(tmp_path.iterdir())
 
 
-def test_dask_that_is_missing_or_cannot_be_reached_loses_nothing(
+def test_dask_that_is_missing_is_an_error_that_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("model_zoo_eval.dask_scheduler._CONNECT_SECONDS", 1)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     arguments = ["run", "--models", "alexnet", "-o", str(tmp_path / "out"), "--scheduler", "dask"]
     assert main([*arguments, "--address", "tcp://127.0.0.1:1"]) == 2
-    said = capsys.readouterr().err
-    assert "There is no Dask scheduler at" in said or "needs dask.distributed" in said
+    assert "pip install 'mxamp[dask]'" in capsys.readouterr().err
+    assert main(["cluster"]) == 2
+    assert "pip install 'mxamp[dask]'" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.dask
-def test_what_is_no_address_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("distributed", reason="needs dask.distributed")
-    arguments = ["run", "--models", "alexnet", "-o", str(tmp_path / "out"), "--scheduler", "dask"]
-    assert main([*arguments, "--address", "nonsense"]) == 2
-    assert "'nonsense' is no address of a Dask scheduler" in capsys.readouterr().err
 
 
 def test_diff_ends_with_1_and_names_what_got_worse(

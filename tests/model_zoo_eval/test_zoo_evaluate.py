@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,16 @@ from mxnet.gluon.block import _flatten
 from model_zoo_eval.build import _graph_form, _network, build_model
 from model_zoo_eval.evaluate import evaluate
 from model_zoo_eval.export import export_model
-from model_zoo_eval.job import Job
+from model_zoo_eval.job import ON_GPU, Job
 from model_zoo_eval.process import Limits, run_in_process
 from model_zoo_eval.registry import CONTRIB, PRIMITIVE, Case, registry
 from model_zoo_eval.rows import without_timings, worst_error
-from mxamp import load
+from mxamp import convert_model, load
+from mxamp.compare.latency import LatencyComparison
 from mxamp.errors import DataError, ModelFileNotFoundError, ParamsError
+from mxamp.model import Model
+from mxamp.runtime.device import gpu_count
+from mxamp.runtime.executor import BoundModel
 
 pytestmark = pytest.mark.zoo
 
@@ -82,6 +88,70 @@ def test_a_process_gives_the_same_row(evaluated: tuple[dict[str, Any], list[str]
     expected = {**without_timings(evaluated[0]), "status": "ok", "reason": ""}
     expected.pop("stage")
     assert found == expected
+
+
+# ---------------------------------------------------------------------- float16 on a GPU
+
+
+def test_without_a_gpu_the_row_says_why_float16_was_not_executed(
+    evaluated: tuple[dict[str, Any], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model_zoo_eval.evaluate.gpu_count", lambda: 0)
+    row = evaluated[0] if not gpu_count() else evaluate(replace(SMALL, samples=1, rounds=0))
+    assert ON_GPU not in row["results"]
+    assert re.fullmatch(r"this build of MXNet .* has no CUDA|MXNet .* sees no GPU", row["skipped"][ON_GPU])
+
+
+def test_with_a_gpu_float16_is_run_and_timed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[tuple[Any, set[str]]] = []
+    fp32 = build_model(SMALL.case, pretrained=False).model
+
+    def bind(model: Model, *, ctx: Any = None, **more: Any) -> BoundModel:
+        dtypes = {str(value.dtype) for value in model.arg_params.values()}
+        bound.append((ctx, dtypes))
+        # No GPU is here to run float16: the FP32 model's outputs stand for its.
+        return BoundModel(fp32 if "float16" in dtypes else model, ctx=None, **more)
+
+    def time_both(*_: Any, ctx: Any, **more: Any) -> LatencyComparison:
+        bound.append((ctx, set()))
+        return LatencyComparison(2.0, 1.0, 2.0, 1.9, 2.1, more["rounds"])
+
+    monkeypatch.setattr("model_zoo_eval.evaluate.gpu_count", lambda: 1)
+    monkeypatch.setattr("model_zoo_eval.evaluate.BoundModel", bind)
+    monkeypatch.setattr("model_zoo_eval.evaluate.alternate_latency", time_both)
+    row = evaluate(replace(SMALL, dtypes=("float16",), samples=1))
+    found = row["results"][ON_GPU]
+    assert row["skipped"] == {}
+    assert found["how"] == "executed on a GPU"
+    assert found["heads"][0]["relative_l2"] < 1e-5
+    assert found["latency"]["ratio"] == 2.0
+    on_gpu = [dtypes for ctx, dtypes in bound if ctx == "gpu(0)"]
+    assert len(on_gpu) == 3  # the outputs, and two timings
+    assert "float16" in on_gpu[0]
+
+
+@pytest.mark.skipif(gpu_count() > 0, reason="needs a machine without a GPU")
+def test_a_gpu_that_fails_is_a_result_and_the_rest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model_zoo_eval.evaluate.gpu_count", lambda: 1)
+    row = evaluate(replace(SMALL, samples=1, rounds=0))
+    assert row["results"][ON_GPU]["error"].startswith("DeviceError: There is no gpu(0)")
+    for dtype in ("bfloat16", "float16"):
+        assert row["results"][dtype]["heads"]
+
+
+def test_an_error_of_any_kind_in_one_conversion_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def convert(*arguments: Any, **more: Any) -> Any:
+        if arguments[3] == "bfloat16":
+            raise KeyError("conv0")
+        return convert_model(*arguments, **more)
+
+    monkeypatch.setattr("model_zoo_eval.evaluate.convert_model", convert)
+    row = evaluate(replace(SMALL, samples=1, rounds=0))
+    assert row["results"]["bfloat16"]["error"] == "KeyError: 'conv0'"
+    assert row["results"]["float16"]["heads"]
+
+
+# ---------------------------------------------------------------------- graph forms, families
 
 
 @pytest.mark.parametrize("form", [CONTRIB, PRIMITIVE])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
 pytest.importorskip("cv2")
 
-from model_zoo_eval.photographs import SAMPLES, photographs
+from model_zoo_eval.photographs import FIRST_SAMPLES, SAMPLES, photographs
 from model_zoo_eval.registry import find_entry
 from mxamp.errors import DataError
 
@@ -35,10 +37,23 @@ def test_inputs_have_the_models_shapes_and_are_the_same_every_time(name: str) ->
         np.testing.assert_array_equal(values, again[key])
 
 
-def test_samples_differ() -> None:
+@pytest.mark.parametrize("samples", [FIRST_SAMPLES, SAMPLES], ids=["scikit-learn's", "scikit-image's too"])
+def test_samples_differ_and_more_begin_with_the_same(samples: int) -> None:
+    if samples > FIRST_SAMPLES:
+        pytest.importorskip("skimage", reason="needs scikit-image")
     entry = find_entry("resnet18_v1")
-    images = photographs(entry, {"data": (3, 32, 32)}, SAMPLES)["data"]
-    assert len({image.tobytes() for image in images}) == SAMPLES
+    images = photographs(entry, {"data": (3, 32, 32)}, samples)["data"]
+    assert len({image.tobytes() for image in images}) == samples
+    few = photographs(entry, {"data": (3, 32, 32)}, 3)["data"]
+    np.testing.assert_array_equal(few, images[:3])
+
+
+def test_more_samples_without_scikit_image_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skimage", None)
+    entry = find_entry("resnet18_v1")
+    photographs(entry, {"data": (3, 32, 32)}, FIRST_SAMPLES)
+    with pytest.raises(DataError, match="More than 16 samples need the photographs of scikit-image"):
+        photographs(entry, {"data": (3, 32, 32)}, FIRST_SAMPLES + 1)
 
 
 def test_frames_of_a_clip_move() -> None:

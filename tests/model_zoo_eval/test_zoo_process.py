@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from model_zoo_eval.process import Limits, run_in_process
+from model_zoo_eval.process import FOLDER_PREFIX, Limits, run_in_process
 
 DONE = {"stage": "done", "results": {"float32": {}, "bfloat16": {"casts": 1}}}
 
@@ -53,6 +53,11 @@ def test_a_result_is_handed_on_with_time_and_memory() -> None:
             "not done after 3 s, at the stage float32",
         ),
         (
+            "publish({'stage': 'float32'}); os.kill(os.getpid(), signal.SIGTERM)",
+            "lost",
+            "stopped from outside by SIGTERM at the stage float32",
+        ),
+        (
             "print('what it said', file=sys.stderr); sys.exit(3)",
             "crashed",
             "status 3 at the stage start; it said",
@@ -65,7 +70,16 @@ def test_a_result_is_handed_on_with_time_and_memory() -> None:
         ("pass", "crashed", "ended with status 0"),
         ("open(sys.argv[2], 'w').write('{')", "crashed", "ended with status 0"),
     ],
-    ids=["signal", "killed", "too long", "exit status", "error", "no result", "half a result"],
+    ids=[
+        "signal",
+        "killed",
+        "too long",
+        "asked to stop",
+        "exit status",
+        "error",
+        "no result",
+        "half a result",
+    ],
 )
 def test_every_other_end_is_a_result_that_names_the_stage(body: str, status: str, reason: str) -> None:
     started = time.perf_counter()
@@ -102,9 +116,13 @@ def test_a_conversion_that_failed_makes_the_model_fail_and_keeps_the_others() ->
     assert row["results"]["float16"] == {"casts": 2}
 
 
-def test_an_evaluation_ends_with_the_process_that_started_it() -> None:
+def test_an_evaluation_ends_with_the_process_that_started_it_and_removes_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / f"{FOLDER_PREFIX}1"
+    folder.mkdir()
+    (folder / "job.json").write_text("{}")
     evaluation = (
-        "import time\nfrom model_zoo_eval.child import _end_with_parent\n_end_with_parent()\ntime.sleep(60)\n"
+        "import time\nfrom pathlib import Path\nfrom model_zoo_eval.child import _end_with_parent\n"
+        f"_end_with_parent(Path({str(folder)!r}))\ntime.sleep(60)\n"
     )
     starter = (
         "import subprocess, sys, time\n"
@@ -126,6 +144,7 @@ def test_an_evaluation_ends_with_the_process_that_started_it() -> None:
     while _is_running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    assert not folder.exists()
 
 
 def _is_running(pid: int) -> bool:

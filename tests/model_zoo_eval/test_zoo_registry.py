@@ -57,6 +57,8 @@ def test_entries_say_what_to_feed_and_what_comes_out() -> None:
         ("yolo3_darknet53_coco", 36.0),
         ("fcn_resnet50_ade", 39.5),
         ("simple_pose_resnet50_v1b", 71.0),
+        ("resnet50_v1b_gn", 77.36),
+        ("monodepth2_resnet18_posenet_kitti_mono_640x192", 0.021),
     ],
 )
 def test_published_figures_are_gluoncvs(name: str, value: float) -> None:
@@ -113,6 +115,12 @@ def test_a_wrong_name_is_an_error_with_the_nearest_names(pattern: str, said: str
     with pytest.raises(UnknownNameError, match=r"model|form") as raised:
         select_cases([pattern])
     assert said in str(raised.value)
+
+
+def test_what_is_too_much_for_two_cores_has_a_smaller_input_and_its_own_stays_known() -> None:
+    entry = find_entry("r2plus1d_resnet152_kinetics400")
+    assert entry.inputs == {"data": (3, 32, 224, 224)}
+    assert entry.shapes() == {"data": (3, 16, 224, 224)}
 
 
 def test_a_smaller_input_keeps_frames_channels_and_proportions() -> None:

@@ -168,30 +168,6 @@ def test_two_runs_agree_but_for_times(tmp_path: Path, ran: Path) -> None:
     assert timeless(first) == timeless(second)
 
 
-@pytest.mark.dask
-def test_a_dask_cluster_gives_the_same_rows(tmp_path: Path, ran: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
-    from model_zoo_eval.dask_scheduler import DaskScheduler
-
-    local, _ = run(tmp_path / "local" / "results.jsonl", NAMES)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, protocol="tcp", dashboard_address=None
-    ) as cluster:
-        scheduler = DaskScheduler(cluster.scheduler_address, [sys.executable, "-c", FAKE])
-        try:
-            remote = run_cases(
-                [Case(name) for name in NAMES],
-                Job(""),
-                path=tmp_path / "dask" / "results.jsonl",
-                scheduler=scheduler,
-                limits=Limits(seconds=60.0),
-                say=lambda text: None,
-            )
-        finally:
-            scheduler.close()
-    assert timeless(remote) == timeless(local)
-
-
 # ---------------------------------------------------------------------- the journal
 
 
