@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
-from mxamp.errors import PassError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
-from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.params.cast import float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.ranges import magnitude_range
 from mxamp.params.scaled import ScaledParameter
-from mxamp.passes.base import GraphPass
+from mxamp.passes.planned import PlannedPass
 
 __all__ = ["FoldBatchNorm", "FoldedNorms", "read_by_norms_alone"]
 
@@ -82,7 +80,7 @@ class FoldedNorms:
     successors: Mapping[str, str] = field(default_factory=dict)
 
 
-class FoldBatchNorm(GraphPass):
+class FoldBatchNorm(PlannedPass):
     """Fold a BatchNorm that computes low into the low layer before it.
 
     Before::
@@ -141,31 +139,16 @@ class FoldBatchNorm(GraphPass):
         layers: Sequence[str] = _LAYERS,
         float32: bool = False,
     ) -> None:
+        super().__init__(plan, arg_params, aux_params, dtype)
         self._dtypes = (dtype, DType.FLOAT32) if float32 else (dtype,)
         self._layers = frozenset(layers)
-        self._before = plan
-        self._params = {**arg_params, **aux_params}
-        self._dtype = dtype
-        self.plan = plan
-        """The plan for the graph after folding. Set by :meth:`run`."""
-        self.arg_params = arg_params
-        """The parameters after folding. Set by :meth:`run`."""
-        self.aux_params = aux_params
-        """The auxiliary states after folding. Set by :meth:`run`."""
-        self.positions: Sequence[int] = ()
-        """For every node its position after; a folded BatchNorm is at its layer. Set by :meth:`run`."""
         self.folded: Mapping[int, int] = {}
         """BatchNorm -> layer, positions before. Set by :meth:`run`."""
         self.biases: Mapping[str, str] = {}
         """New bias -> the weight beside it. Set by :meth:`run`."""
 
-    def requires(self, graph: Graph) -> None:
-        """Check that the plan was made for this graph."""
-        if len(self._before.decisions) != len(graph.nodes):
-            raise PassError("The plan was made for another graph: it has other nodes.")
-
     def run(self, graph: Graph) -> Graph:
-        """Return the graph without the BatchNorms that could be folded."""
+        """Return the graph without the BatchNorms that could be folded; they are then at their layers."""
         self.positions = range(len(graph.nodes))
         heads = frozenset(head.node for head in graph.heads)
         candidates = []
@@ -178,11 +161,6 @@ class FoldBatchNorm(GraphPass):
         if not folds:
             return graph
         return self._rewrite(graph, folds)
-
-    def ensures(self, before: Graph, after: Graph) -> None:
-        """Check that outputs kept their names."""
-        if output_names(before) != output_names(after):
-            raise PassError("The names of the graph's outputs changed.")
 
     def folded_norms(self) -> FoldedNorms:
         """Return what :meth:`run` did."""
