@@ -12,6 +12,9 @@ __all__ = ["TIE", "Contestant", "winner"]
 TIE = 0.01
 """Plans whose speeds differ by no more are equally fast."""
 
+DOUBT = 0.05
+"""Plans whose speeds differ by no more are equally fast where the race does not surely tell them apart."""
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -44,16 +47,21 @@ class Contestant:
 def winner(plans: Sequence[Contestant]) -> int | None:
     """Return the number of the fastest plan; None where none could be run.
 
-    Plans that are within 1 % of the fastest, or of which the race does not surely tell that they are slower,
-    are equally fast. Of those the one wins that was expected to be the fastest (times of nodes are disturbed
-    less than those of whole models), then the one with the fewest casts, and then the one with the fewest low
-    nodes: what is not needed for speed need not be rounded.
+    Plans that are within 1 % of the fastest, or within 5 % where the race does not surely tell that they are
+    slower, are equally fast. Of those the one wins that was expected to be the fastest (times of nodes are
+    disturbed less than those of whole models), then the one with the fewest casts, and then the one with the
+    fewest low nodes: what is not needed for speed need not be rounded.
     """
     ran = [(n, plan.speed) for n, plan in enumerate(plans) if plan.may_win and plan.speed is not None]
     if not ran:
         return None
     leader, best = max(ran, key=lambda one: one[1])
-    close = [n for n, speed in ran if speed >= best * (1 - TIE) or not _is_slower(plans[n], plans[leader])]
+    close = [
+        n
+        for n, speed in ran
+        if speed >= best * (1 - TIE)
+        or (speed >= best * (1 - DOUBT) and not _is_slower(plans[n], plans[leader]))
+    ]
     expected = [plans[n].expected_ms for n in close]
     known = [ms for ms in expected if ms is not None]
     if len(known) == len(close):

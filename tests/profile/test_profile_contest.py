@@ -33,10 +33,18 @@ from mxamp.profile.contest import TIE, Contestant, winner
         pytest.param(
             [
                 Contestant(1.0, 0, 0, expected_ms=1.0, seconds=[1.0, 3.0] * 10),
-                Contestant(1.5, 2, 5, expected_ms=2.0, seconds=[3.0, 1.0] * 10),
+                Contestant(1.03, 2, 5, expected_ms=2.0, seconds=[3.0, 1.0] * 10),
             ],
             0,
-            id="a noisy race tells nothing",
+            id="a noisy race does not tell small differences",
+        ),
+        pytest.param(
+            [
+                Contestant(1.0, 0, 0, expected_ms=1.0, seconds=[1.0, 3.0] * 10),
+                Contestant(1.5, 2, 5, expected_ms=2.0, seconds=[3.0, 1.0] * 10),
+            ],
+            1,
+            id="but large ones count",
         ),
         pytest.param(
             [
