@@ -213,11 +213,12 @@ def add_parser(subparsers: Any) -> None:
 def _add_guard_options(parser: argparse.ArgumentParser) -> None:
     guard = parser.add_argument_group(
         "never slower",
-        "Where the shapes of the inputs are known (--input-shape, --data, or zoo:NAME), the model is "
-        "measured against the float32 one on this machine, by turns. If it is not faster, the regions whose "
-        "low precision costs time go back to float32, in the end all of it, and the report says why. What is "
-        "promised holds for this machine and its number of threads. Needs MXNet, and twelve times the "
-        "parameters' size in free memory; without them the model is converted and not measured.",
+        "Where the shapes of the inputs are known (--input-shape, --data, or zoo:NAME), the\n"
+        "model is measured against the float32 one on this machine, by turns. If it is not\n"
+        "faster, the regions whose low precision costs time go back to float32, in the end all\n"
+        "of it, and the report says why. What is promised holds for this machine and its\n"
+        "number of threads. Needs MXNet, and twelve times the parameters' size in free memory;\n"
+        "without them the model is converted and not measured.",
     )
     guard.add_argument(
         "--no-guard",
