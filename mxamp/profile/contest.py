@@ -12,7 +12,7 @@ __all__ = ["TIE", "Contestant", "winner"]
 TIE = 0.01
 """Plans whose speeds differ by no more are equally fast."""
 
-DOUBT = 0.05
+DOUBT = 0.02
 """Plans whose speeds differ by no more are equally fast where the race does not surely tell them apart."""
 
 
@@ -47,7 +47,7 @@ class Contestant:
 def winner(plans: Sequence[Contestant]) -> int | None:
     """Return the number of the fastest plan; None where none could be run.
 
-    Plans that are within 1 % of the fastest, or within 5 % where the race does not surely tell that they are
+    Plans that are within 1 % of the fastest, or within 2 % where the race does not surely tell that they are
     slower, are equally fast. Of those the one wins that was expected to be the fastest (times of nodes are
     disturbed less than those of whole models), then the one with the fewest casts, and then the one with the
     fewest low nodes: what is not needed for speed need not be rounded.

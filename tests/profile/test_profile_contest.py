@@ -33,7 +33,7 @@ from mxamp.profile.contest import TIE, Contestant, winner
         pytest.param(
             [
                 Contestant(1.0, 0, 0, expected_ms=1.0, seconds=[1.0, 3.0] * 10),
-                Contestant(1.03, 2, 5, expected_ms=2.0, seconds=[3.0, 1.0] * 10),
+                Contestant(1.015, 2, 5, expected_ms=2.0, seconds=[3.0, 1.0] * 10),
             ],
             0,
             id="a noisy race does not tell small differences",
