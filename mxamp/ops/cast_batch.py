@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
@@ -18,7 +19,7 @@ _OVERFLOW_TO_INFINITY = 0
 _ALL_PROCESSORS = 0
 
 
-class CastCount(ctypes.Structure):
+class CastCount(NamedTuple):
     """What came out of a cast that tells of values out of range.
 
     Attributes
@@ -29,20 +30,24 @@ class CastCount(ctypes.Structure):
         How many results are zero.
     """
 
-    _fields_ = (("infinite", ctypes.c_uint64), ("zero", ctypes.c_uint64))
+    infinite: int
+    zero: int
 
 
-class _Job(ctypes.Structure):
-    _fields_ = (
-        ("values", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("factors", ctypes.c_void_p),
-        ("rows", ctypes.c_uint64),
-        ("columns", ctypes.c_uint64),
-        ("format", ctypes.c_int32),
-        ("overflow", ctypes.c_int32),
-        ("count", CastCount),
-    )
+_JOB = np.dtype(
+    [
+        ("values", np.uint64),
+        ("out", np.uint64),
+        ("factors", np.uint64),
+        ("rows", np.uint64),
+        ("columns", np.uint64),
+        ("format", np.int32),
+        ("overflow", np.int32),
+        ("infinite", np.uint64),
+        ("zero", np.uint64),
+    ]
+)
+"""``mxamp_cast_job``: pointers and sizes of 64 bits, so that nothing needs padding."""
 
 
 def can_batch_casts() -> bool:
@@ -57,7 +62,7 @@ def _library() -> Any:
 
 @lru_cache(maxsize=None)
 def _declared(library: Any) -> Any:
-    library.mxamp_cast_batch_start.argtypes = (ctypes.POINTER(_Job), ctypes.c_size_t, ctypes.c_int)
+    library.mxamp_cast_batch_start.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     library.mxamp_cast_batch_start.restype = ctypes.c_void_p
     library.mxamp_cast_batch_finish.argtypes = (ctypes.c_void_p,)
     library.mxamp_cast_batch_finish.restype = None
@@ -82,19 +87,22 @@ class CastBatch:
     def __init__(self, casts: Sequence[tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]) -> None:
         self._library = _library()
         self._arrays = casts  # must stay where they are
-        self._jobs = (_Job * len(casts))(
-            *(
-                _Job(
-                    values=_address(values),
-                    out=_address(out),
-                    factors=None if factors is None else _address(factors),
-                    rows=1 if factors is None else factors.size,
-                    columns=values.size if factors is None else values.size // factors.size,
-                    format=_FORMATS[DType.from_numpy(out.dtype)],
-                    overflow=_OVERFLOW_TO_INFINITY,
+        self._jobs = np.array(
+            [
+                (
+                    _address(values),
+                    _address(out),
+                    0 if factors is None else _address(factors),
+                    1 if factors is None else factors.size,
+                    values.size if factors is None else values.size // factors.size,
+                    _FORMATS[DType.from_numpy(out.dtype)],
+                    _OVERFLOW_TO_INFINITY,
+                    0,
+                    0,
                 )
                 for values, out, factors in casts
-            )
+            ],
+            _JOB,
         )
         self._running: int | None = None
 
@@ -106,7 +114,9 @@ class CastBatch:
         MemoryError
             When there is no memory for a list of the casts.
         """
-        self._running = self._library.mxamp_cast_batch_start(self._jobs, len(self._jobs), _ALL_PROCESSORS)
+        self._running = self._library.mxamp_cast_batch_start(
+            _address(self._jobs), len(self._jobs), _ALL_PROCESSORS
+        )
         if self._running is None:
             raise MemoryError("There is no memory left to cast parameters.")
 
@@ -115,7 +125,8 @@ class CastBatch:
         if self._running is not None:
             self._library.mxamp_cast_batch_finish(self._running)
             self._running = None
-        return [job.count for job in self._jobs]
+        counts = zip(self._jobs["infinite"].tolist(), self._jobs["zero"].tolist())
+        return [CastCount(*count) for count in counts]
 
 
 def _address(array: NDArray[Any]) -> int:
