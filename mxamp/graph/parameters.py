@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Tuple
 
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.ops.auxiliary import AUXILIARY_INPUTS
@@ -43,7 +43,7 @@ def auxiliary_names(graph: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
-def parameter_names(graph: Graph) -> Mapping[str, str]:
+def parameter_names(graph: Graph) -> Mapping[str, tuple[Node, int] | None]:
     """Return the variables that must be parameters, with where each is read.
 
     A variable is taken for a parameter when it stands where an operator expects a weight, a bias or a
@@ -52,43 +52,44 @@ def parameter_names(graph: Graph) -> Mapping[str, str]:
     Returns
     -------
     dict
-        Variable name -> ``"input 1 of node 'conv0' (Convolution)"``.
+        Variable name -> the node that reads it and the number of the input; None where only the mark tells.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[Node, int] | None] = {}
     for node in graph.nodes:
-        if node.is_variable:
+        if node.op == VARIABLE:
             if "__init__" in node.attrs:
-                found.setdefault(node.name, "a parameter with an initialiser")
+                found.setdefault(node.name, None)
             continue
         for number in _WEIGHTED.get(FACTS.canonical(node.op), ()):
             if number < len(node.inputs):
                 source = graph.nodes[node.inputs[number].node]
-                if source.is_variable:
-                    found[source.name] = f"input {number} of {node}"
+                if source.op == VARIABLE:
+                    found[source.name] = (node, number)
     return found
 
 
-def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, str]]:
+def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, Node]]:
     """Return what attributes say of the shapes of variables.
 
     Returns
     -------
     dict
-        Variable name -> (partial shape, who says so).
+        Variable name -> (partial shape, the node that says so: an operator, or the variable itself).
     """
-    found: dict[str, tuple[PartialShape, str]] = {}
+    found: dict[str, tuple[PartialShape, Node]] = {}
     for node in graph.nodes:
-        if node.is_variable:
-            shape = integers(node.attrs.get("__shape__", ""))
-            if shape is not None:
-                found.setdefault(node.name, (shape, "its __shape__ attribute"))
+        if node.op == VARIABLE:
+            if "__shape__" in node.attrs:
+                shape = integers(node.attrs["__shape__"])
+                if shape is not None:
+                    found.setdefault(node.name, (shape, node))
             continue
         for number, shape in _weight_shapes(node).items():
             if number < len(node.inputs):
                 source = graph.nodes[node.inputs[number].node]
-                if source.is_variable:
+                if source.op == VARIABLE:
                     # The operator is more telling than __shape__, which may be all zeros.
-                    found[source.name] = (shape, str(node))
+                    found[source.name] = (shape, node)
     return found
 
 

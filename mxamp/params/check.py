@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Mapping, Sequence
 
 from mxamp.errors import ParamsError, nearest_names
-from mxamp.graph.graph import Graph
+from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.graph.parameters import expected_shapes, parameter_names
 from mxamp.params.parameter import Parameter
 
@@ -30,16 +30,17 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Seque
         Naming the parameters, and the operators that read them.
     """
     missing = {
-        name: reader
-        for name, reader in parameter_names(graph).items()
+        name: place
+        for name, place in parameter_names(graph).items()
         if name not in params and name not in inputs
     }
     if missing:
         # A file may hold nodes that no output needs; MXNet drops them, and asks for none of their parameters.
         needed = {graph.nodes[position].name for position in graph.input_order()}
-        missing = {name: reader for name, reader in missing.items() if name in needed}
+        missing = {name: place for name, place in missing.items() if name in needed}
     if missing:
-        name, reader = next(iter(missing.items()))
+        name, place = next(iter(missing.items()))
+        reader = "a parameter with an initialiser" if place is None else f"input {place[1]} of {place[0]}"
         unused = [known for known in params if known not in graph.variables]
         hint = nearest_names(name, unused or params)
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -55,8 +56,9 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Seque
             wanted <= 0 or wanted == size for wanted, size in zip(shape, parameter.shape)
         )
         if shape and not fits:
+            who = "its __shape__ attribute" if source.op == VARIABLE else str(source)
             wanted_text = "(" + ", ".join("?" if size <= 0 else str(size) for size in shape) + ")"
             raise ParamsError(
-                f"The parameter {name!r} has the shape {parameter.shape}, but {source} wants {wanted_text}. "
+                f"The parameter {name!r} has the shape {parameter.shape}, but {who} wants {wanted_text}. "
                 "Do symbol and parameters belong to the same model?"
             )
