@@ -124,6 +124,11 @@ class _Decider:
         self.graph = given.graph
         self.low = given.policy.target_dtype
         self._outputs_if_low: dict[int, tuple[DType | None, ...]] = {}
+        # What an input's demand means where its node is FP32, and where it is low.
+        self._needs = [
+            {Demand.CHOSEN: own, Demand.FP32: DType.FLOAT32, Demand.LOW: self.low}
+            for own in (DType.FLOAT32, self.low)
+        ]
         self.dtypes: EntryDtypes = infer_dtypes(given.graph, given.variables)
         self.castable_params = frozenset(
             name
@@ -395,12 +400,8 @@ class _Decider:
         why_chosen: str,
     ) -> Decision:
         verdict = self.verdicts[position]
-        needs = {
-            Demand.CHOSEN: self.low if is_low else DType.FLOAT32,
-            Demand.FP32: DType.FLOAT32,
-            Demand.LOW: self.low,
-        }
-        inputs = tuple(self._need(entry, wanted, needs) for entry, wanted in zip(node.inputs, demand))
+        needs = self._needs[is_low]
+        inputs = tuple([self._need(entry, wanted, needs) for entry, wanted in zip(node.inputs, demand)])
         before = self._data_dtypes[position]
         if is_low:
             compute: DType | None = self.low
