@@ -98,7 +98,8 @@ class Model:
         ParamsError
             When a value is no array, or is sparse.
         """
-        graph = _reading_graph(sym)
+        arrays = sum(len(given) for given in (args, auxs) if isinstance(given, Mapping))
+        graph = _reading_graph(sym, beside=arrays >= _WORTH_A_THREAD)
         arg_params, aux_params = _parameters_of(args, "args"), _parameters_of(auxs, "auxs")
         model = cls(graph(), arg_params, aux_params)
         if isinstance(args, _LoadedParams) and isinstance(auxs, _LoadedParams):
@@ -246,13 +247,17 @@ def graph_of(sym: Any) -> Graph:
     return _reading_graph(sym)()
 
 
-def _reading_graph(sym: Any) -> Callable[[], Graph]:
-    """Return a function that returns the graph of a Symbol; MXNet writes it out in the meantime."""
+_WORTH_A_THREAD = 200
+"""How many arrays take as long to wrap as it takes to start a thread, a few times over."""
+
+
+def _reading_graph(sym: Any, *, beside: bool = False) -> Callable[[], Graph]:
+    """Return a function that returns the graph of a Symbol; MXNet may write it out in the meantime."""
     if isinstance(sym, Graph):
         return lambda: sym
     from mxamp.runtime.symbol import reading_symbol
 
-    return reading_symbol(sym)
+    return reading_symbol(sym, beside=beside)
 
 
 def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]:

@@ -225,7 +225,8 @@ def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
 
     Most networks have one low region, and this finds it without a cut. An entry is cast in every placement
     where its producer is fixed and so is a reader that needs the other dtype. If the preferred placement
-    casts no other entry, none has fewer casts, and of those that have as few it is the preferred one.
+    casts no other entry, none has fewer casts, and of those that have as few it is the preferred one. It may
+    cast one other entry where every placement casts something more: see :func:`_needs_a_cast`.
     """
     if problem.widest & problem.free:
         return None
@@ -233,6 +234,8 @@ def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
     if any(len({position in low for position in group}) > 1 for group in problem.groups):
         return None
     free, heads = problem.free, problem.demands_of_heads
+    unavoidable: set[Entry] = set()
+    others: list[tuple[int, bool]] = []
     for position, readers in enumerate(problem.graph.uses):
         for index, offer in enumerate(problem.supply[position]):
             if offer is Supply.EITHER:
@@ -252,9 +255,40 @@ def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
                 if need is not Demand.ANY and (need is Demand.LOW) is not is_low:
                     is_cast = True
                     is_unavoidable |= not is_open
-            if is_cast and not is_unavoidable:
-                return None
+            if is_unavoidable:
+                unavoidable.add(Entry(position, index))
+            elif is_cast:
+                others.append((position, not is_low))
+    if len(others) > 1:
+        return None
+    if others and not _needs_a_cast(problem, *others[0], unavoidable):
+        return None
     return low
+
+
+def _needs_a_cast(problem: PlacementProblem, position: int, low: bool, unavoidable: set[Entry]) -> bool:
+    """Whether a free node with that precision needs a cast besides the unavoidable ones, somewhere before it.
+
+    What it reads must have that precision as well, and so what that reads, up to an entry that is fixed to
+    the other one: there a cast must be, unless it is there anyway.
+    """
+    seen = {position}
+    stack = [position]
+    while stack:
+        reader = stack.pop()
+        for entry, need in zip(problem.graph.nodes[reader].inputs, problem.demand[reader]):
+            offer = problem.supply[entry.node][entry.output]
+            if need is not Demand.CHOSEN or offer is Supply.EITHER or entry in unavoidable:
+                continue
+            if offer is Supply.CHOSEN and entry.node in problem.free:
+                if entry.node not in seen:
+                    seen.add(entry.node)
+                    stack.append(entry.node)
+                continue
+            is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and entry.node in problem.low)
+            if is_low is not low:
+                return True
+    return False
 
 
 _SIDES = {Demand.FP32: SINK, Demand.LOW: SOURCE}

@@ -28,13 +28,20 @@ def graph_from_symbol(sym: Any) -> Graph:
     return reading_symbol(sym)()
 
 
-def reading_symbol(sym: Any) -> Callable[[], Graph]:
-    """Let MXNet write a Symbol out while something else is done.
+def reading_symbol(sym: Any, *, beside: bool = False) -> Callable[[], Graph]:
+    """Let MXNet write a Symbol out, on a thread of its own where there is something else to do.
+
+    Parameters
+    ----------
+    sym
+        The Symbol; it is not changed.
+    beside
+        Whether the caller has enough to do in the meantime to make up for a thread.
 
     Returns
     -------
     callable
-        Returns the graph, its casts included. The Symbol is not changed.
+        Returns the graph, its casts included.
 
     Raises
     ------
@@ -47,6 +54,9 @@ def reading_symbol(sym: Any) -> Callable[[], Graph]:
             f"A model's symbol must be an mx.sym.Symbol or an mxamp Graph, not {type(sym).__name__}. "
             "For a Gluon block use convert_block; for files, mxamp.load."
         )
+    if not beside:
+        written = sym.tojson(remove_amp_cast=False)
+        return lambda: parse_symbol(written, source="the symbol", is_from_mxnet=True)
     text: Future[str] = Future()
     numpy_shapes = mx.util.is_np_shape()  # belongs to this thread, and is written into the text
 
