@@ -143,11 +143,12 @@ def prepare_graph(
     before = graph
     lost = lost_branches(graph) if device == "cpu" else ()
     losses = len(lost)
+    is_guarded = KeepBranches.step in steps
     positions: Sequence[int] = range(len(graph.nodes))
     changes: list[PreparedNode] = []
     finished: list[str] = []
     for name in steps:
-        if name == KeepBranches.step and not losses:
+        if name == KeepBranches.step and not (lost if graph is before else _losses(graph, device)):
             continue
         if _PASSES[name].device not in ("", device):
             continue
@@ -156,13 +157,18 @@ def prepare_graph(
         finished.append(step.name)
         if after is graph:
             continue
-        losses_after = len(lost_branches(after)) if device == "cpu" else 0
-        if losses_after > losses and KeepBranches.step not in steps:
-            reason = "left as it is, for MXNet's fusion would go wrong without it"
-            changes += [dataclasses.replace(change, into=None, reason=reason) for change in step.changes]
-            continue
+        if not is_guarded:
+            losses_after = _losses(after, device)
+            if losses_after > losses:
+                reason = "left as it is, for MXNet's fusion would go wrong without it"
+                changes += [dataclasses.replace(change, into=None, reason=reason) for change in step.changes]
+                continue
+            losses = losses_after
         changes += step.changes
-        losses = losses_after
         positions = [positions[origin] for origin in step.positions]
         graph = after
     return Preparation(before, graph, positions, tuple(changes), lost)
+
+
+def _losses(graph: Graph, device: str) -> int:
+    return len(lost_branches(graph)) if device == "cpu" else 0
