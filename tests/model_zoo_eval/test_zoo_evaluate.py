@@ -20,7 +20,7 @@ pytest.importorskip("cv2")
 from mxnet.gluon.block import _flatten
 
 from model_zoo_eval.build import _graph_form, _network, build_model
-from model_zoo_eval.evaluate import evaluate
+from model_zoo_eval.evaluate import _as_deployed, evaluate
 from model_zoo_eval.export import export_model
 from model_zoo_eval.job import ON_GPU, Job
 from model_zoo_eval.process import Limits, run_in_process
@@ -28,10 +28,10 @@ from model_zoo_eval.registry import CONTRIB, PRIMITIVE, Case, registry
 from model_zoo_eval.rows import without_timings, worst_error
 from mxamp import convert_model, load
 from mxamp.compare.latency import LatencyComparison
-from mxamp.errors import DataError, ModelFileNotFoundError, ParamsError
+from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError, ParamsError
 from mxamp.model import Model
 from mxamp.runtime.device import gpu_count
-from mxamp.runtime.executor import BoundModel
+from mxamp.runtime.executor import BoundModel, is_fusion_on
 
 pytestmark = pytest.mark.zoo
 
@@ -274,3 +274,30 @@ def test_export_refuses_random_weights_unless_they_are_asked_for(tmp_path: Path)
     assert not list(tmp_path.iterdir())
     files = export_model(Case("cifar_resnet20_v1"), "float16", tmp_path, pretrained=False, allow_random=True)
     assert "random" in json.loads(files[-1].read_text("utf-8"))["weights"]
+
+
+def test_a_model_that_fusion_breaks_in_fp32_is_evaluated_without(monkeypatch) -> None:
+    """MXNet's oneDNN fusion fails on the larger NASNets: an operator without oneDNN code reads blocks."""
+    monkeypatch.setenv("MXNET_SUBGRAPH_BACKEND", "MKLDNN")
+    notes: list[str] = []
+
+    def compare() -> dict[str, float]:
+        if is_fusion_on():
+            raise OperatorError("We can't generate TBlob for MKLDNN data.")
+        return {"relative_l2": 0.0}
+
+    assert _as_deployed(compare, notes) == {"how": "executed, fusion off", "relative_l2": 0.0}
+    assert notes == [
+        "MXNet's fusion fails on the FP32 model, so everything ran without it. "
+        "We can't generate TBlob for MKLDNN data."
+    ]
+
+
+def test_a_model_that_fails_without_fusion_too_is_a_failure(monkeypatch) -> None:
+    monkeypatch.setenv("MXNET_SUBGRAPH_BACKEND", "MKLDNN")
+
+    def compare() -> dict[str, float]:
+        raise OperatorError("no")
+
+    with pytest.raises(OperatorError):
+        _as_deployed(compare, [])
