@@ -222,17 +222,17 @@ def _detections(outputs: Sequence[Array]) -> list[Array]:
 
 def _matches(left: Sequence[Array], right: Sequence[Array]) -> list[tuple[int, int, float]]:
     """Pair boxes of one class, the surest first, each with the one it overlaps most."""
-    if not len(left[0]) or not len(right[0]):
-        return []
-    overlaps = _overlaps(left[2].astype(np.float64), right[2].astype(np.float64))
-    overlaps[left[0][:, None] != right[0][None, :]] = 0.0
     pairs = []
-    for one in np.argsort(-left[1], kind="stable"):
-        other = int(np.argmax(overlaps[one]))
-        iou = float(overlaps[one, other])
-        if iou >= _IOU_TO_MATCH:
-            pairs.append((int(one), other, iou))
-            overlaps[:, other] = 0.0
+    # A class at a time: a detector of 80 classes may find 50,000 boxes, too many to hold all against all.
+    for kind in np.intersect1d(left[0], right[0]):
+        ones, others = np.flatnonzero(left[0] == kind), np.flatnonzero(right[0] == kind)
+        overlaps = _overlaps(left[2][ones].astype(np.float64), right[2][others].astype(np.float64))
+        for row in np.argsort(-left[1][ones], kind="stable"):
+            column = int(np.argmax(overlaps[row]))
+            iou = float(overlaps[row, column])
+            if iou >= _IOU_TO_MATCH:
+                pairs.append((int(ones[row]), int(others[column]), iou))
+                overlaps[:, column] = 0.0
     return pairs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model_zoo_eval.fidelity import HeadMeter, TaskMeter, rounded
+from model_zoo_eval.fidelity import HeadMeter, TaskMeter, _matches, rounded
 
 
 def boxes(*rows: tuple[float, float, float, float, float, float]) -> list[np.ndarray]:
@@ -114,3 +114,14 @@ def test_depth_differs_relatively_and_other_tasks_have_no_measure() -> None:
     meter.add([np.full((1, 1, 2, 2), 2.0)], [np.full((1, 1, 2, 2), 2.1)])
     assert meter.result()["mean_relative_difference"] == pytest.approx(0.05)
     assert TaskMeter("tracking", (2, 2)).result() == {}
+
+
+def test_many_boxes_of_many_classes_are_matched_in_little_memory() -> None:
+    """All against all would be 40 GB here."""
+    rng = np.random.default_rng(0)
+    corners = rng.uniform(0, 500, (50_000, 2))
+    boxes = np.concatenate([corners, corners + rng.uniform(5, 50, (50_000, 2))], axis=1)
+    found = [np.repeat(np.arange(500.0), 100), rng.uniform(0, 1, 50_000), boxes]
+    matches = _matches(found, found)
+    assert len(matches) == 50_000
+    assert all(one == other and iou == 1.0 for one, other, iou in matches)
