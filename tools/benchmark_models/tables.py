@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -64,8 +65,13 @@ def document(benchmark: Benchmark, bounds: Sequence[Bound], machine: Sequence[st
         parts += [Heading("Conversion", level), _conversions(benchmark)]
     failures = _failures(benchmark)
     if failures:
-        parts += [Heading("Failures", level), Paragraph("\n".join(f"- {line}" for line in failures))]
+        parts += [Heading("Failures", level), Paragraph("\n".join(map(_item, failures)))]
     return to_markdown(parts)
+
+
+def _item(text: str) -> str:
+    """Return an item of a list, wrapped as the documents are."""
+    return textwrap.fill(f"- {text}", 120, subsequent_indent="  ", break_long_words=False)
 
 
 def insert_between_markers(path: Path, text: str) -> None:
