@@ -14,6 +14,7 @@ from typing import Iterator, Sequence
 
 from model_zoo_eval.accuracy.command import JOURNAL as ACCURACY_JOURNAL
 from model_zoo_eval.accuracy.command import add_command as add_accuracy
+from model_zoo_eval.arguments import count, number
 from model_zoo_eval.environment import usable_cores
 from model_zoo_eval.job import DTYPES, Job
 from model_zoo_eval.journal import read_results
@@ -146,29 +147,29 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         action="store_true",
         help="with --resume: evaluate again what failed, crashed or took too long",
     )
-    parser.add_argument("--jobs", type=_count, default=1, metavar="N", help="models at once (default: 1)")
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="models at once (default: 1)")
     parser.add_argument(
-        "--threads", type=_count, metavar="N", help="threads a model (default: cores by models at once)"
+        "--threads", type=count, metavar="N", help="threads a model (default: cores by models at once)"
     )
     parser.add_argument(
-        "--timeout", type=_count, default=1800, metavar="SECONDS", help="for one model (default: 1800)"
+        "--timeout", type=count, default=1800, metavar="SECONDS", help="for one model (default: 1800)"
     )
     parser.add_argument(
         "--memory", type=float, metavar="GIB", help="for one model (default: no limit but the machine's)"
     )
     parser.add_argument(
-        "--samples", type=_count, metavar="N", help="photographs a model (default: 1 to 8, by task)"
+        "--samples", type=count, metavar="N", help="photographs a model (default: 1 to 8, by task)"
     )
     parser.add_argument(
         "--rounds",
-        type=_number,
+        type=number,
         default=10,
         metavar="N",
         help="most rounds of timing; 0 for none (default: 10)",
     )
     parser.add_argument(
         "--input-size",
-        type=_count,
+        type=count,
         metavar="N",
         help="height and width of the input instead of the model's own; results say so",
     )
@@ -191,7 +192,7 @@ def _add_weights(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="random weights, where --params has none; downloads nothing",
     )
-    parser.add_argument("--seed", type=_number, default=0, help="of random weights (default: 0)")
+    parser.add_argument("--seed", type=number, default=0, help="of random weights (default: 0)")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -422,7 +423,7 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("name", metavar="NAME", help="NAME+primitive for that graph form of a detector")
     parser.add_argument("--dtype", choices=DTYPES, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--input-size", type=_count, metavar="N", help="height and width of the input")
+    parser.add_argument("--input-size", type=count, metavar="N", help="height and width of the input")
     parser.add_argument(
         "--random-weights", action="store_true", help="export without trained weights, to try it"
     )
@@ -464,8 +465,8 @@ def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "prints its "
         "address, and runs until it is interrupted.",
     )
-    parser.add_argument("--workers", type=_count, default=usable_cores(), metavar="N", help="models at once")
-    parser.add_argument("--port", type=_number, default=8786, metavar="N", help="default: 8786; 0 for any")
+    parser.add_argument("--workers", type=count, default=usable_cores(), metavar="N", help="models at once")
+    parser.add_argument("--port", type=number, default=8786, metavar="N", help="default: 8786; 0 for any")
     parser.set_defaults(run=_cluster)
 
 
@@ -474,17 +475,3 @@ def _cluster(args: argparse.Namespace) -> int:
 
     run_cluster(args.workers, args.port)
     return 0
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
-
-
-def _number(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, not {number}")
-    return number

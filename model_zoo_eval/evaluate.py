@@ -11,7 +11,6 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-import numpy as np
 from numpy.typing import NDArray
 
 from model_zoo_eval.build import BuiltModel, build_model
@@ -82,7 +81,7 @@ def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
         samples=samples,
         notes=_notes(built),
         nodes=sum(not node.is_variable for node in built.model.graph.nodes),
-        parameter_bytes=_bytes(built.model),
+        parameter_bytes=built.model.parameter_bytes,
         skipped={},
         stage="float32",
         results={},
@@ -156,13 +155,6 @@ def _as_deployed(compare: Callable[[], dict[str, Any]], notes: list[str]) -> dic
         found = {"how": "executed, fusion off", **compare()}
         notes.append(f"MXNet's fusion fails on the FP32 model, so everything ran without it. {error}")
         return found
-
-
-def _bytes(model: Model) -> int:
-    return sum(
-        int(np.prod(parameter.shape, dtype=np.int64)) * parameter.dtype.numpy.itemsize
-        for parameter in (*model.arg_params.values(), *model.aux_params.values())
-    )
 
 
 class _Reference:

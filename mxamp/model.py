@@ -112,6 +112,11 @@ class Model:
         object.__setattr__(self, "_history", History(source, PolicyRecord.of(policy)))
         return self
 
+    @property
+    def parameter_bytes(self) -> int:
+        """The bytes of all parameters and auxiliary states."""
+        return sum(value.nbytes for value in (*self.arg_params.values(), *self.aux_params.values()))
+
     # ------------------------------------------------------------------ MXNet's view
 
     @property

@@ -12,7 +12,6 @@ from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import DataError, MxnetMissingError
 from mxamp.guard.options import Guard
 from mxamp.model import Model
-from mxamp.params.parameter import Parameter
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target
 from mxamp.targets.machine import has_bfloat16_instructions
@@ -73,7 +72,7 @@ def why_not_here(
     problem = _device_problem(target)
     if problem is not None:
         return problem
-    needed = COPIES * sum(_bytes(value) for value in (*model.arg_params.values(), *model.aux_params.values()))
+    needed = COPIES * model.parameter_bytes
     available = available_memory()
     if available is not None and needed > _SHARE * available:
         return (
@@ -101,13 +100,6 @@ def _device_problem(target: Target) -> str | None:
             "target auto is the one for this machine"
         )
     return None
-
-
-def _bytes(parameter: Parameter) -> int:
-    size = parameter.dtype.itemsize
-    for length in parameter.shape:
-        size *= length
-    return size
 
 
 def available_memory() -> int | None:

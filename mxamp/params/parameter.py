@@ -72,6 +72,11 @@ class Parameter(ABC):
         """Return a new parameter of this shape, in memory of the same kind, and its values to fill in."""
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of its values, if all of them are stored."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
     def is_sparse(self) -> bool:
         """Whether it is stored sparsely: it is then handed on as it is, and never cast."""
         return False

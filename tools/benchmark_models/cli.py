@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence
 
+from model_zoo_eval.arguments import count
 from model_zoo_eval.process import Limits
 from model_zoo_eval.registry import Case, select_cases
 from mxamp.errors import DataError, MxampError
@@ -198,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"names or shell patterns (default: the {len(MODELS)} models of the benchmark)",
     )
     parser.add_argument(
-        "--batch", nargs="+", type=_count, default=[1, 8], metavar="N", help="batch sizes (default: 1 8)"
+        "--batch", nargs="+", type=count, default=[1, 8], metavar="N", help="batch sizes (default: 1 8)"
     )
     parser.add_argument(
         "--seconds",
@@ -209,11 +210,11 @@ def _parser() -> argparse.ArgumentParser:
         "200 rounds (default: %(default)g)",
     )
     parser.add_argument(
-        "--rounds", type=_count, metavar="N", help="so many rounds instead, whatever they take"
+        "--rounds", type=count, metavar="N", help="so many rounds instead, whatever they take"
     )
     parser.add_argument(
         "--threads",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="threads of MXNet (default: 1, as the built-in costs were measured)",
@@ -248,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     earlier.add_argument("--fresh", action="store_true", help="set an earlier journal aside, start anew")
     parser.add_argument(
         "--timeout",
-        type=_count,
+        type=count,
         default=900,
         metavar="SECONDS",
         help="for one process (default: %(default)s)",
@@ -259,13 +260,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--check", action="store_true", help="exit with status 1 where a bound is not met")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
 
 
 def _positive(text: str) -> float:

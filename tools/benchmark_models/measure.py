@@ -12,7 +12,6 @@ import time
 from typing import Any, Callable, Mapping, Sequence
 
 import mxnet as mx
-import numpy as np
 from numpy.typing import NDArray
 
 from model_zoo_eval.build import BuiltModel, build_model
@@ -208,13 +207,10 @@ class _Errors:
 def _prepare(model: Model, label: str, errors: _Errors) -> tuple[BoundModel, dict[str, Any]]:
     """Bind a model, and return it with its figures."""
     bound = BoundModel(model, label=label)
-    stored = [*model.arg_params.values(), *model.aux_params.values()]
     figures = {
         **errors.of(model, bound),
         "casts": sum(node.op in _CASTS for node in model.graph.nodes),
-        "parameter_bytes": sum(
-            int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize for value in stored
-        ),
+        "parameter_bytes": model.parameter_bytes,
     }
     return bound, figures
 
