@@ -14,6 +14,9 @@ DIFF_ARGS :=
 # What needs minutes, a GPU or a download is run by name: make test MARKS=slow
 MARKS := not slow and not gpu and not network
 
+# How the built-in targets were measured
+PROBE := OMP_NUM_THREADS=1 $(VENV)/bin/python -m mxamp probe
+
 # Caches that would otherwise be written to the home directory. Set a variable yourself to use another place.
 export PIP_CACHE_DIR ?= $(CURDIR)/.cache/pip
 export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
@@ -22,7 +25,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core lint format environment environment-core \
 	bench bench-convert bench-files bench-operators verify-emulation verify-rounding \
-	docs-operators target-cpu-bf16 zoo accuracy clean
+	docs-operators target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -40,7 +43,8 @@ help:
 	@echo "  make verify-rounding  round all 2^32 float32 values and compare with NumPy (minutes)"
 	@echo "  make zoo              convert and run some of GluonCV's models, compare with the baseline (minutes)"
 	@echo "  make accuracy         measure accuracy in FP32, BF16 and FP16 on networks trained here (a minute)"
-	@echo "  make target-cpu-bf16  measure this machine and write the built-in target of its kind (minutes)"
+	@echo "  make target-cpu-bf16  measure this machine and write the built-in target of its kind (minutes);"
+	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
 	@echo "  make docs-operators   write docs/operators.md from the records and policies"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
@@ -90,9 +94,18 @@ verify-rounding: environment
 verify-emulation: environment
 	@$(RUN) -W ignore -m tools.verify_emulation $(ARGS)
 
+# Each on a machine of its kind, and quiet; docs/targets.md says which is which.
 target-cpu-bf16: environment
-	@OMP_NUM_THREADS=1 $(RUN) -m mxamp probe --name cpu-bf16 -o mxamp/targets/builtin/cpu-bf16.json \
-		--description "CPUs with bfloat16 instructions (avx512_bf16, amx_bf16)" $(ARGS)
+	@$(PROBE) --name cpu-bf16 --description "CPUs with avx512_bf16 that multiply bfloat16 at twice the rate of float32, such as AMD's" \
+		-o mxamp/targets/builtin/cpu-bf16.json $(ARGS)
+
+target-cpu-bf16-intel: environment
+	@$(PROBE) --name cpu-bf16-intel --description "Intel CPUs with avx512_bf16, in a process that does not use their AMX (MXNet's default)" \
+		-o mxamp/targets/builtin/cpu-bf16-intel.json $(ARGS)
+
+target-cpu-bf16-amx: environment
+	@DNNL_MAX_CPU_ISA=AVX512_CORE_AMX $(PROBE) --name cpu-bf16-amx --description "Intel CPUs with amx_bf16, in a process that uses it (DNNL_MAX_CPU_ISA=AVX512_CORE_AMX)" \
+		-o mxamp/targets/builtin/cpu-bf16-amx.json $(ARGS)
 
 docs-operators: environment
 	@$(RUN) -m tools.document_operators

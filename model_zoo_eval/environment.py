@@ -6,11 +6,11 @@ import datetime
 import importlib.metadata
 import os
 import platform
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from mxamp.targets.machine import asks_for_amx, cpu_flags, cpu_name
 from mxamp.version import __version__
 
 __all__ = ["describe_environment", "usable_cores"]
@@ -27,7 +27,7 @@ def describe_environment(*, threads: int, seed: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES for found in [_version(name)] if found},
         "system": platform.platform(terse=True),
-        "cpu": _processor(),
+        "cpu": cpu_name(),
         "cpu_flags": _flags(),
         "cores": usable_cores(),
         "threads": threads,
@@ -50,22 +50,10 @@ def _version(name: str) -> str:
         return ""
 
 
-def _processor() -> str:
-    found = re.search(r"^model name\s*: (.+)$", _cpu_information(), re.MULTILINE)
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
 def _flags() -> list[str]:
-    found = re.search(r"^flags\s*: (.+)$", _cpu_information(), re.MULTILINE)
-    have = set(found.group(1).split()) if found else set()
+    """Return the instruction sets that matter and that MXNet uses: AMX only where it was told to."""
+    have = set(cpu_flags() or ()) - (set() if asks_for_amx() else {"amx_bf16"})
     return [flag for flag in _FLAGS if flag in have]
-
-
-def _cpu_information() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _commit() -> str:

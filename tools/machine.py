@@ -8,7 +8,9 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["ROOT", "describe_machine", "has_native_bfloat16", "machine_lines", "prepare_environment"]
+from mxamp.targets.machine import AMX_SETTING, asks_for_amx, cpu_name, has_bfloat16_instructions
+
+__all__ = ["ROOT", "describe_machine", "machine_lines", "prepare_environment"]
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
@@ -22,12 +24,6 @@ def prepare_environment() -> None:
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
 
 
-def has_native_bfloat16() -> bool:
-    """Tell whether the CPU multiplies bfloat16 in hardware; elsewhere oneDNN imitates it, slowly."""
-    words = set(_cpu_info(("flags", "Features")).split())
-    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
-
-
 def describe_machine(*, seed: int | None = None) -> dict[str, object]:
     """Return versions, CPU, threads, seed and commit.
 
@@ -39,8 +35,9 @@ def describe_machine(*, seed: int | None = None) -> dict[str, object]:
     return {
         "commit": _commit(),
         "seed": seed,
-        "cpu": _cpu_info(("model name", "Model")) or platform.processor() or platform.machine(),
-        "native_bfloat16": has_native_bfloat16(),
+        "cpu": cpu_name(),
+        "native_bfloat16": has_bfloat16_instructions() is True,
+        "amx": asks_for_amx(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": os.environ.get("OMP_NUM_THREADS", "one per core"),
         "load_average": round(os.getloadavg()[0], 2),
@@ -54,6 +51,8 @@ def machine_lines(machine: dict[str, object]) -> list[str]:
     versions = machine["versions"]
     assert isinstance(versions, dict)
     native = "runs bfloat16 natively" if machine["native_bfloat16"] else "has NO native bfloat16"
+    if machine["amx"]:
+        native += f", with AMX ({'='.join(AMX_SETTING)})"
     seed = "" if machine["seed"] is None else f", seed {machine['seed']}"
     lines = [
         f"CPU       {machine['cpu']}, {machine['cores']} cores, {native}",
@@ -68,19 +67,6 @@ def machine_lines(machine: dict[str, object]) -> list[str]:
             "          say nothing about a CPU that has it. Sizes, casts, fidelity and accuracy hold."
         )
     return lines
-
-
-def _cpu_info(keys: tuple[str, ...]) -> str:
-    """Return the first value of some keys in Linux's description of the CPU; nothing elsewhere."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in keys:
-            return value.strip()
-    return ""
 
 
 def _version(package: str) -> str:

@@ -15,6 +15,7 @@ from mxamp.probe.known import FOLD_INTO, NORM_AND_CONVOLUTION, known_faults
 from mxamp.probe.support import judge_operators
 from mxamp.probe.workers import Answer
 from mxamp.targets import Support, Target
+from mxamp.targets.machine import AMX_SETTING
 
 __all__ = ["document_text", "make_document"]
 
@@ -73,8 +74,12 @@ def make_document(
         cost = {"measured": True, "source": _source(machine), **cost}
     measured = f"Measured by {_source(machine)}."
     warning = _warning(samples, machine, dtype, device)
+    # What a user registered of an operator for the built-in target is true of MXNet, so it holds here too.
+    # A probe of some operators alone, which fits no costs, must not inherit what it did not measure.
+    inherits = cost is not None and name != builtin.name and builtin.device == device
     return {
         "name": name,
+        **({"based_on": builtin.name} if inherits else {}),
         "dtype": dtype.label,
         "device": device,
         "description": f"{description.rstrip('. ')}. {measured}" if description else measured,
@@ -172,7 +177,10 @@ def _warning(samples: Sequence[Sample], machine: Mapping[str, Any], dtype: DType
         return ""
     seen = "" if ratio is None else f": a convolution takes {ratio:.2g} times as long as in float32"
     why = f"its CPU has no {dtype} instructions, and " if lacks else ""
-    return f"{why}low precision makes models smaller here, but does not pay{seen}"
+    advice = ""
+    if "amx_bf16" in machine.get("unused", ()):
+        advice = f"; its CPU has AMX, which MXNet uses where {'='.join(AMX_SETTING)} is set"
+    return f"{why}low precision makes models smaller here, but does not pay{seen}{advice}"
 
 
 def document_text(document: Mapping[str, Any]) -> str:

@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mxamp.targets.machine import cpu_flags
+from mxamp.targets.machine import CPU_INFO, asks_for_amx, cpu_flags, cpu_name
 
 __all__ = ["default_threads", "describe_machine", "processors"]
 
-_CPU_INFO = Path("/proc/cpuinfo")
 _TELLING = re.compile(r"avx2|avx512.*|amx.*|avx_vnni.*")
 
 
@@ -33,22 +32,19 @@ def default_threads() -> int:
     return int(given) if given.isdigit() and int(given) > 0 else max(1, processors() // 2)
 
 
-def describe_machine(threads: int, cpu_info: Path = _CPU_INFO) -> dict[str, Any]:
-    """Return the CPU's name, its vector instruction sets, its processors and the threads of MXNet."""
+def describe_machine(threads: int, cpu_info: Path = CPU_INFO) -> dict[str, Any]:
+    """Return the CPU's name, the vector instructions that MXNet may use, the processors and MXNet's threads.
+
+    AMX counts where oneDNN was told to use it, since otherwise it does not; it is listed as unused.
+    """
     flags = cpu_flags(cpu_info) or frozenset()
+    telling = sorted(flag for flag in flags if _TELLING.fullmatch(flag))
+    unused = [] if asks_for_amx() else [flag for flag in telling if flag.startswith("amx")]
     return {
-        "cpu": _cpu_name(cpu_info),
-        "instructions": sorted(flag for flag in flags if _TELLING.fullmatch(flag)),
+        "cpu": cpu_name(cpu_info),
+        "instructions": [flag for flag in telling if flag not in unused],
+        **({"unused": unused} if unused else {}),
         "processors": processors(),
         "threads": threads,
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def _cpu_name(cpu_info: Path) -> str:
-    try:
-        text = cpu_info.read_text("utf-8", "replace")
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine() or "unknown"

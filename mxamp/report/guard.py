@@ -104,7 +104,8 @@ class GuardReport:
     data
         What the models were fed: ``"random"`` or ``"given"``.
     machine
-        Where: ``cpu``, ``threads``, ``device``, ``mxnet``.
+        Where: ``cpu``, ``threads``, ``device``, ``mxnet``; ``advice`` where something of the machine that
+        would help was not used.
     """
 
     outcome: str
@@ -167,4 +168,6 @@ def guard_lines(guard: GuardReport, *, with_warning: bool = True) -> list[str]:
             f"{nodes} node{'' if nodes == 1 else 's'} in {regions} region{'' if regions == 1 else 's'} "
             f"({guard.regions_tried} sets of nodes tried)."
         )
+    if "advice" in machine and (guard.dropped or guard.warning is not None):
+        lines.append(machine["advice"])
     return lines

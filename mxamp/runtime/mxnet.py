@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - registers NumPy's "bfloat16", which mx.sym.amp_cast(dtype="bfloat16") looks up
 
 from mxamp.errors import MxnetMissingError
+from mxamp.runtime.amx import permit_amx
 
 __all__ = ["import_mxnet"]
 
@@ -19,7 +20,10 @@ def import_mxnet() -> Any:
     ------
     MxnetMissingError
         When it cannot be imported; says what to install.
+    DeviceError
+        When its oneDNN was told to use AMX, and the system does not let it.
     """
+    permit_amx()
     try:
         import mxnet
     except ImportError as error:

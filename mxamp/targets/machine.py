@@ -1,22 +1,44 @@
-"""What this machine has: CPU instructions and the GPU's generation, found out without MXNet."""
+"""What this machine has: the CPU, its instructions, and the GPU's generation, found out without MXNet."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
 from pathlib import Path
+from typing import Mapping
 
-__all__ = ["compute_capability", "cpu_flags", "has_bfloat16_instructions"]
+__all__ = [
+    "AMX_SETTING",
+    "CPU_INFO",
+    "asks_for_amx",
+    "compute_capability",
+    "cpu_flags",
+    "cpu_name",
+    "cpu_vendor",
+    "has_bfloat16_instructions",
+    "leaves_amx_unused",
+]
 
-_CPU_INFO = Path("/proc/cpuinfo")
+CPU_INFO = Path("/proc/cpuinfo")
+"""Where Linux describes the processors."""
 
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 """The instruction sets for which oneDNN has bfloat16 kernels."""
+
+AMX_SETTING = ("DNNL_MAX_CPU_ISA", "AVX512_CORE_AMX")
+"""The environment variable, and its value, that let the oneDNN of MXNet 1.9.1 use AMX.
+
+There, AMX is an instruction set "with initial support", off unless it is named: neither ``ALL`` nor
+``DEFAULT`` turns it on, the name is read as it is written, and ``ONEDNN_MAX_CPU_ISA`` is not read at all
+(seen in what ``DNNL_VERBOSE=1`` prints). See "CPU Dispatcher Control" in oneDNN's developer guide.
+"""
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 """``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` and ``_MINOR`` of the CUDA driver API."""
 
 
-def cpu_flags(path: Path = _CPU_INFO) -> frozenset[str] | None:
+def cpu_flags(path: Path = CPU_INFO) -> frozenset[str] | None:
     """Return the instruction sets that the system reports of its CPU, in the Linux kernel's spelling.
 
     Returns
@@ -24,15 +46,57 @@ def cpu_flags(path: Path = _CPU_INFO) -> frozenset[str] | None:
     frozenset of str or None
         None where the system does not tell: there is no ``/proc/cpuinfo``, or it has no flags.
     """
+    flags = _cpu_information(path, "flags")
+    return None if flags is None else frozenset(flags.split())
+
+
+def cpu_vendor(path: Path = CPU_INFO) -> str | None:
+    """Return who made the CPU, as its ``CPUID`` says: ``GenuineIntel``, ``AuthenticAMD``.
+
+    Returns
+    -------
+    str or None
+        None where the system does not tell.
+    """
+    return _cpu_information(path, "vendor_id")
+
+
+def cpu_name(path: Path = CPU_INFO) -> str:
+    """Return what the CPU calls itself; ``unknown`` where nothing tells."""
+    named = _cpu_information(path, "model name", "Model")
+    return named or platform.processor() or platform.machine() or "unknown"
+
+
+def _cpu_information(path: Path, *wanted: str) -> str | None:
+    """Return the first value in Linux's description of the processors that has one of the names."""
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:
         return None
     for line in text.splitlines():
         name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return frozenset(value.split())
+        if name.strip() in wanted and value.strip():
+            return value.strip()
     return None
+
+
+def asks_for_amx(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether MXNet computes bfloat16 with AMX when it is started in this environment.
+
+    It does where the CPU has AMX, and oneDNN was told to use it (:data:`AMX_SETTING`).
+
+    Parameters
+    ----------
+    environment
+        The environment variables.
+    """
+    variable, value = AMX_SETTING
+    return environment.get(variable) == value and "amx_bf16" in (cpu_flags() or ())
+
+
+def leaves_amx_unused(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the CPU has AMX for bfloat16, and MXNet does not use it since it was not told to."""
+    return "amx_bf16" in (cpu_flags() or ()) and not asks_for_amx(environment)
 
 
 def has_bfloat16_instructions() -> bool | None:

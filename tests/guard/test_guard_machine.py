@@ -94,6 +94,16 @@ def test_a_target_that_is_not_this_machine_is_not_measured_on_it(monkeypatch, ta
     assert runs or "which this one does not have; target auto is the one for this machine" in why
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_what_is_meant_for_amx_is_measured_where_amx_is_used(monkeypatch, told):
+    pytest.importorskip("mxnet", reason="it is asked for first")
+    monkeypatch.setattr(machine, "has_bfloat16_instructions", lambda: True)
+    monkeypatch.setattr(machine, "asks_for_amx", lambda: told)
+    why = machine.why_not_here(Guard(), small(), Target.builtin("cpu-bf16-amx"), SHAPES)
+    assert (why is None) is told
+    assert told or "told to use it by DNNL_MAX_CPU_ISA=AVX512_CORE_AMX, which is not so here" in why
+
+
 def test_without_mxnet_it_says_so(monkeypatch):
     real = builtins.__import__
 

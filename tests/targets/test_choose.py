@@ -17,22 +17,47 @@ from tests.building import BF16, F16
 
 
 def on_a_machine(
-    monkeypatch: pytest.MonkeyPatch, *, bfloat16: bool | None = None, gpu: tuple[int, int] | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    bfloat16: bool | None = None,
+    vendor: str | None = None,
+    amx: bool = False,
+    gpu: tuple[int, int] | None = None,
 ) -> None:
     monkeypatch.setattr(choose, "has_bfloat16_instructions", lambda: bfloat16)
+    monkeypatch.setattr(choose, "cpu_vendor", lambda: vendor)
+    monkeypatch.setattr(choose, "asks_for_amx", lambda: amx)
     monkeypatch.setattr(choose, "compute_capability", lambda: gpu)
 
 
 @pytest.mark.parametrize(
-    ("bfloat16", "expected"),
-    [(True, "cpu-bf16"), (False, "cpu-bf16-emulated"), (None, "cpu-bf16")],
-    ids=["has them", "has none", "does not tell"],
+    ("bfloat16", "vendor", "amx", "expected"),
+    [
+        pytest.param(True, "AuthenticAMD", False, "cpu-bf16", id="AMD"),
+        pytest.param(True, "GenuineIntel", False, "cpu-bf16-intel", id="Intel"),
+        pytest.param(True, "GenuineIntel", True, "cpu-bf16-amx", id="Intel, told to use AMX"),
+        pytest.param(True, None, False, "cpu-bf16", id="of unknown make"),
+        pytest.param(False, "GenuineIntel", False, "cpu-bf16-emulated", id="has none"),
+        pytest.param(None, None, False, "cpu-bf16", id="does not tell"),
+    ],
 )
 def test_bfloat16_goes_by_the_instructions_of_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, bfloat16: bool | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, bfloat16: bool | None, vendor: str | None, amx: bool, expected: str
 ) -> None:
-    on_a_machine(monkeypatch, bfloat16=bfloat16, gpu=(8, 0))
+    on_a_machine(monkeypatch, bfloat16=bfloat16, vendor=vendor, amx=amx, gpu=(8, 0))
     assert resolve_target(AUTO, BF16).name == expected
+
+
+def test_the_measured_targets_say_where_low_precision_pays() -> None:
+    gains = {
+        name: cost.flops_per_us.low / cost.flops_per_us.float32
+        for name in ("cpu-bf16", "cpu-bf16-intel", "cpu-bf16-amx")
+        for cost in [Target.builtin(name).cost]
+        if cost is not None
+    }
+    assert gains["cpu-bf16-intel"] < 1 < gains["cpu-bf16"] < gains["cpu-bf16-amx"]
+    warned = {name for name in gains if "does not pay" in Target.builtin(name).warning}
+    assert warned == {"cpu-bf16-intel"}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +166,33 @@ def test_flags_of_the_cpu(tmp_path: Path, text: str, flags: set[str] | None) -> 
 
 def test_a_system_that_does_not_tell_has_no_flags(tmp_path: Path) -> None:
     assert machine.cpu_flags(tmp_path / "nothing") is None
+    assert machine.cpu_vendor(tmp_path / "nothing") is None
+    assert machine.cpu_name(tmp_path / "nothing")
+
+
+def test_vendor_and_name_of_the_cpu(tmp_path: Path) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon: fast\n")
+    assert machine.cpu_vendor(path) == "GenuineIntel"
+    assert machine.cpu_name(path) == "Xeon: fast"
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "asks"),
+    [
+        pytest.param({"DNNL_MAX_CPU_ISA": "AVX512_CORE_AMX"}, {"amx_bf16", "avx2"}, True, id="yes"),
+        pytest.param({}, {"amx_bf16"}, False, id="not told"),
+        pytest.param({"DNNL_MAX_CPU_ISA": "ALL"}, {"amx_bf16"}, False, id="all but AMX"),
+        pytest.param({"DNNL_MAX_CPU_ISA": "avx512_core_amx"}, {"amx_bf16"}, False, id="not in capitals"),
+        pytest.param({"DNNL_MAX_CPU_ISA": "AVX512_CORE_AMX"}, {"avx512_bf16"}, False, id="has none"),
+        pytest.param({"DNNL_MAX_CPU_ISA": "AVX512_CORE_AMX"}, None, False, id="does not tell"),
+    ],
+)
+def test_amx_is_used_where_the_cpu_has_it_and_onednn_was_told_to(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], flags: Any, asks: bool
+) -> None:
+    monkeypatch.setattr(machine, "cpu_flags", lambda: flags)
+    assert machine.asks_for_amx(environment) is asks
 
 
 @pytest.mark.parametrize(
