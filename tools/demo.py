@@ -24,7 +24,7 @@ import mxamp
 from mxamp.compare import alternate_latency, compare_models
 from mxamp.report.text import summary
 from tools import digits, photographs, stock
-from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment
+from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment, use_amx
 
 __all__ = ["main", "show_digits", "show_resnet50"]
 
@@ -163,6 +163,12 @@ def show_resnet50(
     )
     _say("Times are medians; the ratio is the median over rounds, with its 10th and 90th percentile.")
     _say()
+    if latency.ratio_high < 1:
+        _paragraph(
+            "Slower than FP32: the bfloat16 instructions of this CPU, as MXNet uses them, are not faster "
+            "than float32's. `mxamp convert` measures that and keeps float32 here (docs/guard.md), and "
+            "docs/targets.md says which CPUs gain."
+        )
     _conversion(model, prefix)
     return model
 
@@ -292,6 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     prepare_environment()
+    use_amx()
     started = time.perf_counter()
     options.output.mkdir(parents=True, exist_ok=True)
     _say("mxamp: trained FP32 models, converted to bfloat16 for this CPU")

@@ -8,9 +8,11 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from mxamp.errors import DeviceError
+from mxamp.runtime.amx import permit_amx
 from mxamp.targets.machine import AMX_SETTING, asks_for_amx, cpu_name, has_bfloat16_instructions
 
-__all__ = ["ROOT", "describe_machine", "machine_lines", "prepare_environment"]
+__all__ = ["ROOT", "describe_machine", "machine_lines", "prepare_environment", "use_amx"]
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
@@ -22,6 +24,21 @@ def prepare_environment() -> None:
     """Keep downloads inside the clone, and oneDNN quiet, unless the user has said otherwise."""
     os.environ.setdefault("MXNET_HOME", str(ROOT / ".cache" / "mxnet"))
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+
+
+def use_amx() -> None:
+    """Let MXNet use AMX in this process where the CPU has it and the system permits it.
+
+    Where the user has said how far oneDNN may go, that stands. Call it before anything of MXNet runs.
+    """
+    variable, value = AMX_SETTING
+    if variable in os.environ:
+        return
+    os.environ[variable] = value
+    try:
+        permit_amx()
+    except DeviceError:
+        del os.environ[variable]
 
 
 def describe_machine(*, seed: int | None = None) -> dict[str, object]:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import numpy as np
 import pytest
 
-from tools.machine import ROOT, describe_machine, machine_lines
+from mxamp.errors import DeviceError
+from mxamp.targets.machine import AMX_SETTING
+from tools.machine import ROOT, describe_machine, machine_lines, use_amx
 
 DIGITS = ROOT / "demo" / "cifar_resnet20_v1-digits"
 
@@ -90,6 +93,26 @@ def test_a_measurement_says_what_it_was_made_with():
     text = "\n".join(machine_lines(machine))
     for part in (str(machine["cpu"]), str(machine["commit"]), "seed 7", str(machine["cores"])):
         assert part in text
+
+
+def test_amx_is_used_where_the_system_permits_it_and_nobody_said_otherwise(monkeypatch):
+    variable, value = AMX_SETTING
+    monkeypatch.setenv(variable, "AVX2")
+    use_amx()
+    assert os.environ[variable] == "AVX2"
+
+    monkeypatch.delenv(variable)
+    monkeypatch.setattr("tools.machine.permit_amx", refuse_amx)
+    use_amx()
+    assert variable not in os.environ
+
+    monkeypatch.setattr("tools.machine.permit_amx", lambda: None)
+    use_amx()
+    assert os.environ[variable] == value
+
+
+def refuse_amx():
+    raise DeviceError("the system does not permit it")
 
 
 def test_a_cpu_without_bfloat16_is_named():

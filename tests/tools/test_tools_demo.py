@@ -8,7 +8,14 @@ mx = pytest.importorskip("mxnet")
 pytest.importorskip("cv2")
 pytest.importorskip("sklearn")
 
+from mxamp.targets.machine import AMX_SETTING
 from tools import demo
+
+
+@pytest.fixture(autouse=True)
+def _without_amx(monkeypatch):
+    """Keep the demonstration from turning on AMX, for which processes of later tests would have no permission."""
+    monkeypatch.setenv(AMX_SETTING[0], "DEFAULT")
 
 
 @pytest.mark.zoo

@@ -47,7 +47,7 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
         return as_model(converted, "the stock converter's model")
 
     def own(**options: Any) -> Model:
-        return mxamp.convert_model(sym, args, auxs, _DTYPE, input_shapes=shapes, **options)
+        return mxamp.convert_model(sym, args, auxs, _DTYPE, target="auto", input_shapes=shapes, **options)
 
     return {
         PREPARED: lambda: prepared_model(model),
