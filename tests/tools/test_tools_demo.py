@@ -14,7 +14,7 @@ from tools import demo
 
 @pytest.fixture(autouse=True)
 def _without_amx(monkeypatch):
-    """Keep the demonstration from turning on AMX, for which processes of later tests would have no permission."""
+    """Keep the demonstration from turning on AMX: processes of later tests would have no permission."""
     monkeypatch.setenv(AMX_SETTING[0], "DEFAULT")
 
 
