@@ -150,20 +150,30 @@ def test_the_better_stock_setting_is_the_faster_one():
 
 
 def test_stocks_error_is_that_of_its_more_precise_setting():
-    assert benchmark(model_row()).models[0].stock_error == 0.04
+    assert benchmark(model_row()).models[0].stock_errors == (0.04,)
+
+
+def test_stocks_error_is_chosen_for_each_draw_of_weights():
+    row = model_row(
+        stock=figures([40.0, 80.0, 40.0], 0.05, errors=[0.05, 0.02]),
+        stock_cast_once=figures([8.0, 16.0, 8.0], 0.04, errors=[0.04, "inf"]),
+    )
+    assert benchmark(row).models[0].stock_errors == (0.04, 0.02)
 
 
 def test_where_stock_fails_nothing_is_compared_with_it():
     measured = benchmark(model_row(stock=FAILS, stock_cast_once=FAILS)).models[0]
     assert measured.better_stock is None
-    assert measured.stock_error is None
+    assert measured.stock_errors == ()
     assert measured.why_not(STOCK) == FAILS["failure"]
     assert measured.ratio(MXAMP).median == 2.0
 
 
 def test_outputs_that_are_not_finite_are_an_infinite_error():
     row = model_row(mxamp=figures([5.0, 5.0, 5.0], finite=False))
-    assert benchmark(row).models[0].figures[MXAMP].relative_l2 == math.inf
+    found = benchmark(row).models[0].figures[MXAMP]
+    assert found.relative_l2 == math.inf
+    assert found.errors == (math.inf,)
 
 
 # ---------------------------------------------------------------------- bounds
@@ -221,6 +231,40 @@ def test_the_mean_is_geometric_over_the_models_where_stock_runs():
 )
 def test_a_figure_beyond_its_bound_is_not_met(change, text):
     assert not by_text(judge(benchmark(model_row(**change))))[text].is_met
+
+
+LARGEST_ERROR = "largest error of mxamp over that of stock"
+
+
+def with_errors(*own):
+    """Return the row of a model whose stock error is 0.04 for each draw of weights."""
+    return model_row(
+        stock=figures([40.0, 80.0, 40.0], 0.04, errors=[0.04] * len(own)),
+        stock_cast_once=figures([8.0, 16.0, 8.0], 0.04, errors=[0.04] * len(own)),
+        mxamp_profiled=figures([4.0, 8.0, 4.0], own[0], errors=list(own)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "mean", "is_met"),
+    [
+        pytest.param((0.044, 0.037, 0.043, 0.037), 1.003, True, id="as good as stock, but for luck"),
+        pytest.param((0.044, 0.045, 0.043, 0.044), 1.1, False, id="worse each time"),
+        pytest.param((0.02, 0.02, math.inf), math.inf, False, id="not finite once"),
+        pytest.param((0.02, 0.02, math.nan), math.nan, False, id="not a number once"),
+    ],
+)
+def test_errors_are_judged_over_draws_of_weights(errors, mean, is_met):
+    found = by_text(judge(benchmark(with_errors(*errors))))[LARGEST_ERROR]
+    assert found.figure == pytest.approx(mean, rel=1e-2, nan_ok=True)
+    assert found.is_met is is_met
+    assert f"mean of {len(errors)} draws" in found.where
+
+
+def test_one_model_that_is_worse_is_not_hidden_by_another_with_a_wide_margin():
+    wide = with_errors(0.01, 0.4, 0.01, 0.4)
+    worse = {**with_errors(0.044, 0.045, 0.043, 0.044), "name": "vgg16"}
+    assert not by_text(judge(benchmark(wide, worse)))[LARGEST_ERROR].is_met
 
 
 def test_a_slow_conversion_is_not_met():

@@ -111,6 +111,7 @@ def _run(options: argparse.Namespace) -> int:
             seconds=options.seconds,
             rounds=options.rounds,
             seed=options.seed,
+            draws=options.draws,
             residual_scale=options.residual_scale,
             pretrained=options.pretrained,
         ),
@@ -221,6 +222,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of weights and order (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--draws",
+        type=count,
+        default=4,
+        metavar="N",
+        help="for so many draws of random weights errors are measured (default: %(default)s)",
     )
     parser.add_argument(
         "--residual-scale",

@@ -24,6 +24,8 @@ class Job:
         How often to time each variant; None for as often as ``seconds`` allow.
     seed
         Of random weights, and of the order in which the variants run.
+    draws
+        For how many draws of random weights errors are measured.
     residual_scale
         How large residual branches end with random weights, relative to their trunk.
     pretrained
@@ -38,6 +40,7 @@ class Job:
     seconds: float = 15.0
     rounds: int | None = None
     seed: int = 0
+    draws: int = 1
     residual_scale: float = 1.0
     pretrained: bool = False
     without: tuple[tuple[str, str], ...] = ()

@@ -3,18 +3,22 @@
 Errors are measured against FP32 with fusion off, because MXNet's fusion is wrong in FP32 for some graphs. A
 detector's outputs come out of a ranking, where candidates that nearly tie change places: of a model that
 ranks, what enters the first ranking is compared.
+
+With random weights the error of one model is partly luck: roundings of different layers may cancel. So models
+are drawn several times, and converted anew each time, for their errors alone.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence
 
 import mxnet as mx
 from numpy.typing import NDArray
 
-from model_zoo_eval.build import BuiltModel, build_model
+from model_zoo_eval.build import RANDOM, BuiltModel, build_model
 from model_zoo_eval.fidelity import HeadMeter, rounded
 from model_zoo_eval.heads import entries_before, first_rankings
 from model_zoo_eval.photographs import photographs
@@ -26,7 +30,7 @@ from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
 from mxamp.runtime.executor import BoundModel
 from tools.benchmark_conversion import alternate_conversions, one_line, symbol_converters
 from tools.benchmark_models.job import Job
-from tools.benchmark_models.names import FP32, MXAMP_PROFILED, NOT_AVAILABLE, STOCK_CAST_ONCE
+from tools.benchmark_models.names import FP32, MXAMP, MXAMP_PROFILED, NOT_AVAILABLE, STOCK, STOCK_CAST_ONCE
 from tools.benchmark_models.variants import can_profile, converters
 
 __all__ = ["measure_conversions", "measure_variants"]
@@ -35,6 +39,9 @@ FEWEST_ROUNDS, MOST_ROUNDS = 5, 200
 
 _ONE_BY_ONE = 2
 """Photographs for the error of a model with batch size 1; a larger batch has as many as it holds."""
+
+_DRAWN = (STOCK, STOCK_CAST_ONCE, MXAMP, MXAMP_PROFILED)
+"""The variants whose errors are compared with each other."""
 
 _CASTS = frozenset({*CAST_OPERATORS, AMP_MULTICAST})
 
@@ -69,11 +76,7 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     if built.entry.batch and job.batch > built.entry.batch:
         raise DataError(f"{job.name} takes {built.entry.batch} samples a forward pass at most.")
     shapes = {name: (job.batch, *shape) for name, shape in built.shapes.items()}
-    inputs = photographs(built.entry, built.shapes, max(job.batch, _ONE_BY_ONE))
-    samples = [
-        {name: values[start : start + job.batch] for name, values in inputs.items()}
-        for start in range(0, len(next(iter(inputs.values()))), job.batch)
-    ]
+    samples = _samples(built, job)
     row.update(
         weights=built.weights,
         weights_from=built.origin,
@@ -108,6 +111,9 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
             results[variant] = {"failure": one_line(error)}
             continue
         results[variant]["conversion_seconds"] = rounded(seconds, 4)
+    row["stage"] = "errors of other weights"
+    publish(row)
+    _draw_errors(built, job, shapes, results)
     del row["variant"]
     row["stage"] = "time"
     publish(row)
@@ -116,6 +122,38 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     row["stage"] = "done"
     publish(row)
     return row
+
+
+def _samples(built: BuiltModel, job: Job) -> list[Mapping[str, NDArray[Any]]]:
+    inputs = photographs(built.entry, built.shapes, max(job.batch, _ONE_BY_ONE))
+    return [
+        {name: values[start : start + job.batch] for name, values in inputs.items()}
+        for start in range(0, len(next(iter(inputs.values()))), job.batch)
+    ]
+
+
+def _draw_errors(
+    built: BuiltModel,
+    job: Job,
+    shapes: Mapping[str, Sequence[int]],
+    results: Mapping[str, dict[str, Any]],
+) -> None:
+    """Add to each variant's figures its ``errors``: one for each draw of the weights, the first included."""
+    drawn = [variant for variant in _DRAWN if "relative_l2" in results.get(variant, ())]
+    errors = {variant: [_finite_error(results[variant])] for variant in drawn}
+    for seed in range(job.seed + 1, job.seed + job.draws if built.weights == RANDOM else 0):
+        again = _build(replace(job, seed=seed))
+        meter = _Errors(again.model, _samples(again, job))
+        makers = converters(again.model, shapes, use_cache=True)
+        for variant in drawn:
+            model = makers[variant]()
+            errors[variant].append(_finite_error(meter.of(model, BoundModel(model, label=variant))))
+    for variant, found in errors.items():
+        results[variant]["errors"] = found
+
+
+def _finite_error(figures: Mapping[str, Any]) -> float | str:
+    return figures["relative_l2"] if figures["finite"] else "inf"
 
 
 def measure_conversions(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:

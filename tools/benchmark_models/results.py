@@ -30,6 +30,8 @@ class Figures:
     relative_l2
         The largest relative L2 error against FP32 with fusion off: of an output, or of what enters the first
         ranking. Infinite where the variant's outputs are not finite and FP32's are.
+    errors
+        The same for each draw of random weights, :attr:`relative_l2` first; empty where none was measured.
     casts
         Cast operators in the graph.
     parameter_bytes
@@ -41,6 +43,7 @@ class Figures:
     failure: str = ""
     milliseconds: tuple[float, ...] = ()
     relative_l2: float = math.nan
+    errors: tuple[float, ...] = ()
     casts: int = 0
     parameter_bytes: int = 0
     conversion_seconds: float | None = None
@@ -91,10 +94,10 @@ class Measured:
         return max(found, key=lambda setting: found[setting]) if found else None
 
     @property
-    def stock_error(self) -> float | None:
-        """The smaller error of MXNet's converter's settings; None where neither runs."""
-        errors = [self.figures[setting].relative_l2 for setting in STOCK_SETTINGS if self.ran(setting)]
-        return min(errors) if errors else None
+    def stock_errors(self) -> tuple[float, ...]:
+        """The smaller error of MXNet's converter's settings, for each draw; empty where neither runs."""
+        settings = [self.figures[setting].errors for setting in STOCK_SETTINGS if self.ran(setting)]
+        return tuple(map(min, zip(*settings)))
 
     def why_not(self, variant: str) -> str:
         """Return why a variant was not timed."""
@@ -193,6 +196,7 @@ def _figures(found: Mapping[str, Any]) -> Figures:
     return Figures(
         milliseconds=tuple(found["milliseconds"]),
         relative_l2=error if found["finite"] else math.inf,
+        errors=tuple(map(float, found.get("errors", ()))) or (error if found["finite"] else math.inf,),
         casts=found["casts"],
         parameter_bytes=found["parameter_bytes"],
         conversion_seconds=found.get("conversion_seconds"),

@@ -108,15 +108,15 @@ def _summary(benchmark: Benchmark) -> Table:
     for measured in benchmark.models:
         fp32 = f"{measured.figures[FP32].median_ms:.2f}" if measured.ran(FP32) else "fails"
         speeds = [_speed(measured, variant) for variant in _CONVERTED]
-        stock_error = measured.stock_error
+        stock_errors = measured.stock_errors
         rows.append(
             [
                 measured.name,
                 str(measured.batch),
                 fp32,
                 *speeds,
-                "-" if stock_error is None else _error(stock_error),
-                _error(measured.figures[judged].relative_l2) if measured.ran(judged) else "-",
+                _mean_error(stock_errors),
+                _mean_error(measured.figures[judged].errors) if measured.ran(judged) else "-",
             ]
         )
     titles = [
@@ -229,6 +229,14 @@ def _spread(ratio: Ratio) -> str:
 
 def _error(value: float) -> str:
     return f"{value:.1e}" if math.isfinite(value) else str(value)
+
+
+def _mean_error(errors: Sequence[float]) -> str:
+    """Return the geometric mean over draws of weights."""
+    if not errors:
+        return "-"
+    with np.errstate(divide="ignore"):
+        return _error(float(np.exp(np.mean(np.log(errors)))))
 
 
 def _milliseconds(times: Mapping[str, Any], converter: str) -> str:

@@ -23,7 +23,9 @@ def can_profile() -> bool:
     return "profile" in inspect.signature(mxamp.convert_model).parameters
 
 
-def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, Callable[[], Model]]:
+def converters(
+    model: Model, shapes: Mapping[str, Sequence[int]], *, use_cache: bool = False
+) -> dict[str, Callable[[], Model]]:
     """Return what makes each variant; each call converts anew.
 
     Parameters
@@ -32,6 +34,9 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
         The FP32 model; never changed.
     shapes
         Input name -> shape, the batch included.
+    use_cache
+        Whether profiling may know the times of such a model from before. Without, what it does is what it
+        does for a model that it sees for the first time.
 
     Returns
     -------
@@ -39,6 +44,8 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
         For every variant but FP32. MXNet's converter changes the dicts it is given, so it gets copies.
     """
     from mxnet.contrib import amp
+
+    from mxamp.profile import Profiling
 
     sym, args, auxs = model
 
@@ -54,15 +61,8 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
         STOCK: stock,
         STOCK_CAST_ONCE: lambda: stock(cast_optional_params=True),
         MXAMP: own,
-        MXAMP_PROFILED: lambda: own(profile=_profiling()),
+        MXAMP_PROFILED: lambda: own(profile=Profiling(use_cache=use_cache)),
     }
-
-
-def _profiling() -> Any:
-    """Return how ``profile=True`` profiles, but without the cache: what is measured is a first conversion."""
-    from mxamp.profile import Profiling
-
-    return Profiling(use_cache=False)
 
 
 def prepared_model(model: Model) -> Model:
