@@ -31,10 +31,13 @@ class Results:
         The circumstances of every run, the first first: ``environment`` and ``options``.
     rows
         Key of the case -> its last result.
+    run_of
+        Key of the case -> the run that it is of: the one above it in its journal.
     """
 
     runs: tuple[Mapping[str, Any], ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    run_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_results(*paths: Path) -> Results:
@@ -50,7 +53,9 @@ def read_results(*paths: Path) -> Results:
     """
     runs: list[Mapping[str, Any]] = []
     rows: dict[str, Mapping[str, Any]] = {}
+    run_of: dict[str, Mapping[str, Any]] = {}
     for path in paths:
+        run: Mapping[str, Any] | None = None
         if path.is_dir():
             path = path / "results.jsonl"
         if not path.is_file():
@@ -60,9 +65,13 @@ def read_results(*paths: Path) -> Results:
         for record in _records(path):
             if record["record"] == _RUN:
                 runs.append(record)
+                run = record
             else:
                 rows[record["case"]] = record
-    return Results(tuple(runs), rows)
+                run_of.pop(record["case"], None)
+                if run is not None:
+                    run_of[record["case"]] = run
+    return Results(tuple(runs), rows, run_of)
 
 
 def _records(path: Path) -> Sequence[dict[str, Any]]:

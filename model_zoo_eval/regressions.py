@@ -102,10 +102,7 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
     """
     limits = tolerances or Tolerances()
     notes = []
-    machines = _machine(baseline), _machine(results)
-    same_machine = machines[0] == machines[1]
-    if not same_machine:
-        notes.append(f"Speeds are not compared: the baseline's are of {machines[0]}, these of {machines[1]}.")
+    others: dict[tuple[str, str], int] = {}
     new = sorted(set(results.rows) - set(baseline.rows))
     if new:
         notes.append(f"The baseline does not have {', '.join(new)}.")
@@ -116,6 +113,9 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
         if before is None:
             continue
         compared += 1
+        machines = _machine(baseline, case), _machine(results, case)
+        if machines[0] != machines[1]:
+            others[machines] = others.get(machines, 0) + 1
         if (before["status"] == OK and row["status"] != OK) or (
             before["status"] == UNAVAILABLE and row["status"] not in (OK, UNAVAILABLE)
         ):
@@ -128,20 +128,26 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
                 worse = (
                     [Regression(case, *each) for each in accuracy_regressions(before, row)]
                     if row.get("kind") == ACCURACY
-                    else _worse(case, before, row, limits, same_machine)
+                    else _worse(case, before, row, limits, machines[0] == machines[1])
                 )
                 told = [each for each in worse if limits.slower_is_told and each.kind == "speed"]
                 found += [each for each in worse if each not in told]
                 notes += [f"{each}." for each in told]
                 notes += _less_low(case, before, row)
+    notes[:0] = [
+        f"Speeds are not compared{'' if number == compared else f' of {number} cases'}: the baseline's are "
+        f"of {before}, these of {now}."
+        for (before, now), number in others.items()
+    ]
     return Comparison(tuple(found), compared, tuple(notes))
 
 
-def _machine(results: Results) -> str:
-    """Say what speeds were measured on."""
-    if not results.runs:
+def _machine(results: Results, case: str) -> str:
+    """Say what the speeds of a case were measured on."""
+    run = results.run_of.get(case)
+    if run is None:
         return "an unknown machine"
-    environment = results.runs[-1]["environment"]
+    environment = run["environment"]
     flags = " ".join(environment["cpu_flags"])
     return f"{environment['cpu']} ({flags}) with {environment['threads']} threads a model"
 

@@ -89,7 +89,8 @@ def report_parts(results: Results, images: Sequence[Image] = ()) -> list[Part]:
 def _of_fidelity(results: Results) -> Results:
     """Return results without those of accuracy, which have a table of their own."""
     accuracy = accuracy_rows(results.rows)
-    return Results(results.runs, {key: row for key, row in results.rows.items() if key not in accuracy})
+    kept = {key: row for key, row in results.rows.items() if key not in accuracy}
+    return Results(results.runs, kept, results.run_of)
 
 
 def _entry(key: str) -> Entry:

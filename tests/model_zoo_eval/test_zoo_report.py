@@ -230,6 +230,16 @@ def test_speeds_of_another_processor_are_not_compared(write_journal: Write) -> N
     assert "Speeds are not compared" in found.notes[0]
 
 
+def test_a_speed_is_compared_where_its_own_run_was_on_the_same_processor(write_journal: Write) -> None:
+    here = write_journal("here.jsonl", {"resnet18_v1": ok_row(), "alexnet": ok_row()})
+    there = write_journal("there.jsonl", {"vgg16": ok_row()}, cpu="another")
+    here.write_bytes(here.read_bytes() + there.read_bytes())
+    slow = {name: ok_row(ratio=0.5) for name in ("resnet18_v1", "alexnet", "vgg16")}
+    found = compare_results(read_results(here), read_results(write_journal("after.jsonl", slow)))
+    assert {regression.case for regression in found.regressions} == {"resnet18_v1", "alexnet"}
+    assert "not compared of 1 cases: the baseline's are of another" in found.notes[0]
+
+
 def test_other_weights_or_inputs_are_not_compared_and_the_reader_is_told(write_journal: Write) -> None:
     before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row()}))
     after = read_results(
