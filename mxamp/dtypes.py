@@ -127,6 +127,10 @@ class DType(enum.Enum):
     @classmethod
     def from_numpy(cls, value: DTypeLike) -> DType:
         """Return the member for a NumPy dtype; MXNet's ``[('bfloat16', uint16)]`` is bfloat16."""
+        if isinstance(value, np.dtype):
+            found = _BY_NUMPY.get(value)
+            if found is not None:
+                return found
         try:
             # NumPy takes None for float64; and it refuses a dict or a list with a ValueError.
             dtype = np.dtype(value) if value is not None else None

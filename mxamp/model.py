@@ -270,12 +270,14 @@ def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]
         raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
     wrapped: dict[str, Parameter] = {}
     of_mxnet: dict[str, Any] = {}
+    # Asked of each class once: an abstract class takes its time over every instance.
+    parameters = {kind for kind in set(map(type, given.values())) if issubclass(kind, Parameter)}
     for name, value in given.items():
         if not isinstance(name, str):
             raise ParamsError(f"{label} must map names, which are strings, to arrays; it holds {name!r:.80}.")
         if isinstance(value, np.ndarray):
             wrapped[name] = _array_parameter(name, value)
-        elif isinstance(value, Parameter):
+        elif type(value) in parameters:
             wrapped[name] = value
         else:
             of_mxnet[name] = value

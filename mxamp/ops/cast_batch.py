@@ -14,7 +14,7 @@ from mxamp.ops.kernels import kernels
 
 __all__ = ["CastBatch", "CastCount", "can_batch_casts"]
 
-_FORMATS = {DType.FLOAT16: 0, DType.BFLOAT16: 1}
+_FORMATS = {DType.FLOAT16.numpy: 0, DType.BFLOAT16.numpy: 1}
 _OVERFLOW_TO_INFINITY = 0
 _ALL_PROCESSORS = 0
 
@@ -95,7 +95,7 @@ class CastBatch:
                     0 if factors is None else _address(factors),
                     1 if factors is None else factors.size,
                     values.size if factors is None else values.size // factors.size,
-                    _FORMATS[DType.from_numpy(out.dtype)],
+                    _FORMATS[out.dtype],
                     _OVERFLOW_TO_INFINITY,
                     0,
                     0,
@@ -130,5 +130,7 @@ class CastBatch:
 
 
 def _address(array: NDArray[Any]) -> int:
+    if array.dtype.char == "f" and array.flags.writeable:  # float32, whose buffer says so in half the time
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     address: int = array.__array_interface__["data"][0]
     return address

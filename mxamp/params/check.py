@@ -50,7 +50,7 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Seque
         )
     for name, (shape, source) in expected_shapes(graph).items():
         parameter = params.get(name)
-        if parameter is None:
+        if parameter is None or parameter.shape == shape:
             continue
         fits = len(shape) == len(parameter.shape) and all(
             wanted <= 0 or wanted == size for wanted, size in zip(shape, parameter.shape)
