@@ -234,31 +234,34 @@ def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
     if any(len({position in low for position in group}) > 1 for group in problem.groups):
         return None
     free, heads = problem.free, problem.demands_of_heads
+    supply = problem.supply
+    # Entry that is cast -> whether it hands on low precision.
+    casts: dict[Entry, bool] = {}
     unavoidable: set[Entry] = set()
-    others: list[tuple[int, bool]] = []
-    for position, readers in enumerate(problem.graph.uses):
-        for index, offer in enumerate(problem.supply[position]):
-            if offer is Supply.EITHER:
+    for reader, (node, needs) in enumerate(zip(problem.graph.nodes, problem.demand)):
+        for entry, need in zip(node.inputs, needs):
+            position, index = entry
+            offer = supply[position][index]
+            if offer is Supply.EITHER or need is Demand.ANY:
                 continue
             is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
-            is_open = offer is Supply.CHOSEN and position in free
-            is_cast = is_unavoidable = False
-            for reader, number in readers.get(index, ()):
-                need = problem.demand[reader][number]
-                if need is Demand.ANY:
-                    continue
-                is_chosen = need is Demand.CHOSEN
-                if ((reader in low) if is_chosen else (need is Demand.LOW)) is not is_low:
-                    is_cast = True
-                    is_unavoidable |= not (is_open or (is_chosen and reader in free))
-            for need in heads.get((position, index), ()):
-                if need is not Demand.ANY and (need is Demand.LOW) is not is_low:
-                    is_cast = True
-                    is_unavoidable |= not is_open
-            if is_unavoidable:
-                unavoidable.add(Entry(position, index))
-            elif is_cast:
-                others.append((position, not is_low))
+            is_chosen = need is Demand.CHOSEN
+            if ((reader in low) if is_chosen else (need is Demand.LOW)) is not is_low:
+                casts[entry] = is_low
+                is_open = offer is Supply.CHOSEN and position in free
+                if not (is_open or (is_chosen and reader in free)):
+                    unavoidable.add(entry)
+    for (position, index), head_needs in heads.items():
+        offer = supply[position][index]
+        if offer is Supply.EITHER:
+            continue
+        is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
+        for need in head_needs:
+            if need is not Demand.ANY and (need is Demand.LOW) is not is_low:
+                casts[Entry(position, index)] = is_low
+                if not (offer is Supply.CHOSEN and position in free):
+                    unavoidable.add(Entry(position, index))
+    others = [(entry.node, not is_low) for entry, is_low in casts.items() if entry not in unavoidable]
     if len(others) > 1:
         return None
     if others and not _needs_a_cast(problem, *others[0], unavoidable):
@@ -362,12 +365,11 @@ def _fixed_side(problem: PlacementProblem, group: tuple[int, ...]) -> int | None
 
 def _downstream_of_low(problem: PlacementProblem) -> set[int]:
     found = set(problem.low)
-    for position, node in enumerate(problem.graph.nodes):
-        if position in problem.free and any(
-            entry.node in found and problem.demand[position][number] is Demand.CHOSEN
-            for number, entry in enumerate(node.inputs)
-        ):
-            found.add(position)
+    for position in sorted(problem.free):
+        for (producer, _), need in zip(problem.graph.nodes[position].inputs, problem.demand[position]):
+            if need is Demand.CHOSEN and producer in found:
+                found.add(position)
+                break
     return found
 
 
