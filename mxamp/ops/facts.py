@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Callable, Iterable, Mapping, Sequence, Union
 
 from mxamp.dtypes import DType
@@ -64,13 +65,12 @@ class InputRole(enum.Enum):
 
     __hash__ = object.__hash__
 
-    @property
-    def shares_dtype(self) -> bool:
-        """Whether the input must have the dtype the operator computes in."""
-        return self in _SHARING
+    shares_dtype: bool
+    """Whether the input must have the dtype the operator computes in."""
 
 
-_SHARING = frozenset({InputRole.DATA, InputRole.COORDINATE, InputRole.LIKE_SAME})
+for _role in InputRole:  # an attribute, for it is asked of every input of every node several times
+    _role.shares_dtype = _role in (InputRole.DATA, InputRole.COORDINATE, InputRole.LIKE_SAME)
 
 
 class ValueKind(enum.Enum):
@@ -123,6 +123,9 @@ class FromData:
 
     exceptions: Mapping[DType, DType] = field(hash=False)
 
+
+_USUAL_COUNT = 64
+"""Of nodes with more inputs or outputs their roles and dtypes are not remembered: there are few of them."""
 
 OF_FIRST_INPUT = frozenset({SameAsData.FLOAT32_OR_FLOAT64, SameAsData.FIRST_INPUT})
 """The rules for outputs that follow an input which shares its dtype with no other."""
@@ -208,13 +211,19 @@ class OperatorFacts:
     refuses: frozenset[DType] = frozenset()
     never_in_inference: str = ""
     apart: str = ""
+    _roles_of_so_many: dict[int, Sequence[InputRole]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _outputs_of_data: dict[tuple[DType | None, int], tuple[DType | None, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def first_output_named_output(self) -> bool:
         """Whether MXNet names output 0 of a node ``n`` that has several outputs ``n_output``."""
         return self.output_name(0, 2) == "output"
 
-    @property
+    @cached_property
     def only_float32(self) -> bool:
         """Whether MXNet implements the operator in FP32 (or FP64) alone, on every device."""
         roles = self.roles if self.rest is None else (*self.roles, self.rest)
@@ -239,6 +248,24 @@ class OperatorFacts:
             return roles[position]
         return self.rest if self.rest is not None else InputRole.FREE
 
+    def all_roles(self, count: int, attrs: Mapping[str, str]) -> Sequence[InputRole]:
+        """Return the roles of the first ``count`` inputs, as :meth:`role` gives them one by one.
+
+        Parameters
+        ----------
+        count
+            How many inputs the node has.
+        attrs
+            Its attributes.
+        """
+        known = self._roles_of_so_many.get(count)
+        if known is not None:
+            return known
+        roles = tuple([self.role(position, attrs) for position in range(count)])
+        if self.roles_by_attributes is None and count <= _USUAL_COUNT:
+            self._roles_of_so_many[count] = roles
+        return roles
+
     def data_dtype(self, attrs: Mapping[str, str], inputs: Sequence[DType | None]) -> DType | None:
         """Return the dtype that the DATA inputs share or are promoted to; None when it is not known.
 
@@ -253,8 +280,8 @@ class OperatorFacts:
             sharing = [dtype for number, dtype in enumerate(inputs) if self.role(number, attrs).shares_dtype]
             known = [dtype for dtype in sharing if dtype is not None]
             return promoted(known) if known and len(known) == len(sharing) else None
-        for number, dtype in enumerate(inputs):
-            if dtype is not None and self.role(number, attrs).shares_dtype:
+        for dtype, role in zip(inputs, self.all_roles(len(inputs), attrs)):
+            if dtype is not None and role.shares_dtype:
                 return dtype
         return inputs[0] if inputs and self.outputs[0] in OF_FIRST_INPUT else None
 
@@ -301,6 +328,23 @@ class OperatorFacts:
             rules = self.outputs_by_attributes(attrs)
         if count == 1 and rules[0] is SameAsData.SAME:
             return (data,)
+        if self._has_fixed_outputs and count <= _USUAL_COUNT:
+            known = self._outputs_of_data.get((data, count))
+            if known is None:
+                known = self._outputs_of_data[data, count] = self._output_dtypes(rules, attrs, data, count)
+            return known
+        return self._output_dtypes(rules, attrs, data, count)
+
+    @cached_property
+    def _has_fixed_outputs(self) -> bool:
+        """Whether the dtypes of the outputs follow from that of the data, whatever the attributes."""
+        return self.outputs_by_attributes is None and not any(
+            isinstance(rule, FromAttribute) for rule in self.outputs
+        )
+
+    def _output_dtypes(
+        self, rules: Sequence[OutputRule], attrs: Mapping[str, str], data: DType | None, count: int
+    ) -> tuple[DType | None, ...]:
         resolved = [self._resolve(rule, attrs, data) for rule in rules[:count]]
         while len(resolved) < count:
             resolved.append(resolved[-1])

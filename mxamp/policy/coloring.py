@@ -7,13 +7,13 @@ from typing import Sequence
 
 from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within
-from mxamp.graph.graph import Graph
+from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.policy.color import USER_RULES, Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.exactness import exact_region
 from mxamp.policy.magnitude import oversized_region
 from mxamp.policy.policy import Policy
-from mxamp.policy.rules import HARD_RULES, RULES
+from mxamp.policy.rules import HARD_RULES, RULES, Rule
 
 __all__ = ["check_rules_fit", "color_graph"]
 
@@ -35,15 +35,19 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
         When the user's color function answers something that is not a color.
     """
     verdicts = []
-    for position, node in enumerate(context.graph.nodes):
-        if node.is_variable:
+    rules_of: dict[int, Sequence[Rule]] = {}
+    for position, (node, facts) in enumerate(zip(context.graph.nodes, context.facts)):
+        if node.op == VARIABLE:
             verdicts.append(_VARIABLE)
             continue
-        if context.facts[position] is None and node.op.startswith("amp_"):
+        if facts is None and node.op.startswith("amp_"):
             verdicts.append(_CAST)
             continue
+        rules = rules_of.get(id(facts))
+        if rules is None:
+            rules = rules_of[id(facts)] = [rule for rule in RULES if rule.may_judge(context, facts)]
         verdict = None
-        for rule in RULES:
+        for rule in rules:
             verdict = rule.judge(context, position)
             if verdict is not None:
                 break

@@ -10,6 +10,7 @@ from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS, OperatorFacts
 from mxamp.params.parameter import Parameter
+from mxamp.policy.color import Verdict
 from mxamp.policy.policy import Policy
 from mxamp.policy.view import NodeView
 
@@ -55,6 +56,16 @@ class ColoringContext:
     def names(self) -> Sequence[str]:
         """The canonical operator name of every node."""
         return [node.op if facts is None else facts.name for node, facts in zip(self.graph.nodes, self.facts)]
+
+    @cached_property
+    def operators(self) -> Sequence[OperatorFacts]:
+        """The facts of every operator that the graph holds, each once."""
+        return list({id(facts): facts for facts in self.facts if facts is not None}.values())
+
+    @cached_property
+    def table_verdicts(self) -> dict[str, Verdict]:
+        """Operator -> what the policy's tables say of it; filled in as they are asked."""
+        return {}
 
     @cached_property
     def head_outputs(self) -> Mapping[int, tuple[int, ...]]:

@@ -48,6 +48,8 @@ _MAKES_LARGE: Mapping[str, str] = {
     "SequenceMask": "value",
 }
 """Operator -> the attribute that reaches its values, or several."""
+_PARAMETER_RANGE = "parameter range"
+"""The rule for parameters beyond the range."""
 _BOUNDS: Mapping[str, Sequence[str]] = {"clip": ("a_min", "a_max")}
 """Operator -> the attributes that its values stay between."""
 _HANDS_ON = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
@@ -73,6 +75,8 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
     Linear in nodes and uses: one sweep over the topological order.
     """
     region: dict[int, str] = {}
+    if not _may_make_oversized(context, verdicts):
+        return region
     # Entry that holds such values -> the node that made them.
     oversized: dict[Entry, int] = {}
     dtype = context.policy.target_dtype
@@ -105,13 +109,20 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
     return region
 
 
+def _may_make_oversized(context: ColoringContext, verdicts: Sequence[Verdict]) -> bool:
+    """Whether any node is of a kind that :func:`_makes_oversized` looks at; in most graphs none is."""
+    return any(facts.name in _MAKES_LARGE for facts in context.operators) or any(
+        verdict.rule == _PARAMETER_RANGE for verdict in verdicts
+    )
+
+
 def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) -> bool:
     """Whether a node's own attribute or parameter makes its values too large."""
     node, facts, dtype = context.graph.nodes[position], context.facts[position], context.policy.target_dtype
     attributes = _MAKES_LARGE.get(context.names[position], "").split()
     if any(_beyond(node, attribute, dtype) for attribute in attributes):
         return True
-    if facts is None or verdict.rule != "parameter range" or facts.kind not in _HANDS_ON:
+    if facts is None or verdict.rule != _PARAMETER_RANGE or facts.kind not in _HANDS_ON:
         return False
     losses = [
         parameter.range_loss(dtype)

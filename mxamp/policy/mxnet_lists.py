@@ -10,12 +10,12 @@ and scalars out of range, what the target cannot run) stays FP32 even when it is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, Sequence, Tuple
+from typing import Any, Collection, Iterable, Mapping, Sequence, Tuple
 
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.ops import FACTS
 from mxamp.policy.color import Color
-from mxamp.policy.entries import all_entries
+from mxamp.policy.entries import REGISTERED_COLORS, all_entries
 from mxamp.policy.policy import AttributeCondition, OperatorPolicy, Policy
 
 __all__ = ["apply_mxnet_lists"]
@@ -31,7 +31,7 @@ def apply_mxnet_lists(
     widest_dtype_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
-    known_operators: Sequence[str] = (),
+    known_operators: Collection[str] = (),
 ) -> Policy:
     """Return ``policy`` changed by MXNet's lists; a list that is None leaves its part alone.
 
@@ -57,6 +57,9 @@ def apply_mxnet_lists(
     PolicyError
         When an operator is in two lists, an operator does not exist, or a list is not a list.
     """
+    given = (target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names)
+    if all(names is None for names in given) and not REGISTERED_COLORS:
+        return policy
     conditional_fp32_ops = _conditions(conditional_fp32_ops)
     lists = {
         "target_dtype_ops": _names(target_dtype_ops, "target_dtype_ops"),
@@ -146,7 +149,7 @@ def _check_disjoint(lists: Mapping[str, list[str] | None]) -> None:
             owner[name] = label
 
 
-def _check_known(lists: Mapping[str, list[str] | None], known_operators: Sequence[str]) -> None:
+def _check_known(lists: Mapping[str, list[str] | None], known_operators: Collection[str]) -> None:
     for label, names in lists.items():
         for name in names or ():
             if FACTS.get(name) is None and name not in known_operators:

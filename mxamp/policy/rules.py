@@ -12,7 +12,8 @@ from typing import Protocol
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
-from mxamp.ops import InputRole
+from mxamp.graph.graph import VARIABLE
+from mxamp.ops import InputRole, OperatorFacts
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.ops.facts import operator_label
 from mxamp.policy.color import NEVER_IN_INFERENCE, Color, Verdict
@@ -28,6 +29,12 @@ class Rule(Protocol):
 
     name: str
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """Whether the rule may have something to say about nodes of an operator; by its facts, if it has any.
+
+        Asked once for each operator of a graph, so that :meth:`judge` need not be asked of every node.
+        """
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return a verdict, or None when the rule has nothing to say about the node."""
 
@@ -36,6 +43,10 @@ class UserRules:
     """The user's selectors: names, globs, regular expressions, operators, attributes."""
 
     name = "user rule"
+
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return bool(context.policy.rules)
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return the color of the first user rule that picks the node."""
@@ -52,6 +63,10 @@ class UserColorFunction:
     """The user's function ``color(node) -> Color | None``."""
 
     name = "color function"
+
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return context.policy.color_function is not None
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the function says."""
@@ -81,6 +96,10 @@ class UnknownOperator:
 
     name = "unknown operator"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is None
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for an operator that mxamp knows nothing about."""
         if context.facts[position] is not None:
@@ -108,6 +127,10 @@ class NeverInInference:
 
     name = NEVER_IN_INFERENCE
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is not None and bool(facts.never_in_inference)
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for an operator that no inference graph holds."""
         facts = context.facts[position]
@@ -123,6 +146,10 @@ class Float32Kernel:
 
     name = "float32 kernel"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is not None and facts.only_float32
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where MXNet has no low-precision kernel."""
         facts = context.facts[position]
@@ -135,6 +162,10 @@ class RefusedDtype:
     """Some operators of MXNet's NumPy mode refuse one low dtype."""
 
     name = "refused dtype"
+
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is not None and context.policy.target_dtype in facts.refuses
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where MXNet's type inference would refuse the graph."""
@@ -151,6 +182,10 @@ class PromotedInputs:
     """
 
     name = "promotion"
+
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is not None and facts.promotes
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where an operator that promotes its inputs reads integers beside floating-point data."""
@@ -177,6 +212,10 @@ class NamedOutputs:
 
     name = "output name"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is not None
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for a graph output whose name no cast could carry on."""
         outputs = context.head_outputs.get(position)
@@ -197,6 +236,10 @@ class SparseParameters:
 
     name = "sparse parameter"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return bool(context.sparse)
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where an input is stored as row_sparse or csr."""
         if not context.sparse:
@@ -214,6 +257,10 @@ class ConditionalAttributes:
 
     name = "attribute"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is None or any(condition.op == facts.name for condition in context.policy.conditions)
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return the color of the first condition that holds."""
         node, op = context.graph.nodes[position], context.names[position]
@@ -228,6 +275,10 @@ class ParameterRange:
 
     name = "parameter range"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return facts is not None and bool(context.params)
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a parameter would overflow, or mostly underflow, once cast."""
         facts = context.facts[position]
@@ -236,12 +287,15 @@ class ParameterRange:
         dtype = context.policy.target_dtype
         graph = context.graph
         node = graph.nodes[position]
-        for number, entry in enumerate(node.inputs):
-            parameter = context.parameter(entry.node)
-            if parameter is None or facts.role(number, node.attrs) is not InputRole.DATA:
+        for entry, role in zip(node.inputs, facts.all_roles(len(node.inputs), node.attrs)):
+            source = graph.nodes[entry.node]
+            if role is not InputRole.DATA or source.op != VARIABLE:
+                continue
+            name = source.name
+            parameter = context.params.get(name)
+            if parameter is None:
                 continue
             loss = parameter.range_loss(dtype)
-            name = graph.nodes[entry.node].name
             if loss is None or (loss.zeroed is None and name in context.saturated):
                 continue
             if loss.largest is not None and name not in context.saturated:
@@ -267,6 +321,11 @@ class ScalarRange:
     attributes: tuple[str, ...] = (
         *("scalar", "a_min", "a_max", "eps", "constant_value", "value", "fill_value", "val"),
     )
+    _all_attributes = frozenset(attributes)
+
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return not (facts is None or context.policy.is_pure or InputRole.PARAM_FP32 in facts.roles)
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a scalar attribute overflows or underflows."""
@@ -275,6 +334,8 @@ class ScalarRange:
             return None
         if facts is None or InputRole.PARAM_FP32 in facts.roles:
             return None  # BatchNorm adds eps to its FP32 variance
+        if self._all_attributes.isdisjoint(node.attrs):
+            return None
         dtype = context.policy.target_dtype
         for attribute in self.attributes:
             text = node.attrs.get(attribute)
@@ -299,9 +360,19 @@ class OperatorTable:
 
     name = "operator table"
 
+    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
+        """See :class:`Rule`."""
+        return True
+
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the tables say."""
         op = context.names[position]
+        known = context.table_verdicts.get(op)
+        if known is None:
+            known = context.table_verdicts[op] = self._verdict(context, op)
+        return known
+
+    def _verdict(self, context: ColoringContext, op: str) -> Verdict:
         entry = entry_for(context.policy, op)
         if entry is None and context.policy.is_pure:
             return Verdict(Color.GREEN, self.name, PURE_REASON)
