@@ -14,7 +14,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import MxampWarning, PolicyError, TargetError
 from mxamp.garbage import paused_collection
 from mxamp.graph.control_flow import graphs_within, is_control_flow
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.graph.infer import variable_dtypes
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
@@ -379,8 +379,7 @@ def _stored(
 
 def _is_unknown(node: Node) -> bool:
     return not (
-        node.is_variable
-        or FACTS.of(node.op, node.attrs) is not None
+        FACTS.of(node.op, node.attrs) is not None
         or node.op in (AMP_CAST, AMP_MULTICAST)
         or is_control_flow(node)
     )
@@ -392,7 +391,7 @@ def _notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
     unknown: dict[str, str] = {}
     for top in graphs_within(graph):
         for node in top.nodes:
-            if _is_unknown(node):
+            if node.op != VARIABLE and _is_unknown(node):
                 unknown.setdefault(operator_label(node.op, node.attrs), node.name)
     for op, name in unknown.items():
         notes.append(

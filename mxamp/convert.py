@@ -368,7 +368,7 @@ def resolve_policy(
             "convert, use 'float16' (GPUs) or 'bfloat16' (CPUs)."
         )
     excluded = _names(exclude, "exclude")
-    present = {node.name for top in graphs_within(graph) for node in top.nodes}
+    present = {node.name for top in graphs_within(graph) for node in top.nodes} if excluded else set()
     # A name may hold the signs of a pattern: then it is a name first.
     patterns = [name for name in excluded if name not in present and any(sign in name for sign in "*?[")]
     names = [name for name in excluded if name not in patterns]
@@ -379,7 +379,7 @@ def resolve_policy(
         widest_dtype_ops=widest_dtype_ops,
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
-        known_operators=[node.op for top in graphs_within(graph) for node in top.nodes],
+        known_operators={node.op for top in graphs_within(graph) for node in top.nodes},
     )
     if names:
         policy = policy.excluding(names=names)

@@ -6,7 +6,6 @@ Nothing is rewritten here, and the rewriter decides nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
 
 from mxamp.decisions.decision import Decision, Plan
@@ -15,9 +14,9 @@ from mxamp.decisions.low_precision import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
-from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.graph.infer import EntryDtypes, infer_dtypes
-from mxamp.ops import InputRole, OperatorFacts
+from mxamp.graph.graph import VARIABLE, Graph, Node
+from mxamp.graph.infer import EntryDtypes, infer_with_data_dtypes
+from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Supply, place
@@ -36,6 +35,11 @@ Shape = Tuple[int, ...]
 
 _FLOAT32_RULES = frozenset({"unknown operator", NEVER_IN_INFERENCE, "float32 kernel"})
 """The rules for operators that compute in FP32 though none of their inputs says so."""
+
+_NEVER_LOW: tuple[DType | None, ...] = ()
+"""Stands for the outputs of a node that cannot be low."""
+
+_SUPPLIES_EITHER = (Supply.EITHER,)
 
 _ANY_DTYPE = frozenset({InputRole.LIKE, InputRole.FREE})
 """The roles of inputs that are read in whatever dtype they come."""
@@ -129,7 +133,8 @@ class _Decider:
             {Demand.CHOSEN: own, Demand.FP32: DType.FLOAT32, Demand.LOW: self.low}
             for own in (DType.FLOAT32, self.low)
         ]
-        self.dtypes: EntryDtypes = infer_dtypes(given.graph, given.variables)
+        # The second: what every node computes in before conversion; None for variables and unknown operators.
+        self.dtypes, self._data_dtypes = infer_with_data_dtypes(given.graph, given.variables)
         self.castable_params = frozenset(
             name
             for name, parameter in given.params.items()
@@ -143,22 +148,10 @@ class _Decider:
         self.bodies: dict[int, tuple[Plan, ...]] = {
             position: _decide_bodies(given, node, self.dtypes)
             for position, node in enumerate(given.graph.nodes)
-            if is_control_flow(node)
+            if node.subgraphs and is_control_flow(node)
         }
 
     # ------------------------------------------------------------------ which nodes have a choice
-
-    @cached_property
-    def _data_dtypes(self) -> Sequence[DType | None]:
-        """The dtype every node computes in before conversion; None for variables and unknown operators."""
-        return [
-            None if facts is None else self._data_dtype(node, facts)
-            for node, facts in zip(self.graph.nodes, self.context.facts)
-        ]
-
-    def _data_dtype(self, node: Node, facts: OperatorFacts) -> DType | None:
-        inputs = [self.dtypes[producer][index] for producer, index in node.inputs]
-        return facts.data_dtype(node.attrs, inputs)
 
     def _classify(self) -> tuple[set[int], set[int], dict[int, str], Sequence[tuple[int, ...]]]:
         """Return the GREEN nodes, the GRAY ones, refusals by the target, and the fusion groups."""
@@ -167,11 +160,10 @@ class _Decider:
         refusals: dict[int, str] = {}
         volumes = read_volumes(self.graph, self.context.names)
         kept = self.given.kept
-        for position, node in enumerate(self.graph.nodes):
-            facts = self.context.facts[position]
-            if facts is None or self.verdicts[position].color is Color.RED:
+        for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):
+            if facts is None or self._data_dtypes[position] is not DType.FLOAT32:
                 continue
-            if facts.name == "Cast" or self._data_dtypes[position] is not DType.FLOAT32:
+            if facts.name == "Cast" or self.verdicts[position].color is Color.RED:
                 continue
             if node.name in kept:
                 refusals[position] = kept[node.name]
@@ -196,31 +188,34 @@ class _Decider:
     # ------------------------------------------------------------------ the placement problem
 
     def _supply(self, open_nodes: set[int]) -> list[tuple[Supply, ...]]:
+        low = self.low
         supply: list[tuple[Supply, ...]] = []
-        for position, node in enumerate(self.graph.nodes):
-            if node.is_variable:
-                supply.append((self._variable_supply(node),))
+        for position, (node, dtypes) in enumerate(zip(self.graph.nodes, self.dtypes)):
+            if node.op == VARIABLE:
+                supply.append(self._variable_supply(node.name))
                 continue
+            if_low = self._output_if_low(position) if position in open_nodes else _NEVER_LOW
             offers = []
-            for index, dtype in enumerate(self.dtypes[position]):
+            for index, dtype in enumerate(dtypes):
                 if dtype is not None and dtype not in CASTABLE:
                     offers.append(Supply.EITHER)
-                elif dtype is self.low:
+                elif dtype is low:
                     offers.append(Supply.LOW)
-                elif position in open_nodes and self._output_if_low(position)[index] is self.low:
+                elif if_low and if_low[index] is low:
                     offers.append(Supply.CHOSEN)
                 else:
                     offers.append(Supply.FP32)
             supply.append(tuple(offers))
         return supply
 
-    def _variable_supply(self, node: Node) -> Supply:
-        dtype = self.given.variables.get(node.name, DType.FLOAT32)
-        if node.name in self.castable_params or node.name in self.given.free_inputs:
-            return Supply.EITHER
+    def _variable_supply(self, name: str) -> tuple[Supply]:
+        given = self.given
+        if name in self.castable_params or name in given.free_inputs:
+            return _SUPPLIES_EITHER
+        dtype = given.variables.get(name, DType.FLOAT32)
         if dtype not in CASTABLE:
-            return Supply.EITHER
-        return Supply.LOW if dtype is self.low or node.name in self.given.low_inputs else Supply.FP32
+            return _SUPPLIES_EITHER
+        return (Supply.LOW if dtype is self.low or name in given.low_inputs else Supply.FP32,)
 
     def _output_if_low(self, position: int) -> tuple[DType | None, ...]:
         known = self._outputs_if_low.get(position)
@@ -236,10 +231,10 @@ class _Decider:
 
     def _attrs_if_low(self, position: int) -> tuple[tuple[str, str], ...]:
         """Return the attributes by which an operator hands on FP32 though it computes low."""
-        verdict, node = self.verdicts[position], self.graph.nodes[position]
-        facts = self.context.facts[position]
+        verdict, facts = self.verdicts[position], self.context.facts[position]
         if verdict.output is None or facts is None:
             return ()
+        node = self.graph.nodes[position]
         rule = facts.outputs[0]
         key = getattr(rule, "key", None)
         if key is None or node.attrs.get(key, "None") != "None":
@@ -247,33 +242,38 @@ class _Decider:
         return ((key, verdict.output.label),)
 
     def _demand(self, open_nodes: set[int]) -> list[tuple[Demand, ...]]:
-        return [
-            tuple([self._input_demand(position, node, *each, open_nodes) for each in enumerate(node.inputs)])
-            if node.inputs
-            else ()
-            for position, node in enumerate(self.graph.nodes)
-        ]
+        demand: list[tuple[Demand, ...]] = []
+        for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):
+            if not node.inputs:
+                demand.append(())
+                continue
+            if facts is None:
+                roles: Sequence[InputRole | None] = (None,) * len(node.inputs)
+            else:
+                roles = facts.all_roles(len(node.inputs), node.attrs)
+            is_open = position in open_nodes
+            needs = []
+            for number, ((producer, index), role) in enumerate(zip(node.inputs, roles)):
+                dtype = self.dtypes[producer][index]
+                if dtype is not None and dtype not in CASTABLE:
+                    needs.append(Demand.ANY)
+                elif role is None:
+                    needs.append(self._demand_without_facts(position, node, number, dtype))
+                elif role in _ANY_DTYPE or (role is InputRole.KEPT and dtype is None):
+                    needs.append(Demand.ANY)  # no conversion changes a dtype that nobody knows
+                elif is_open and role.shares_dtype:
+                    needs.append(Demand.CHOSEN)
+                else:  # fixed: it reads what it always read
+                    needs.append(Demand.LOW if dtype is self.low else Demand.FP32)
+            demand.append(tuple(needs))
+        return demand
 
-    def _input_demand(
-        self, position: int, node: Node, number: int, entry: Entry, open_nodes: set[int]
-    ) -> Demand:
-        dtype = self.dtypes[entry.node][entry.output]
-        if dtype is not None and dtype not in CASTABLE:
-            return Demand.ANY
-        facts = self.context.facts[position]
-        if facts is None:
-            if node.op == AMP_CAST:
-                return Demand.ANY  # what it hands on does not depend on what it reads
-            if position in self.bodies:
-                wanted = _wanted_by_bodies(node, number, self.bodies[position])
-                return Demand.LOW if wanted is self.low else Demand.FP32
-        else:
-            role = facts.role(number, node.attrs)
-            if role in _ANY_DTYPE or (role is InputRole.KEPT and dtype is None):
-                return Demand.ANY  # no conversion changes a dtype that nobody knows
-            if role.shares_dtype and position in open_nodes:
-                return Demand.CHOSEN
-        # Fixed: it reads what it always read.
+    def _demand_without_facts(self, position: int, node: Node, number: int, dtype: DType | None) -> Demand:
+        if node.op == AMP_CAST:
+            return Demand.ANY  # what it hands on does not depend on what it reads
+        if position in self.bodies:
+            wanted = _wanted_by_bodies(node, number, self.bodies[position])
+            return Demand.LOW if wanted is self.low else Demand.FP32
         return Demand.LOW if dtype is self.low else Demand.FP32
 
     # ------------------------------------------------------------------ the plan
@@ -319,7 +319,7 @@ class _Decider:
             chosen, why_chosen = placing.choose(problem, wanted), placing.reason
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
-            if node.is_variable:
+            if node.op == VARIABLE:
                 decisions.append(None)
             else:
                 decisions.append(
@@ -401,7 +401,15 @@ class _Decider:
     ) -> Decision:
         verdict = self.verdicts[position]
         needs = self._needs[is_low]
-        inputs = tuple([self._need(entry, wanted, needs) for entry, wanted in zip(node.inputs, demand)])
+        inputs: list[DType | None] = []
+        for (producer, index), wanted in zip(node.inputs, demand):
+            dtype = self.dtypes[producer][index]
+            if wanted is Demand.ANY or (dtype is not None and dtype not in CASTABLE):
+                inputs.append(None)
+            elif wanted is Demand.FP32 and dtype is not None and dtype is not DType.FLOAT32:
+                inputs.append(dtype)  # another low precision than the target's: left as it was
+            else:
+                inputs.append(needs[wanted])
         before = self._data_dtypes[position]
         if is_low:
             compute: DType | None = self.low
@@ -420,19 +428,11 @@ class _Decider:
             reason=self._reason(position, verdict, is_low, free, refusals, before, why_chosen),
             compute=compute,
             accumulation=accumulation,
-            inputs=inputs,
+            inputs=tuple(inputs),
             outputs=tuple(outputs),
             attrs=attrs,
             bodies=self.bodies.get(position, ()),
         )
-
-    def _need(self, entry: Entry, wanted: Demand, needs: Mapping[Demand, DType]) -> DType | None:
-        dtype = self.dtypes[entry.node][entry.output]
-        if wanted is Demand.ANY or (dtype is not None and dtype not in CASTABLE):
-            return None
-        if wanted is Demand.FP32 and dtype is not None and dtype is not DType.FLOAT32:
-            return dtype  # another low precision than the target's: left as it was
-        return needs[wanted]
 
     def _reason(
         self,
@@ -465,7 +465,7 @@ class _Decider:
             return refusals[position]
         if position in free:
             chosen = self.low if is_low else DType.FLOAT32
-            return f"{verdict.reason}; {chosen} {why_chosen}"
+            return f"{verdict.reason}; {chosen.label} {why_chosen}"
         return verdict.reason
 
 

@@ -93,5 +93,5 @@ def graphs_within(graph: Graph) -> Sequence[Graph]:
     """Return the graph and every control-flow body in it, at any depth."""
     found = [graph]
     for top in found:  # grows while it is walked
-        found.extend(body for node in top.nodes for body in node.subgraphs)
+        found.extend(top.bodies)
     return found

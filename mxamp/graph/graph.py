@@ -17,6 +17,9 @@ __all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use"]
 VARIABLE = "null"
 """The operator name NNVM gives to variables: graph inputs, arguments and auxiliary states."""
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time that calling its class takes; a graph has thousands of uses."""
+
 
 class Entry(NamedTuple):
     """NNVM's unit of data flow: one output of one node. Casts are decided per entry."""
@@ -70,6 +73,14 @@ class Node(NamedTuple):
         """Whether the node is a graph input, an argument or an auxiliary state."""
         return self.op == VARIABLE
 
+    def reading(self, inputs: tuple[Entry, ...], control_deps: tuple[int, ...]) -> Node:
+        """Return the node with other inputs and control dependencies, as most of a rewrite is.
+
+        ``_replace`` would do, in several times the time.
+        """
+        op, name, attrs, _, outputs, subgraphs, _, versions = self
+        return _new(Node, (op, name, attrs, inputs, outputs, subgraphs, control_deps, versions))
+
     def __str__(self) -> str:
         return f"node {self.name!r} ({self.op})"
 
@@ -98,11 +109,22 @@ class Graph:
     @cached_property
     def uses(self) -> tuple[Mapping[int, tuple[Use, ...]], ...]:
         """For every node: output index -> the places that read it. Outputs nobody reads are absent."""
-        gathered: list[dict[int, list[Use]]] = [{} for _ in self.nodes]
+        found: list[dict[int, tuple[Use, ...]]] = [{} for _ in self.nodes]
+        # Most entries are read once. Of the others the places are collected, for tuples do not grow.
+        several: dict[tuple[int, int], list[Use]] = {}
         for consumer, node in enumerate(self.nodes):
-            for position, (producer, index) in enumerate(node.inputs):
-                gathered[producer].setdefault(index, []).append(Use(consumer, position))
-        return tuple({index: tuple(places) for index, places in by_index.items()} for by_index in gathered)
+            for number, (producer, index) in enumerate(node.inputs):
+                use = _new(Use, (consumer, number))
+                by_index = found[producer]
+                if index not in by_index:
+                    by_index[index] = (use,)
+                elif (producer, index) in several:
+                    several[producer, index].append(use)
+                else:
+                    several[producer, index] = [*by_index[index], use]
+        for (producer, index), places in several.items():
+            found[producer][index] = tuple(places)
+        return tuple(found)
 
     @cached_property
     def variables(self) -> Mapping[str, int]:
@@ -113,6 +135,11 @@ class Graph:
     def operator_count(self) -> int:
         """The number of nodes that are not variables."""
         return sum(node.op != VARIABLE for node in self.nodes)
+
+    @cached_property
+    def bodies(self) -> tuple[Graph, ...]:
+        """The bodies of its control-flow nodes, in the order of the nodes."""
+        return tuple([body for node in self.nodes if node.subgraphs for body in node.subgraphs])
 
     @property
     def has_numpy_shapes(self) -> bool:

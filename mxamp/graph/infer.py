@@ -12,7 +12,7 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
 from mxamp.ops.facts import OF_FIRST_INPUT
 
-__all__ = ["EntryDtypes", "check_dtypes", "infer_dtypes", "variable_dtypes"]
+__all__ = ["EntryDtypes", "check_dtypes", "infer_dtypes", "infer_with_data_dtypes", "variable_dtypes"]
 
 EntryDtypes = Sequence[Tuple[Optional[DType], ...]]
 """For every node, the dtype of each of its outputs; None where it cannot be known before run time."""
@@ -106,32 +106,56 @@ def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:
     One pass, linear in nodes and inputs. Disagreement between inputs is not an error here; see
     :func:`check_dtypes`.
     """
+    return infer_with_data_dtypes(graph, variables)[0]
+
+
+def infer_with_data_dtypes(
+    graph: Graph, variables: Mapping[str, DType]
+) -> tuple[EntryDtypes, Sequence[DType | None]]:
+    """Infer the dtype of every entry, and the one that every node computes in.
+
+    Parameters
+    ----------
+    graph, variables
+        See :func:`infer_dtypes`.
+
+    Returns
+    -------
+    tuple of (list, list)
+        What :func:`infer_dtypes` returns; and for each node what :meth:`OperatorFacts.data_dtype` says of it,
+        None for variables and operators without facts.
+    """
     dtypes: list[tuple[DType | None, ...]] = []
+    computed_in: list[DType | None] = []
     facts_of = FACTS.of
     for node in graph.nodes:
         op = node.op
         if op == VARIABLE:
             dtypes.append((variables.get(node.name),))
+            computed_in.append(None)
             continue
         facts = facts_of(op, node.attrs)
         if facts is not None:
-            data = None
+            data = promoted = None
             if facts.promotes:
                 inputs = [dtypes[producer][index] for producer, index in node.inputs]
-                data = facts.data_dtype(node.attrs, inputs)
+                data = promoted = facts.data_dtype(node.attrs, inputs)
             else:  # most operators; without the list
-                for number, (producer, index) in enumerate(node.inputs):
-                    if facts.role(number, node.attrs).shares_dtype:
+                roles = facts.all_roles(len(node.inputs), node.attrs)
+                for (producer, index), role in zip(node.inputs, roles):
+                    if role.shares_dtype:
                         data = dtypes[producer][index]
                         if data is not None:
                             break
             if data is None and node.inputs and facts.outputs[0] in OF_FIRST_INPUT:
                 data = dtypes[node.inputs[0].node][node.inputs[0].output]
             dtypes.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
+            computed_in.append(promoted if facts.promotes else data)
             continue
         inputs = [dtypes[producer][index] for producer, index in node.inputs]
         dtypes.append(_special_dtypes(node, inputs))
-    return dtypes
+        computed_in.append(None)
+    return dtypes, computed_in
 
 
 def _special_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:
@@ -195,9 +219,9 @@ def check_dtypes(graph: Graph, dtypes: EntryDtypes) -> None:
                     check_dtypes(body, _infer_body(node, number, inputs))
             continue
         first: tuple[int, DType] | None = None
-        for number, entry in enumerate(node.inputs):
+        roles = facts.all_roles(len(node.inputs), node.attrs)
+        for number, (entry, role) in enumerate(zip(node.inputs, roles)):
             dtype = dtypes[entry.node][entry.output]
-            role = facts.role(number, node.attrs)
             if dtype is None or not role.shares_dtype:
                 if role is InputRole.PARAM_FP32 and dtype is not None and dtype.is_low_precision:
                     raise OperatorError(

@@ -31,6 +31,10 @@ _WEIGHTED = {
 """Operator -> the inputs that are parameters when a variable stands there."""
 
 
+_SHAPED = frozenset({"Convolution", "Deconvolution", "FullyConnected", "Embedding"})
+"""The operators whose attributes tell the shapes of their parameters."""
+
+
 def auxiliary_names(graph: Graph) -> frozenset[str]:
     """Return the names of the variables that are auxiliary states."""
     found = set()
@@ -55,14 +59,16 @@ def parameter_names(graph: Graph) -> Mapping[str, tuple[Node, int] | None]:
         Variable name -> the node that reads it and the number of the input; None where only the mark tells.
     """
     found: dict[str, tuple[Node, int] | None] = {}
-    for node in graph.nodes:
-        if node.op == VARIABLE:
+    nodes, canonical = graph.nodes, FACTS.canonical
+    for node in nodes:
+        op, inputs = node.op, node.inputs
+        if op == VARIABLE:
             if "__init__" in node.attrs:
                 found.setdefault(node.name, None)
             continue
-        for number in _WEIGHTED.get(FACTS.canonical(node.op), ()):
-            if number < len(node.inputs):
-                source = graph.nodes[node.inputs[number].node]
+        for number in _WEIGHTED.get(canonical(op), ()):
+            if number < len(inputs):
+                source = nodes[inputs[number].node]
                 if source.op == VARIABLE:
                     found[source.name] = (node, number)
     return found
@@ -84,7 +90,8 @@ def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, Node]]:
                 if shape is not None:
                     found.setdefault(node.name, (shape, node))
             continue
-        for number, shape in _weight_shapes(node).items():
+        op = FACTS.canonical(node.op)
+        for number, shape in _weight_shapes(op, node.attrs).items() if op in _SHAPED else ():
             if number < len(node.inputs):
                 source = graph.nodes[node.inputs[number].node]
                 if source.op == VARIABLE:
@@ -93,9 +100,7 @@ def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, Node]]:
     return found
 
 
-def _weight_shapes(node: Node) -> Mapping[int, PartialShape]:
-    op = FACTS.canonical(node.op)
-    attrs = node.attrs
+def _weight_shapes(op: str, attrs: Mapping[str, str]) -> Mapping[int, PartialShape]:
     try:
         if op == "Convolution" and attrs.get("layout", "NCHW") in ("None", "NCHW", "NCW", "NCDHW"):
             filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])

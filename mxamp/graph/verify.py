@@ -21,34 +21,26 @@ def verify_graph(graph: Graph) -> None:
     output_counts = [node.num_outputs for node in graph.nodes]
     seen: dict[str, int] = {}
     for position, node in enumerate(graph.nodes):
-        for number, (producer, index) in enumerate(node.inputs):
-            if not 0 <= producer < position:
-                there = f"{graph.nodes[producer]}" if 0 <= producer < count else f"number {producer}"
-                raise GraphError(
-                    f"{node} at position {position} reads, as input {number}, {there}, "
-                    "which does not come before it."
-                )
-            if not 0 <= index < output_counts[producer]:
-                raise GraphError(
-                    f"{node} reads, as input {number}, output {index} of {graph.nodes[producer]}, "
-                    f"which has {output_counts[producer]}."
-                )
-        for dependency in node.control_deps:
+        op, name, _, inputs, _, subgraphs, control_deps, versions = node
+        for producer, index in inputs:
+            if not (0 <= producer < position and 0 <= index < output_counts[producer]):
+                raise GraphError(_input_fault(graph, position))
+        for dependency in control_deps:
             if not 0 <= dependency < position:
                 raise GraphError(
                     f"{node} depends on node number {dependency}, which does not come before it."
                 )
-        if node.input_versions and len(node.input_versions) != len(node.inputs):
-            raise GraphError(f"{node} has {len(node.inputs)} inputs and {len(node.input_versions)} versions.")
-        if node.op == VARIABLE:
-            if node.inputs:
-                raise GraphError(f"The variable {node.name!r} reads {len(node.inputs)} entries.")
-            if node.name in seen:
+        if versions and len(versions) != len(inputs):
+            raise GraphError(f"{node} has {len(inputs)} inputs and {len(versions)} versions.")
+        if op == VARIABLE:
+            if inputs:
+                raise GraphError(f"The variable {name!r} reads {len(inputs)} entries.")
+            if name in seen:
                 raise GraphError(
-                    f"Two variables are named {node.name!r}, at positions {seen[node.name]} and {position}."
+                    f"Two variables are named {name!r}, at positions {seen[name]} and {position}."
                 )
-            seen[node.name] = position
-        for body in node.subgraphs:
+            seen[name] = position
+        for body in subgraphs:
             verify_graph(body)
     if not graph.heads:
         raise GraphError("The graph returns nothing: it has no heads.")
@@ -57,3 +49,22 @@ def verify_graph(graph: Graph) -> None:
             raise GraphError(
                 f"Head {number} names output {index} of node number {producer}, which is not there."
             )
+
+
+def _input_fault(graph: Graph, position: int) -> str:
+    """Say what is wrong with the first input of a node that names no entry before it."""
+    node, count = graph.nodes[position], len(graph.nodes)
+    for number, (producer, index) in enumerate(node.inputs):
+        if not 0 <= producer < position:
+            there = f"{graph.nodes[producer]}" if 0 <= producer < count else f"number {producer}"
+            return (
+                f"{node} at position {position} reads, as input {number}, {there}, "
+                "which does not come before it."
+            )
+        outputs = graph.nodes[producer].num_outputs
+        if not 0 <= index < outputs:
+            return (
+                f"{node} reads, as input {number}, output {index} of {graph.nodes[producer]}, "
+                f"which has {outputs}."
+            )
+    raise AssertionError(f"nothing is wrong with the inputs of {node}")

@@ -7,7 +7,8 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
 from mxamp.graph import Entry, Graph, Node
-from mxamp.graph.infer import check_dtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.infer import check_dtypes, infer_dtypes, infer_with_data_dtypes, variable_dtypes
+from mxamp.ops import FACTS
 from tests.building import BF16, F16, F32, Net
 
 
@@ -124,3 +125,18 @@ def test_a_loop_wired_to_nowhere_is_named(attribute: str, value: str, message: s
     graph = Graph((Node("null", "x"), loop), (Entry(1),))
     with pytest.raises(OperatorError, match=f"'loop' .*{message}"):
         infer_dtypes(graph, {"x": F32})
+
+
+@pytest.mark.parametrize("given", [(F32, F32), (F16, F32), (DType.INT32, F32), (DType.INT8, DType.INT8)])
+def test_what_a_node_computes_in_is_what_its_facts_say(given: tuple[DType, DType]) -> None:
+    for op in FACTS.names():
+        facts = FACTS.of(op, {})
+        if facts is None:
+            continue
+        net = Net()
+        graph = net.graph(net.op(op, net.var("x"), net.var("y"), name="n", outputs=2))
+        known = dict(zip("xy", given))
+        entries, computed_in = infer_with_data_dtypes(graph, known)
+        assert entries == infer_dtypes(graph, known)
+        assert list(computed_in) == [None, None, facts.data_dtype({}, given)], op
+        assert list(facts.all_roles(2, {})) == [facts.role(0, {}), facts.role(1, {})], op

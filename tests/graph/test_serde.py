@@ -149,3 +149,11 @@ def test_a_file_is_read_as_its_text(tmp_path: Any) -> None:
     path = tmp_path / "net-symbol.json"
     path.write_text(document(variable("größe")), encoding="utf-8")
     assert read_symbol(path) == read_symbol(str(path)) == parse_symbol(path.read_text(encoding="utf-8"))
+
+
+def test_texts_are_written_as_json_writes_them() -> None:
+    odd = 'a "quoted" \\ back\tslash, \u00e4\u20ac and \U0001f600'
+    attrs = {"plain": "(3, 3)", odd: odd, "empty": ""}
+    text = write_symbol(Graph((Node("null", odd, attrs),), (Entry(0),)))
+    line = text.splitlines()[1]
+    assert line == json.dumps({"op": "null", "name": odd, "attrs": attrs, "inputs": []}, ensure_ascii=False)
