@@ -54,7 +54,7 @@ class PostponedModel(Model):
     @classmethod
     def postponing(cls, model: Model, convert_measured: Callable[[], Model]) -> Model:
         """Return a conversion whose casts may wait; itself where none does."""
-        if not any(isinstance(value, PostponedCast) for value in model.arg_params.values()):
+        if not any(issubclass(kind, PostponedCast) for kind in set(map(type, model.arg_params.values()))):
             return model
         return cls(
             model.graph,

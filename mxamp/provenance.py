@@ -152,7 +152,7 @@ class PolicyRecord:
     def of(cls, policy: Policy) -> PolicyRecord:
         """Record a policy."""
         function = policy.color_function
-        plain = policy.with_color_function(None)
+        plain = policy if function is None else policy.with_color_function(None)
         called = None if function is None else getattr(function, "__qualname__", repr(function))
         for name, built_in in (("default", Policy.default), ("pure", Policy.pure)):
             try:

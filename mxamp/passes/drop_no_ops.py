@@ -141,18 +141,23 @@ def _unread(graph: Graph, around: Surroundings, instead: Mapping[Entry, Entry]) 
     """Return the casts that lost all their readers -> the node they read."""
     gone = {entry.node for entry in instead}
     unread: dict[int, int] = {}
+    casts = [
+        position
+        for position, node in enumerate(graph.nodes)
+        if FACTS.canonical(node.op) in CAST_OPERATORS and position not in gone
+    ]
+    if not casts:
+        return unread
     readers: dict[int, int] = {}
     for position, node in enumerate(graph.nodes):
         if position not in gone:
             for entry in node.inputs:
                 source = instead.get(entry, entry).node
                 readers[source] = readers.get(source, 0) + 1
-    for position in range(len(graph.nodes) - 1, -1, -1):
+    for position in reversed(casts):
         node = graph.nodes[position]
         if (
-            FACTS.canonical(node.op) in CAST_OPERATORS
-            and position not in gone
-            and not readers.get(position)
+            not readers.get(position)
             and graph.uses[position]
             and position not in around.heads
             and not around.is_fixed(position)

@@ -65,7 +65,7 @@ class KeepBranches(PreparationPass):
                 reason = f"reads {value.name!r} through {name!r}, so that MXNet's fusion does not lose it"
                 changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
             deps = tuple([places[dep] for dep in node.control_deps])
-            places.append(builder.add(node._replace(inputs=tuple(inputs), control_deps=deps)))
+            places.append(builder.add(node.reading(tuple(inputs), deps)))
             origins.append(position)
         self.positions, self.changes = origins, tuple(changes)
         heads = [Entry(places[head.node], head.output) for head in graph.heads]

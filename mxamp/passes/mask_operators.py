@@ -8,7 +8,7 @@ from typing import Callable, Mapping, Sequence
 import numpy as np
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS, InputRole, OperatorFacts, ValueKind
 from mxamp.ops.casts import AMP_CAST
@@ -63,8 +63,9 @@ _SATURATING_ACTIVATIONS = ("relu", "sigmoid", "tanh")
 def has_masks(graph: Graph, params: Mapping[str, Parameter], dtype: DType) -> bool:
     """Tell whether a graph holds any constant beyond the dtype's range that could be a mask's."""
     limit = dtype.max_finite
+    canonical = FACTS.canonical
     for node in graph.nodes:
-        if node.attrs and FACTS.canonical(node.op) in _VALUE_ATTRIBUTES:
+        if node.op != VARIABLE and node.attrs and canonical(node.op) in _VALUE_ATTRIBUTES:
             value = _value(node)
             if value is not None and limit < abs(value) < math.inf:
                 return True

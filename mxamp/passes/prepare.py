@@ -19,6 +19,9 @@ from mxamp.policy.policy import Policy
 
 __all__ = ["PreparationPass", "PreparedNode", "Surroundings", "rebuild"]
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time that calling its class takes."""
+
 
 @dataclass(frozen=True)
 class PreparedNode:
@@ -183,10 +186,10 @@ def rebuild(
         if position in changed:
             node = changed[position]
         if node.op != VARIABLE and position > first_gone:  # before that, nothing has moved
-            inputs = [instead.get(entry, entry) for entry in node.inputs]
-            node = node._replace(
-                inputs=tuple([Entry(places[producer], index) for producer, index in inputs]),
-                control_deps=tuple([places[dep] for dep in node.control_deps]),
+            inputs = [instead.get(entry, entry) for entry in node.inputs] if instead else node.inputs
+            node = node.reading(
+                tuple([_new(Entry, (places[producer], index)) for producer, index in inputs]),
+                tuple([places[dep] for dep in node.control_deps]),
             )
         places.append(builder.add(node))
         origins.append(position)

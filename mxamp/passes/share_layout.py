@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
@@ -74,9 +74,9 @@ class ShareLayout(PreparationPass):
             position
             for position, node in enumerate(graph.nodes)
             if node.op in ("Convolution", "BatchNorm")
+            and _has_plain_readers(graph, position, around)
             and _writes_blocks(graph, node)
             and position not in around.heads
-            and _has_plain_readers(graph, position, around)
         }
         if not shared:
             return graph
@@ -85,8 +85,13 @@ class ShareLayout(PreparationPass):
         plain: dict[Entry, Entry] = {}
         origins: list[int] = []
         changes = []
+        first_shared = min(shared)
         for position, node in enumerate(graph.nodes):
             entries = node.inputs
+            if position < first_shared or (node.op == VARIABLE and not node.control_deps):
+                places.append(builder.add(node))
+                origins.append(position)
+                continue  # it reads nothing that has moved
             instead = [plain[entry] if entry in plain and _reads_plain(node) else None for entry in entries]
             inputs = tuple(
                 [
@@ -95,7 +100,7 @@ class ShareLayout(PreparationPass):
                 ]
             )
             deps = tuple([places[dep] for dep in node.control_deps])
-            places.append(builder.add(node._replace(inputs=inputs, control_deps=deps)))
+            places.append(builder.add(node.reading(inputs, deps)))
             origins.append(position)
             if position in shared:
                 name = builder.free_name(f"{node.name}_plain")
@@ -112,7 +117,10 @@ class ShareLayout(PreparationPass):
 
 def _has_plain_readers(graph: Graph, position: int, around: Surroundings) -> bool:
     """Whether two or more inputs need the plain order, all of operators that may be changed."""
-    readers = [use.node for use in graph.uses[position].get(0, ()) if _reads_plain(graph.nodes[use.node])]
+    uses = graph.uses[position].get(0, ())
+    if len(uses) < 2:
+        return False
+    readers = [use.node for use in uses if _reads_plain(graph.nodes[use.node])]
     return len(readers) > 1 and not any(around.is_fixed(reader) for reader in readers)
 
 
