@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from typing import Any, Callable, Mapping
 
 from model_zoo_eval.child import main
@@ -25,7 +27,10 @@ def measure(values: Mapping[str, Any], publish: Callable[[Mapping[str, Any]], No
     from tools.benchmark_models.measure import measure_conversions, measure_variants
 
     job = Job.from_mapping(values)
-    return measure_variants(job, publish) if job.batch else measure_conversions(job, publish)
+    # What profiling knows of such a model from before must not count; what it learns here may be used again.
+    with tempfile.TemporaryDirectory(prefix="mxamp-benchmark-cache-") as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        return measure_variants(job, publish) if job.batch else measure_conversions(job, publish)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Job:
     seed
         Of random weights, and of the order in which the variants run.
     draws
-        For how many draws of random weights errors are measured.
+        For how many draws of random weights errors are measured, with a batch of one.
     residual_scale
         How large residual branches end with random weights, relative to their trunk.
     pretrained

@@ -138,13 +138,17 @@ def _draw_errors(
     shapes: Mapping[str, Sequence[int]],
     results: Mapping[str, dict[str, Any]],
 ) -> None:
-    """Add to each variant's figures its ``errors``: one for each draw of the weights, the first included."""
+    """Add to each variant's figures its ``errors``: one for each draw of the weights, the first included.
+
+    A larger batch has the same weights, and so one draw is enough for it.
+    """
     drawn = [variant for variant in _DRAWN if "relative_l2" in results.get(variant, ())]
     errors = {variant: [_finite_error(results[variant])] for variant in drawn}
-    for seed in range(job.seed + 1, job.seed + job.draws if built.weights == RANDOM else 0):
+    draws = job.draws if built.weights == RANDOM and job.batch == 1 else 1
+    for seed in range(job.seed + 1, job.seed + draws):
         again = _build(replace(job, seed=seed))
         meter = _Errors(again.model, _samples(again, job))
-        makers = converters(again.model, shapes, use_cache=True)
+        makers = converters(again.model, shapes)
         for variant in drawn:
             model = makers[variant]()
             errors[variant].append(_finite_error(meter.of(model, BoundModel(model, label=variant))))

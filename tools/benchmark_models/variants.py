@@ -23,9 +23,7 @@ def can_profile() -> bool:
     return "profile" in inspect.signature(mxamp.convert_model).parameters
 
 
-def converters(
-    model: Model, shapes: Mapping[str, Sequence[int]], *, use_cache: bool = False
-) -> dict[str, Callable[[], Model]]:
+def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, Callable[[], Model]]:
     """Return what makes each variant; each call converts anew.
 
     Parameters
@@ -34,9 +32,6 @@ def converters(
         The FP32 model; never changed.
     shapes
         Input name -> shape, the batch included.
-    use_cache
-        Whether profiling may know the times of such a model from before. Without, what it does is what it
-        does for a model that it sees for the first time.
 
     Returns
     -------
@@ -44,8 +39,6 @@ def converters(
         For every variant but FP32. MXNet's converter changes the dicts it is given, so it gets copies.
     """
     from mxnet.contrib import amp
-
-    from mxamp.profile import Profiling
 
     sym, args, auxs = model
 
@@ -61,7 +54,7 @@ def converters(
         STOCK: stock,
         STOCK_CAST_ONCE: lambda: stock(cast_optional_params=True),
         MXAMP: own,
-        MXAMP_PROFILED: lambda: own(profile=Profiling(use_cache=use_cache)),
+        MXAMP_PROFILED: lambda: own(profile=True),
     }
 
 
