@@ -69,7 +69,7 @@ def machine_lines(machine: dict[str, object]) -> list[str]:
     assert isinstance(versions, dict)
     native = "runs bfloat16 natively" if machine["native_bfloat16"] else "has NO native bfloat16"
     if machine["amx"]:
-        native += f", with AMX ({'='.join(AMX_SETTING)})"
+        native += f", with AMX\n          ({'='.join(AMX_SETTING)})"
     seed = "" if machine["seed"] is None else f", seed {machine['seed']}"
     lines = [
         f"CPU       {machine['cpu']}, {machine['cores']} cores, {native}",
