@@ -68,11 +68,11 @@ def machine_lines(machine: dict[str, object]) -> list[str]:
     versions = machine["versions"]
     assert isinstance(versions, dict)
     native = "runs bfloat16 natively" if machine["native_bfloat16"] else "has NO native bfloat16"
-    if machine["amx"]:
-        native += f", with AMX\n          ({'='.join(AMX_SETTING)})"
+    amx = [f"          AMX in use ({'='.join(AMX_SETTING)})"] if machine["amx"] else []
     seed = "" if machine["seed"] is None else f", seed {machine['seed']}"
     lines = [
         f"CPU       {machine['cpu']}, {machine['cores']} cores, {native}",
+        *amx,
         f"Threads   {machine['threads']} (load of the machine at the start: {machine['load_average']})",
         f"Versions  Python {machine['python']}, "
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
