@@ -303,7 +303,7 @@ class _Rewriter:
         self.variables[name] = after
         # Module infers the dtype of an argument from this attribute before it copies the values in.
         attrs = {**node.attrs, "__dtype__": str(after.value)}
-        return self._add(_new(Node, (node.op, name, attrs, *node[3:])), (after,))
+        return self._add(node._replace(name=name, attrs=attrs), (after,))
 
     def _is_cast_at_run_time(self, position: int) -> bool:
         return any(dtype.is_low_precision for dtype in self.wanted.get(position, _NOT_READ))

@@ -8,10 +8,13 @@ from typing import NamedTuple
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, nearest_names
 
-__all__ = ["NEVER_IN_INFERENCE", "USER_RULES", "Color", "Verdict"]
+__all__ = ["NEVER_IN_INFERENCE", "PARAMETER_RANGE", "USER_RULES", "Color", "Verdict"]
 
 USER_RULES = frozenset({"user rule", "color function"})
 """The rules by which a user gives a color; nothing takes it away, except where results would be wrong."""
+
+PARAMETER_RANGE = "parameter range"
+"""The rule for parameters beyond the range of the dtype."""
 
 NEVER_IN_INFERENCE = "never in inference"
 """The rule for operators that no inference graph holds."""

@@ -15,7 +15,7 @@ from typing import Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import OperatorFacts, ValueKind
-from mxamp.policy.color import USER_RULES, Color, Verdict
+from mxamp.policy.color import PARAMETER_RANGE, USER_RULES, Color, Verdict
 from mxamp.policy.context import ColoringContext
 
 __all__ = ["oversized_region"]
@@ -48,8 +48,6 @@ _MAKES_LARGE: Mapping[str, str] = {
     "SequenceMask": "value",
 }
 """Operator -> the attribute that reaches its values, or several."""
-_PARAMETER_RANGE = "parameter range"
-"""The rule for parameters beyond the range."""
 _BOUNDS: Mapping[str, Sequence[str]] = {"clip": ("a_min", "a_max")}
 """Operator -> the attributes that its values stay between."""
 _HANDS_ON = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
@@ -112,7 +110,7 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
 def _may_make_oversized(context: ColoringContext, verdicts: Sequence[Verdict]) -> bool:
     """Whether any node is of a kind that :func:`_makes_oversized` looks at; in most graphs none is."""
     return any(facts.name in _MAKES_LARGE for facts in context.operators) or any(
-        verdict.rule == _PARAMETER_RANGE for verdict in verdicts
+        verdict.rule == PARAMETER_RANGE for verdict in verdicts
     )
 
 
@@ -122,7 +120,7 @@ def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) 
     attributes = _MAKES_LARGE.get(context.names[position], "").split()
     if any(_beyond(node, attribute, dtype) for attribute in attributes):
         return True
-    if facts is None or verdict.rule != _PARAMETER_RANGE or facts.kind not in _HANDS_ON:
+    if facts is None or verdict.rule != PARAMETER_RANGE or facts.kind not in _HANDS_ON:
         return False
     losses = [
         parameter.range_loss(dtype)

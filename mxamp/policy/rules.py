@@ -16,7 +16,7 @@ from mxamp.graph.graph import VARIABLE
 from mxamp.ops import InputRole, OperatorFacts
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.ops.facts import operator_label
-from mxamp.policy.color import NEVER_IN_INFERENCE, Color, Verdict
+from mxamp.policy.color import NEVER_IN_INFERENCE, PARAMETER_RANGE, Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.entries import entry_for
 from mxamp.policy.policy import PURE_REASON
@@ -273,7 +273,7 @@ class ConditionalAttributes:
 class ParameterRange:
     """Parameters that the dtype cannot hold: infinities, or mostly zeros."""
 
-    name = "parameter range"
+    name = PARAMETER_RANGE
 
     def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
         """See :class:`Rule`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
 from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PLAIN_RESNETS, TITLES
@@ -171,10 +171,14 @@ def _extreme(
 ) -> Bound:
     if not figures:
         return Bound(text, limit, is_lower, None, failing=tuple(failing))
+    case = _worst(figures, is_lower)
+    return Bound(text, limit, is_lower, figures[case], f"{case}, of {len(figures)}", tuple(failing))
+
+
+def _worst(figures: Mapping[str, float], is_lower: bool) -> str:
     # A figure that is not a number must not hide behind the others.
     odd = [case for case, figure in figures.items() if math.isnan(figure)]
-    case = odd[0] if odd else (min if is_lower else max)(figures, key=lambda key: figures[key])
-    return Bound(text, limit, is_lower, figures[case], f"{case}, of {len(figures)}", tuple(failing))
+    return odd[0] if odd else (min if is_lower else max)(figures, key=lambda case: figures[case])
 
 
 def _over_draws(text: str, quotients: Mapping[str, Sequence[float]], limit: float, is_lower: bool) -> Bound:
@@ -184,24 +188,17 @@ def _over_draws(text: str, quotients: Mapping[str, Sequence[float]], limit: floa
     So a bound is met where the mean does not break it by more than twice its standard error.
     """
     means = {name: _mean_quotient(found) for name, found in quotients.items()}
-    bound = _extreme(text, {name: mean for name, (mean, _) in means.items()}, limit, is_lower)
-    if bound.figure is None:
-        return bound
-    broken = {
-        name: mean
-        for name, (mean, spread) in means.items()
-        if not (mean * spread >= limit if is_lower else mean / spread <= limit)
-    }
-    name, (mean, spread) = next(
-        (name, found) for name, found in means.items() if bound.where.startswith(f"{name},")
+    if not means:
+        return Bound(text, limit, is_lower, None)
+    within = all(
+        mean * spread >= limit if is_lower else mean / spread <= limit for mean, spread in means.values()
     )
+    name = _worst({name: mean for name, (mean, _) in means.items()}, is_lower)
+    mean, spread = means[name]
     draws = len(quotients[name])
     interval = f" ({mean / spread:.3f} to {mean * spread:.3f})" if draws > 1 else ""
-    return replace(
-        bound,
-        where=f"{name}{interval}, mean of {draws} draws and batches, of {len(means)}",
-        within=not broken,
-    )
+    where = f"{name}{interval}, mean of {draws} draws and batches, of {len(means)}"
+    return Bound(text, limit, is_lower, mean, where, within=within)
 
 
 def _mean_quotient(quotients: Sequence[float]) -> tuple[float, float]:

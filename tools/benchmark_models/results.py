@@ -192,11 +192,12 @@ def read_rows(rows: Mapping[str, Mapping[str, Any]]) -> Benchmark:
 def _figures(found: Mapping[str, Any]) -> Figures:
     if "failure" in found:
         return Figures(failure=found["failure"])
-    error = float(found["relative_l2"])  # "inf" and "nan" are written by name
+    # "inf" and "nan" are written by name.
+    error = float(found["relative_l2"]) if found["finite"] else math.inf
     return Figures(
         milliseconds=tuple(found["milliseconds"]),
-        relative_l2=error if found["finite"] else math.inf,
-        errors=tuple(map(float, found.get("errors", ()))) or (error if found["finite"] else math.inf,),
+        relative_l2=error,
+        errors=tuple(map(float, found.get("errors", (error,)))),
         casts=found["casts"],
         parameter_bytes=found["parameter_bytes"],
         conversion_seconds=found.get("conversion_seconds"),
