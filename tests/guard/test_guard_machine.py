@@ -12,7 +12,7 @@ from mxamp.errors import DataError
 from mxamp.guard import Guard, machine
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
-from mxamp.report.guard import guard_lines
+from mxamp.report.guard import GuardReport, MeasuredRatio, guard_lines
 from mxamp.targets import Target
 from tests.building import Net, parameters
 
@@ -102,6 +102,13 @@ def test_what_is_meant_for_amx_is_measured_where_amx_is_used(monkeypatch, told):
     why = machine.why_not_here(Guard(), small(), Target.builtin("cpu-bf16-amx"), SHAPES)
     assert (why is None) is told
     assert told or "told to use it by DNNL_MAX_CPU_ISA=AVX512_CORE_AMX, which is not so here" in why
+
+
+@pytest.mark.parametrize("outcome", ["converted", "prepared"])
+def test_what_would_help_is_said_where_low_precision_did_not_pay(outcome):
+    ratio = MeasuredRatio(**dict.fromkeys(MeasuredRatio.__dataclass_fields__, 1.0))
+    guard = GuardReport(outcome, "a reason", ratio, machine={"cpu": "a CPU", "advice": "Use AMX."})
+    assert ("Use AMX." in guard_lines(guard)) is (outcome == "prepared")
 
 
 def test_without_mxnet_it_says_so(monkeypatch):
