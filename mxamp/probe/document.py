@@ -11,7 +11,7 @@ from mxamp.probe.case import Case
 from mxamp.probe.fit import Sample, cast_rate, fit_costs, gather_samples, operator_overhead
 from mxamp.probe.fusion import check_patterns
 from mxamp.probe.jobs import TIME, Unit
-from mxamp.probe.known import FOLD_INTO, NORM_AND_CONVOLUTION, known_faults
+from mxamp.probe.known import ALWAYS_FOLDS_INTO, FOLD_INTO, NORM_AND_CONVOLUTION, known_faults
 from mxamp.probe.support import judge_operators
 from mxamp.probe.workers import Answer
 from mxamp.targets import Support, Target
@@ -127,8 +127,8 @@ def _cost(
 
 
 def _fold_into(answers: Mapping[Unit, Answer]) -> list[str]:
-    """Return the operators that a bias does not make slow; all where that was not timed."""
-    chosen = []
+    """Return the operators that a BatchNorm folds into: of those timed, what a bias does not slow."""
+    chosen = [ALWAYS_FOLDS_INTO]
     for op, (without, with_bias) in FOLD_INTO.items():
         ratios = [
             biased["us"]["low"] / plain["us"]["low"]

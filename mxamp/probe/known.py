@@ -9,7 +9,7 @@ from typing import Any, Mapping
 
 from mxamp.dtypes import DType
 
-__all__ = ["FOLD_INTO", "NORM_AND_CONVOLUTION", "known_faults"]
+__all__ = ["ALWAYS_FOLDS_INTO", "FOLD_INTO", "NORM_AND_CONVOLUTION", "known_faults"]
 
 _UNREADABLE = "MXNet raises: it cannot read the layout that oneDNN gives to some bfloat16 results"
 
@@ -28,12 +28,15 @@ def known_faults(dtype: DType) -> Mapping[str, Mapping[str, Any]]:
 
 
 FOLD_INTO: Mapping[str, tuple[str, str]] = {
-    "Convolution": ("Convolution 3x3", "Convolution 3x3 bias"),
     "Deconvolution": ("Deconvolution 4x4 stride 2", "Deconvolution 4x4 stride 2 bias"),
     "FullyConnected": ("FullyConnected no bias", "FullyConnected 2-D"),
 }
-"""The operators that a BatchNorm can be folded into, and the cases that time each without and with a bias: a
-fold may add one, and where that makes the operator slow, the BatchNorm is better left alone."""
+"""Operators that a BatchNorm can be folded into, and the cases that time each without and with a bias: a fold
+may add one, and where that makes the operator slow, the BatchNorm is better left alone."""
+
+ALWAYS_FOLDS_INTO = "Convolution"
+"""Needs no timing: MXNet's oneDNN backend folds a BatchNorm into a Convolution by itself, bias and all, so no
+plan has the Convolution without a bias; elsewhere adding one moves no more memory than the BatchNorm does."""
 
 NORM_AND_CONVOLUTION = ("BatchNorm", "Convolution depthwise 1x1 bias")
 """The cases that time a BatchNorm, and the depthwise convolution that computes the same."""

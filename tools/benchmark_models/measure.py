@@ -37,6 +37,9 @@ __all__ = ["measure_conversions", "measure_variants"]
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 200
 
+CONVERSION_ROUNDS = 31
+"""A conversion takes a few milliseconds, and as long again now and then: seven told little."""
+
 _ONE_BY_ONE = 2
 """Photographs for the error of a model with batch size 1; a larger batch has as many as it holds."""
 
@@ -166,7 +169,7 @@ def measure_conversions(job: Job, publish: Publish = lambda _: None) -> dict[str
     Parameters
     ----------
     job
-        What to measure; ``rounds`` conversions by each, 7 by default.
+        What to measure; ``rounds`` conversions by each, :data:`CONVERSION_ROUNDS` by default.
     publish
         Called with what is known so far.
 
@@ -184,7 +187,7 @@ def measure_conversions(job: Job, publish: Publish = lambda _: None) -> dict[str
     mx.nd.waitall()
     shapes = {name: (1, *shape) for name, shape in built.shapes.items()}
     times, failures = alternate_conversions(
-        symbol_converters(sym, args, auxs, "bfloat16", input_shapes=shapes), job.rounds or 7
+        symbol_converters(sym, args, auxs, "bfloat16", input_shapes=shapes), job.rounds or CONVERSION_ROUNDS
     )
     names = {"stock": STOCK_CAST_ONCE}
     for converter, own in times.items():
