@@ -115,6 +115,8 @@ def _explanation(target: Target) -> list[str]:
         lines += paragraph(f"Measured on: {_machine(target.measured_on)}.", width, hanging="  ")
     if target.based_on:
         lines += paragraph(f"Based on: {', '.join(target.based_on)}.", width)
+    if target.needs:
+        lines += paragraph(f"Needs: {', '.join(target.needs)}.", width)
     if target.warning:
         lines += paragraph(f"Warning: {target.warning}", width)
     lines.append("")
@@ -198,6 +200,7 @@ def _document(target: Target) -> dict[str, Any]:
         "device": target.device,
         "description": target.description,
         "warning": target.warning,
+        "needs": list(target.needs),
         "based_on": list(target.based_on),
         "measured_on": dict(target.measured_on),
         "default": target.default.value,

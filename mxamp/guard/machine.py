@@ -13,13 +13,7 @@ from mxamp.guard.options import Guard
 from mxamp.model import Model
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target
-from mxamp.targets.machine import (
-    AMX_SETTING,
-    asks_for_amx,
-    cpu_name,
-    has_bfloat16_instructions,
-    leaves_amx_unused,
-)
+from mxamp.targets.machine import AMX_SETTING, asks_for_amx, cpu_name, leaves_amx_unused, unmet_need
 
 __all__ = ["available_memory", "describe_machine", "why_not_here"]
 
@@ -38,12 +32,6 @@ that is being bound, and the values of a file."""
 
 _SHARE = 0.5
 """The share of the memory that is free which these may take; the rest is for activations, and for others."""
-
-_WITH_INSTRUCTIONS = frozenset({"cpu-bf16", "cpu-bf16-amx", "cpu-bf16-intel", "generic-bf16"})
-"""The built-in targets that say nothing about a CPU without bfloat16 instructions."""
-
-_WITH_AMX = "cpu-bf16-amx"
-"""The built-in target that says nothing about a process whose oneDNN does not use AMX."""
 
 _USE_AMX = (
     "This CPU has AMX, which computes bfloat16 several times faster; MXNet uses it where "
@@ -107,16 +95,9 @@ def _device_problem(target: Target) -> str | None:
         if gpu_count():
             return None
         return f"{target.dtype} models run on GPUs alone, and MXNet sees none here"
-    if target.name in _WITH_INSTRUCTIONS and has_bfloat16_instructions() is False:
-        return (
-            f"the target {target.name} is for CPUs with bfloat16 instructions, which this one does not have; "
-            "target auto is the one for this machine"
-        )
-    if target.name == _WITH_AMX and not asks_for_amx():
-        return (
-            f"the target {target.name} is for CPUs with AMX where oneDNN was told to use it by "
-            f"{'='.join(AMX_SETTING)}, which is not so here; target auto is the one for this machine"
-        )
+    missing = unmet_need(target.needs)
+    if missing is not None:
+        return f"the target {target.name} is for {missing}; target auto is the one for this machine"
     return None
 
 

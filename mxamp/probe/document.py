@@ -15,7 +15,7 @@ from mxamp.probe.known import ALWAYS_FOLDS_INTO, FOLD_INTO, NORM_AND_CONVOLUTION
 from mxamp.probe.support import judge_operators
 from mxamp.probe.workers import Answer
 from mxamp.targets import Support, Target
-from mxamp.targets.machine import AMX_SETTING
+from mxamp.targets.machine import AMX, AMX_SETTING, BFLOAT16_INSTRUCTIONS
 
 __all__ = ["document_text", "make_document"]
 
@@ -84,6 +84,7 @@ def make_document(
         "device": device,
         "description": f"{description.rstrip('. ')}. {measured}" if description else measured,
         **({"warning": warning} if warning else {}),
+        "needs": _needs(machine, dtype, device),
         "fold_into": _fold_into(answers),
         "convolves_batch_norm": _convolves(answers, bool(source.get("convolves_batch_norm", False))),
         "default": Support.UNMEASURED.value,
@@ -154,6 +155,16 @@ def _convolves(answers: Mapping[Unit, Answer], otherwise: bool) -> bool:
 def _timings(answers: Mapping[Unit, Answer], name: str) -> Sequence[Mapping[str, Any]]:
     answer = answers.get(Unit(name, TIME))
     return () if answer is None else [job for job in answer.jobs if "us" in job]
+
+
+def _needs(machine: Mapping[str, Any], dtype: DType, device: str) -> list[str]:
+    """Return what other machines must have to run as this one does."""
+    if device != "cpu" or dtype is not DType.BFLOAT16:
+        return []
+    instructions = machine.get("instructions", ())
+    if "amx_bf16" in instructions:
+        return [AMX]
+    return [BFLOAT16_INSTRUCTIONS] if "avx512_bf16" in instructions else []
 
 
 def _warning(samples: Sequence[Sample], machine: Mapping[str, Any], dtype: DType, device: str) -> str:

@@ -6,11 +6,14 @@ import ctypes
 import os
 import platform
 from pathlib import Path
-from typing import Mapping
+from typing import Iterable, Mapping
 
 __all__ = [
+    "AMX",
     "AMX_SETTING",
+    "BFLOAT16_INSTRUCTIONS",
     "CPU_INFO",
+    "NEEDS",
     "asks_for_amx",
     "compute_capability",
     "cpu_flags",
@@ -18,6 +21,7 @@ __all__ = [
     "cpu_vendor",
     "has_bfloat16_instructions",
     "leaves_amx_unused",
+    "unmet_need",
 ]
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -33,6 +37,12 @@ There, AMX is an instruction set "with initial support", off unless it is named:
 ``DEFAULT`` turns it on, the name is read as it is written, and ``ONEDNN_MAX_CPU_ISA`` is not read at all
 (seen in what ``DNNL_VERBOSE=1`` prints). See "CPU Dispatcher Control" in oneDNN's developer guide.
 """
+
+BFLOAT16_INSTRUCTIONS, AMX = "bfloat16 instructions", "AMX"
+"""What a target can need of the machine where a model converted for it runs as expected."""
+
+NEEDS = (BFLOAT16_INSTRUCTIONS, AMX)
+"""All of these."""
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 """``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` and ``_MINOR`` of the CUDA driver API."""
@@ -103,6 +113,24 @@ def has_bfloat16_instructions() -> bool | None:
     """Return whether the CPU computes in bfloat16; None where that is not known."""
     flags = cpu_flags()
     return None if flags is None else bool(flags & _BFLOAT16_FLAGS)
+
+
+def unmet_need(needs: Iterable[str]) -> str | None:
+    """Return what CPUs a target is for that this one is not; None where nothing is known to be missing.
+
+    Parameters
+    ----------
+    needs
+        What the target needs, of :data:`NEEDS`.
+    """
+    wanted = frozenset(needs)
+    if BFLOAT16_INSTRUCTIONS in wanted and has_bfloat16_instructions() is False:
+        return "CPUs with bfloat16 instructions, which this one does not have"
+    if AMX in wanted and not asks_for_amx():
+        return (
+            f"CPUs with AMX where oneDNN was told to use it by {'='.join(AMX_SETTING)}, which is not so here"
+        )
+    return None
 
 
 def compute_capability() -> tuple[int, int] | None:

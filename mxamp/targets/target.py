@@ -18,6 +18,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
 from mxamp.ops import FACTS
 from mxamp.targets.cost import CostModel
+from mxamp.targets.machine import NEEDS
 
 __all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
 
@@ -135,6 +136,9 @@ class Target:
         What operators and casts cost; None where nothing is known of it.
     warning
         What everybody should know who converts for this target; empty for most.
+    needs
+        What a machine must have to run as this target says (:data:`mxamp.targets.machine.NEEDS`). The guard
+        measures nowhere else.
     based_on
         The names of the targets it was made from by changing some entries, nearest first. What a user
         registered of an operator for one of them holds here too.
@@ -154,6 +158,7 @@ class Target:
     rounds_once: tuple[FusionPattern, ...] = ()
     cost: CostModel | None = None
     warning: str = ""
+    needs: tuple[str, ...] = ()
     based_on: tuple[str, ...] = ()
     measured_on: Mapping[str, Any] = field(default_factory=dict)
 
@@ -268,6 +273,7 @@ class Target:
                 rounds_once=_patterns(document.get("rounds_once", [])),
                 cost=None if cost is None else CostModel.from_document(_canonical(cost)),
                 warning=_text(document.get("warning", "")),
+                needs=_needs(document.get("needs", [])),
                 based_on=lineage,
                 measured_on=dict(document.get("measured_on", {})),
             )
@@ -348,6 +354,14 @@ def _texts(values: Any) -> tuple[str, ...]:
     if isinstance(values, str):
         raise TypeError(f"{values!r:.80} must be a list of strings")
     return tuple(_text(value) for value in values)
+
+
+def _needs(values: Any) -> tuple[str, ...]:
+    needs = _texts(values)
+    for need in needs:
+        if need not in NEEDS:
+            raise ValueError(f"needs holds {need!r:.80}; a machine can be asked for {', '.join(NEEDS)}")
+    return needs
 
 
 def _expression(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import mxamp.targets.machine
 from mxamp.convert import convert_model
 from mxamp.dtypes import DType
 from mxamp.errors import DataError
@@ -29,7 +30,7 @@ def small() -> Model:
 @pytest.fixture
 def with_bfloat16(monkeypatch):
     """Be on a CPU with bfloat16 instructions, whatever this one has."""
-    monkeypatch.setattr(machine, "has_bfloat16_instructions", lambda: True)
+    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: True)
 
 
 def test_without_shapes_nothing_is_measured_and_the_report_says_so():
@@ -88,17 +89,28 @@ def test_float16_needs_a_gpu(monkeypatch):
 @pytest.mark.parametrize(("target", "runs"), [("cpu-bf16", False), ("cpu-bf16-emulated", True)])
 def test_a_target_that_is_not_this_machine_is_not_measured_on_it(monkeypatch, target, runs):
     pytest.importorskip("mxnet", reason="it is asked for first")
-    monkeypatch.setattr(machine, "has_bfloat16_instructions", lambda: False)
+    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: False)
     why = machine.why_not_here(Guard(), small(), Target.builtin(target), SHAPES)
     assert (why is None) is runs
     assert runs or "which this one does not have; target auto is the one for this machine" in why
 
 
+def test_a_users_target_needs_what_the_one_it_is_based_on_needs(monkeypatch):
+    pytest.importorskip("mxnet", reason="it is asked for first")
+    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: False)
+    mine = {"name": "mine", "based_on": "cpu-bf16", "description": "mine"}
+    target = Target.from_document(mine, source="mine.json")
+    why = machine.why_not_here(Guard(), small(), target, SHAPES)
+    assert why.startswith("the target mine is for CPUs with bfloat16 instructions")
+    anywhere = Target.from_document({**mine, "needs": []}, source="mine.json")
+    assert machine.why_not_here(Guard(), small(), anywhere, SHAPES) is None
+
+
 @pytest.mark.parametrize("told", [False, True])
 def test_what_is_meant_for_amx_is_measured_where_amx_is_used(monkeypatch, told):
     pytest.importorskip("mxnet", reason="it is asked for first")
-    monkeypatch.setattr(machine, "has_bfloat16_instructions", lambda: True)
-    monkeypatch.setattr(machine, "asks_for_amx", lambda: told)
+    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: True)
+    monkeypatch.setattr(mxamp.targets.machine, "asks_for_amx", lambda: told)
     why = machine.why_not_here(Guard(), small(), Target.builtin("cpu-bf16-amx"), SHAPES)
     assert (why is None) is told
     assert told or "told to use it by DNNL_MAX_CPU_ISA=AVX512_CORE_AMX, which is not so here" in why

@@ -1,16 +1,18 @@
-"""What a target's document says of layers that a BatchNorm folds into."""
+"""What a target's document says beside operators: folds, what it needs, what it is based on."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import pytest
 
+import mxamp.probe.document
 from mxamp.dtypes import DType
 from mxamp.probe.document import make_document
 from mxamp.probe.jobs import TIME, Unit
 from mxamp.probe.known import FOLD_INTO
 from mxamp.probe.workers import Answer
+from mxamp.targets import Target
 
 MACHINE = {"mxnet": "1.9.1", "cpu": "a CPU", "threads": 1}
 
@@ -19,10 +21,11 @@ def timed(*microseconds: float) -> Answer:
     return Answer([{"dims": [n], "us": {"float32": us, "low": us}} for n, us in enumerate(microseconds)])
 
 
-def document(answers: dict[Unit, Answer]) -> dict[str, Any]:
-    return make_document(
-        {}, answers, name="mine", description="", machine=MACHINE, dtype=DType.BFLOAT16, device="cpu"
-    )
+def document(
+    answers: Mapping[Unit, Answer], dtype: DType = DType.BFLOAT16, device: str = "cpu", **machine: Any
+) -> dict[str, Any]:
+    about = {**MACHINE, **machine}
+    return make_document({}, answers, name="mine", description="", machine=about, dtype=dtype, device=device)
 
 
 @pytest.mark.parametrize("op", sorted(FOLD_INTO))
@@ -51,3 +54,38 @@ def test_a_batch_norm_folds_into_a_convolution_whatever_a_bias_costs_alone() -> 
 
 def test_layers_that_were_not_timed_are_folded_into() -> None:
     assert document({})["fold_into"] == ["Convolution", "Deconvolution", "FullyConnected"]
+
+
+@pytest.mark.parametrize(
+    ("instructions", "needs"),
+    [
+        (["avx2"], []),
+        (["avx2", "avx512_bf16"], ["bfloat16 instructions"]),
+        (["amx_bf16", "avx2", "avx512_bf16"], ["AMX"]),
+    ],
+)
+def test_what_was_measured_needs_the_instructions_it_was_measured_with(
+    instructions: list[str], needs: list[str]
+) -> None:
+    assert document({}, instructions=instructions)["needs"] == needs
+
+
+def test_what_was_measured_on_a_gpu_needs_nothing_of_the_cpu() -> None:
+    assert document({}, DType.FLOAT16, "gpu", instructions=["avx512_bf16"])["needs"] == []
+
+
+def test_a_whole_probe_inherits_what_is_registered_for_the_built_in_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "based_on" not in document({}), "a probe that fits no costs must not inherit any"
+    cost = {
+        "flops_per_us": {"float32": 2e5, "low": 4e5},
+        "bytes_per_us": {"float32": 1e4, "low": 1e4},
+        "overhead_us": {"float32": 5.0, "low": 5.0},
+        "cast": {"bytes_per_us": 1e4, "overhead_us": 5.0},
+        "operators": {},
+    }
+    monkeypatch.setattr(mxamp.probe.document, "_cost", lambda *_: cost)
+    whole = document({})
+    assert whole["based_on"] == "cpu-bf16"
+    assert Target.from_document(whole, source="mine.json").based_on == ("cpu-bf16",)

@@ -100,6 +100,21 @@ def test_operators_are_listed_by_support() -> None:
     assert target.operators_with(Support.BIASED, Support.SLOW) == ["exp"]
 
 
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("cpu-bf16", ("bfloat16 instructions",)),
+        ("cpu-bf16-intel", ("bfloat16 instructions",)),
+        ("generic-bf16", ("bfloat16 instructions",)),
+        ("cpu-bf16-amx", ("AMX",)),
+        ("cpu-bf16-emulated", ()),
+        ("cuda-fp16-sm80", ()),
+    ],
+)
+def test_a_built_in_target_says_what_a_cpu_must_have(name: str, needs: tuple[str, ...]) -> None:
+    assert Target.builtin(name).needs == needs
+
+
 def test_an_unknown_target_suggests_the_nearest() -> None:
     with pytest.raises(TargetError, match=r"no target 'cpu-bf'.*Did you mean 'cpu-bf16'"):
         Target.builtin("cpu-bf")
@@ -117,6 +132,8 @@ def test_an_unknown_target_suggests_the_nearest() -> None:
         {"fusion": [["Convolution"]]},
         {"fusion": [[{"operator": "Convolution"}]]},
         {"fusion": 3},
+        {"needs": ["a miracle"]},
+        {"needs": "AMX"},
     ],
 )
 def test_a_document_that_is_no_target_is_refused(changes: dict[str, Any]) -> None:
