@@ -171,7 +171,12 @@ def convert_model(
     if input_shapes is not None:
         from mxamp.runtime.shapes import infer_shapes
 
-        shapes = infer_shapes(graph, input_shapes, {**model.arg_params, **model.aux_params})
+        shapes = infer_shapes(
+            graph,
+            input_shapes,
+            {**model.arg_params, **model.aux_params},
+            sym=None if isinstance(sym, Graph) else sym,
+        )
     machine = None if target is None else resolve_target(target, chosen.target_dtype)
     if emulation is not None:
         machine = emulation_target(chosen, machine)

@@ -24,7 +24,11 @@ _CHECK = re.compile(r"Check failed: .*?: (?P<why>\S.*)", re.DOTALL)
 
 
 def infer_shapes(
-    graph: Graph, input_shapes: Mapping[str, Sequence[int]], params: Mapping[str, Parameter]
+    graph: Graph,
+    input_shapes: Mapping[str, Sequence[int]],
+    params: Mapping[str, Parameter],
+    *,
+    sym: Any = None,
 ) -> Sequence[tuple[Shape, ...]]:
     """Return the shape of every entry.
 
@@ -36,6 +40,8 @@ def infer_shapes(
         Input name -> shape; a size of 0 is unknown. Inputs that are left out are unknown too.
     params
         Parameters and auxiliary states by name; their shapes are given to MXNet as well.
+    sym
+        The Symbol that the graph was just read from, if it was: then MXNet need not parse it again.
 
     Returns
     -------
@@ -54,7 +60,9 @@ def infer_shapes(
     -----
     MXNet's ``get_internals`` skips hidden outputs and identifies entries by node names, which may repeat. So
     the graph is handed to MXNet with its entries as heads instead, and the answer comes back in our order.
-    Linear in nodes and entries; nothing recurses.
+    Where every node has one output that anybody sees, the internals of a Symbol are the same heads in the
+    same order, since NNVM lists them as ``SaveJSON`` does (``DFSVisit``). Linear in nodes and entries;
+    nothing recurses.
     """
     mx = import_mxnet()
     known = _checked_shapes(graph, input_shapes, params)
@@ -63,15 +71,16 @@ def infer_shapes(
         if shape:
             known[name] = shape
     entries = _entries(graph)
-    probe = Graph(graph.nodes, tuple(entries), graph.attrs)
     numpy_shapes = graph.has_numpy_shapes or mx.util.is_np_shape()
     unknown = -1 if numpy_shapes else 0
     if numpy_shapes:
         known = {name: tuple(-1 if size == 0 else size for size in shape) for name, shape in known.items()}
-    sym = symbol_from_graph(probe)
+    probe = None if sym is None else _internals(sym, graph, entries)
+    if probe is None:
+        probe = symbol_from_graph(Graph(graph.nodes, tuple(entries), graph.attrs))
     with mx.util.np_shape(True) if numpy_shapes else contextlib.nullcontext():
         try:
-            _, found, _ = sym.infer_shape_partial(**known)
+            _, found, _ = probe.infer_shape_partial(**known)
         except mx.base.MXNetError as error:
             raise DataError(_explain(str(error), graph, input_shapes)) from error
     shapes: list[list[Shape]] = [[None] * node.num_outputs for node in graph.nodes]
@@ -111,6 +120,20 @@ def _checked_shapes(
         if sizes:
             checked[name] = sizes
     return checked
+
+
+def _internals(sym: Any, graph: Graph, entries: Sequence[Entry]) -> Any:
+    """Return a Symbol's internals; None where they are not the entries in their order."""
+    if len(entries) != len(graph.nodes):
+        return None
+    internals = sym.get_internals()
+    names = internals.list_outputs()
+    if len(names) != len(entries):
+        return None
+    for name, node in zip(names, graph.nodes):
+        if name != node.name and (node.is_variable or not name.startswith(f"{node.name}_")):
+            return None
+    return internals
 
 
 def _entries(graph: Graph) -> list[Entry]:

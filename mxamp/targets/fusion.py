@@ -46,6 +46,10 @@ def fusion_groups(
     patterns = target.fusion if patterns is None else patterns
     if not patterns:
         return ()
+    beginning: dict[str, list[FusionPattern]] = {}
+    for pattern in patterns:
+        for op in dict.fromkeys(pattern.steps[0].operators):
+            beginning.setdefault(op, []).append(pattern)
     heads = set(graph.heads)
     taken: set[int] = set()
     groups = []
@@ -53,7 +57,7 @@ def fusion_groups(
         if node.is_variable or position in taken or (among is not None and position not in among):
             continue
         best: list[int] = []
-        for pattern in patterns:
+        for pattern in beginning.get(names[position], ()):
             if pattern.steps[0].accepts(names[position], node.attrs):
                 chain = _match(graph, names, heads, pattern, position, among)
                 if len(chain) > len(best) and not taken.intersection(chain):

@@ -7,11 +7,12 @@ import pytest
 
 mx = pytest.importorskip("mxnet")
 
+import mxamp.runtime.shapes
 from mxamp.errors import DataError, UnknownNameError
 from mxamp.graph import Entry, Graph, Node
 from mxamp.params.parameter import ArrayParameter
 from mxamp.runtime.shapes import infer_shapes
-from mxamp.runtime.symbol import graph_from_symbol
+from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
 
 ATTRS = {"mxnet_version": ["int", 10901]}
 
@@ -125,6 +126,51 @@ def test_a_chain_of_100000_nodes_takes_linear_time():
 
     short = seconds(10_000)
     assert seconds(100_000) < 50 * short
+
+
+def _several_outputs():
+    first, second = mx.sym.split(mx.sym.var("data"), num_outputs=2, axis=1, name="split")
+    return mx.sym.relu(first + second, name="relu")
+
+
+def _names_that_repeat():
+    x = mx.sym.relu(mx.sym.exp(mx.sym.var("data"), name="same"), name="same")
+    return mx.sym.Group([x, mx.sym.BatchNorm(x, name="bn"), mx.sym.var("alone")])
+
+
+def _a_name_that_begins_another():
+    x = mx.sym.relu(mx.sym.var("data"), name="a")
+    return mx.sym.sum(mx.sym.exp(x, name="a_b"), axis=1, name="a_b_output")
+
+
+def _a_loop_with_a_state():
+    outputs, states = mx.sym.contrib.foreach(
+        lambda item, states: (item * 2, [states[0] + item]), mx.sym.var("data"), [mx.sym.var("state")]
+    )
+    return mx.sym.Group([outputs, *states])
+
+
+@pytest.mark.parametrize(
+    "build", [_several_outputs, _names_that_repeat, _a_name_that_begins_another, _a_loop_with_a_state]
+)
+def test_a_symbol_that_is_there_tells_the_same(build):
+    sym = build()
+    graph = graph_from_symbol(sym)
+    given = {"data": (2, 6, 4, 4)}
+    assert infer_shapes(graph, given, {}, sym=sym) == infer_shapes(graph, given, {})
+
+
+def test_a_symbol_that_is_there_is_not_parsed_again(graph, monkeypatch):
+    sym = symbol_from_graph(graph)
+    expected = infer_shapes(graph, {"data": (2, 3, 8, 8)}, {})
+    monkeypatch.setattr(mxamp.runtime.shapes, "symbol_from_graph", lambda _: pytest.fail("it was parsed"))
+    assert infer_shapes(graph, {"data": (2, 3, 8, 8)}, {}, sym=sym) == expected
+
+
+def test_a_symbol_of_another_graph_is_not_asked(graph):
+    other = mx.sym.relu(mx.sym.relu(mx.sym.var("other"), name="sum"), name="conv")
+    expected = infer_shapes(graph, {"data": (2, 3, 8, 8)}, {})
+    assert infer_shapes(graph, {"data": (2, 3, 8, 8)}, {}, sym=other) == expected
 
 
 def test_unknown_input_is_refused_with_the_nearest_name(graph):
