@@ -96,6 +96,6 @@ def _match(
 def _only_reader(graph: Graph, heads: set[Entry], position: int) -> Use | None:
     """Return the one place where output 0 is read, if nothing else reads the node at all."""
     uses = graph.uses[position]
-    if len(uses) != 1 or 0 not in uses or len(uses[0]) != 1 or Entry(position, 0) in heads:
+    if len(uses) != 1 or 0 not in uses or len(uses[0]) != 1 or (position, 0) in heads:
         return None
     return uses[0][0]

@@ -86,9 +86,9 @@ class FusionStep:
 
     def accepts(self, op: str, attrs: Mapping[str, str]) -> bool:
         """Return whether an operator with these attributes may stand there."""
-        return op in self.operators and all(
-            re.fullmatch(pattern, attrs.get(key, "")) for key, pattern in self.matching.items()
-        )
+        if op not in self.operators or not self.matching:
+            return op in self.operators
+        return all(re.fullmatch(pattern, attrs.get(key, "")) for key, pattern in self.matching.items())
 
 
 @dataclass(frozen=True)
