@@ -132,7 +132,6 @@ class Kernels:
             ("widen", (pointer, pointer, size, number, number)),
             ("largest_finite", (pointer, size, number)),
             ("observe", (pointer, pointer, size, ctypes.POINTER(_Observation), number)),
-            ("touch", (pointer, size)),
             ("set_instructions", (number,)),
         ):
             function = getattr(library, f"mxamp_{name}")
@@ -318,12 +317,6 @@ class Kernels:
             smallest_nonzero=seen.smallest_nonzero,
             exponents=tuple(seen.exponents),
         )
-
-    def touch(self, buffer: NDArray[Any]) -> None:
-        """Make the operating system provide the memory of a new array, which changes what it holds."""
-        _check(buffer, buffer.dtype, "buffer")
-        _check_writable(buffer)
-        self.library.mxamp_touch(buffer.ctypes.data, buffer.nbytes)
 
     def instructions(self) -> int:
         """Return the instruction set in use: 0 what every processor has, 1 AVX2, 2 AVX-512."""

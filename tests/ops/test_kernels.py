@@ -361,12 +361,6 @@ def test_results_can_be_written_as_mxnet_stores_bfloat16(built: Kernels) -> None
     np.testing.assert_array_equal(built.widen(out, DType.BFLOAT16), values)
 
 
-def test_touching_fills_a_buffer_of_any_size(built: Kernels) -> None:
-    for size in (0, 1, 4095, 4096, 4097, 100_000):
-        buffer = np.empty(size, np.uint8)
-        built.touch(buffer)
-
-
 BAD_ARRAYS: dict[str, tuple[Callable[[], Any], str]] = {
     "float64": (lambda: np.zeros(3), "must be an array of float32, not float64"),
     "another byte order": (lambda: np.zeros(3, ">f4"), "must be an array of float32, not >f4"),
@@ -405,8 +399,6 @@ def test_results_that_cannot_be_written_are_refused(built: Kernels) -> None:
     constant.flags.writeable = False
     with pytest.raises(OperatorError, match="read-only"):
         built.round(values, "float16", out=constant)
-    with pytest.raises(OperatorError, match="read-only"):
-        built.touch(constant)
 
 
 def test_formats_that_mxnet_does_not_store_are_refused(built: Kernels) -> None:

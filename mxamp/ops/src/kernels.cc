@@ -1,7 +1,6 @@
 #include "./kernels.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -207,11 +206,4 @@ void mxamp_observe(const float* in, float* out, size_t n, struct mxamp_observati
   observation->maximum = mxamp::value_of(mxamp::ordered(all.maximum));
   observation->largest = mxamp::value_of(all.largest);
   observation->smallest_nonzero = mxamp::value_of(all.smallest_nonzero);
-}
-
-void mxamp_touch(void* memory, size_t bytes) {
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  volatile char* const first = static_cast<volatile char*>(memory);
-  for (size_t offset = 0; offset < bytes; offset += page) first[offset] = 0;
-  if (bytes > 0) first[bytes - 1] = 0;
 }

@@ -98,9 +98,6 @@ MXAMP_EXPORT float mxamp_largest_finite(const float* in, size_t n, int threads);
 MXAMP_EXPORT void mxamp_observe(const float* in, float* out, size_t n, struct mxamp_observation* observation,
                                 int threads);
 
-/*! Write a zero into each page of fresh memory, so that the pages exist before the buffer is filled. */
-MXAMP_EXPORT void mxamp_touch(void* memory, size_t bytes);
-
 #ifdef __cplusplus
 }
 #endif
