@@ -205,9 +205,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds",
         type=_positive,
-        default=8.0,
+        default=20.0,
         metavar="S",
-        help="about how long to time a model at a batch size, all variants together; at least 5 and at most "
+        help="about how long to time a model at a batch size, all variants together; at least 9 and at most "
         "200 rounds (default: %(default)g)",
     )
     parser.add_argument(
@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout",
         type=count,
-        default=900,
+        default=3600,
         metavar="SECONDS",
         help="for one process (default: %(default)s)",
     )

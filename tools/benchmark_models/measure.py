@@ -35,7 +35,8 @@ from tools.benchmark_models.variants import can_profile, converters
 
 __all__ = ["measure_conversions", "measure_variants"]
 
-FEWEST_ROUNDS, MOST_ROUNDS = 5, 200
+FEWEST_ROUNDS, MOST_ROUNDS = 9, 200
+"""From 8 rounds on the median is known with some confidence (:class:`mxamp.compare.race.Ratio`)."""
 
 CONVERSION_ROUNDS = 31
 """A conversion takes a few milliseconds, and as long again now and then: seven told little."""
