@@ -11,6 +11,7 @@ are drawn several times, and converted anew each time, for their errors alone.
 from __future__ import annotations
 
 import math
+import random
 import time
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from model_zoo_eval.fidelity import HeadMeter, rounded
 from model_zoo_eval.heads import entries_before, first_rankings
 from model_zoo_eval.photographs import photographs
 from model_zoo_eval.registry import Case
-from mxamp.compare.race import TimedRun, race
+from mxamp.compare.race import race
 from mxamp.errors import DataError, MxampError
 from mxamp.model import Model
 from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
@@ -37,6 +38,10 @@ __all__ = ["measure_conversions", "measure_variants"]
 
 FEWEST_ROUNDS, MOST_ROUNDS = 9, 200
 """From 8 rounds on the median is known with some confidence (:class:`mxamp.compare.race.Ratio`)."""
+
+_BINDINGS = 5
+"""How often the variants are bound. Where their memory comes to lie makes one and the same model some percent
+faster or slower, for as long as it is bound."""
 
 CONVERSION_ROUNDS = 31
 """A conversion takes a few milliseconds, and as long again now and then: seven told little."""
@@ -90,6 +95,7 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     )
     results: dict[str, dict[str, Any]] = row["results"]
     errors = _Errors(built.model, samples)
+    models: dict[str, Model] = {FP32: built.model}
     bound: dict[str, BoundModel] = {}
     row["stage"] = FP32
     publish(row)
@@ -110,6 +116,7 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
             mx.nd.waitall()
             seconds = time.perf_counter() - started
             bound[variant], results[variant] = _prepare(model, variant, errors)
+            models[variant] = model
         except (MxampError, mx.base.MXNetError, ValueError, TypeError, KeyError, AssertionError) as error:
             # What MXNet's converter raises is of any kind. A variant that fails is a result.
             results[variant] = {"failure": one_line(error)}
@@ -121,7 +128,7 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     del row["variant"]
     row["stage"] = "time"
     publish(row)
-    for variant, times in _race(built.model, bound, samples[0], job).items():
+    for variant, times in _race(models, bound, samples[0], job).items():
         results[variant]["milliseconds"] = [rounded(1e3 * own, 5) for own in times]
     row["stage"] = "done"
     publish(row)
@@ -262,31 +269,41 @@ def _prepare(model: Model, label: str, errors: _Errors) -> tuple[BoundModel, dic
 
 
 def _race(
-    model: Model, bound: Mapping[str, BoundModel], sample: Mapping[str, NDArray[Any]], job: Job
+    models: Mapping[str, Model], bound: dict[str, BoundModel], sample: Mapping[str, NDArray[Any]], job: Job
 ) -> Mapping[str, Sequence[float]]:
-    """Return the seconds that every variant took in each round."""
-    lap = 0.0
-    for ready in bound.values():
-        ready.load(sample)
-        ready.forward()  # oneDNN chooses and prepares its kernels
-        lap += _timed(ready)
+    """Return the seconds that every variant took in each round; ``bound`` is used, and bound anew."""
+    lap = sum([_ready(bound[variant], sample) for variant in models])
     affordable = int(job.seconds / max(lap, 1e-6))
     rounds = job.rounds or min(MOST_ROUNDS, max(FEWEST_ROUNDS, affordable))
+    taken: dict[str, list[float]] = {variant: [] for variant in models}
+    parts = min(_BINDINGS, rounds)
+    order = list(models)
+    for part in range(parts):
+        if part:
+            bound.clear()  # all first: two of each need not fit into memory
+            random.Random(job.seed + part).shuffle(order)
+            for variant in order:
+                bound[variant] = BoundModel(models[variant], label=variant)
+                _ready(bound[variant], sample)
+        found = race(
+            list(models.values()),
+            rounds=rounds * (part + 1) // parts - rounds * part // parts,
+            warmup=0,
+            labels=list(models),
+            seed=job.seed + part,
+            is_clear=None,
+            bind=lambda _, variant: lambda: _timed(bound[variant]),
+        )
+        for variant, seconds in zip(models, found.seconds):
+            taken[variant] += seconds
+    return taken
 
-    def bind(_: Model, label: str) -> TimedRun:
-        return lambda: _timed(bound[label])
 
-    # All are bound already: the race needs their labels, and any model.
-    found = race(
-        [model] * len(bound),
-        rounds=rounds,
-        warmup=0,
-        labels=list(bound),
-        seed=job.seed,
-        is_clear=None,
-        bind=bind,
-    )
-    return dict(zip(bound, found.seconds))
+def _ready(bound: BoundModel, sample: Mapping[str, NDArray[Any]]) -> float:
+    """Let oneDNN choose and prepare its kernels; return what a forward pass takes then."""
+    bound.load(sample)
+    bound.forward()
+    return _timed(bound)
 
 
 def _timed(bound: BoundModel) -> float:
