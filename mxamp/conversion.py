@@ -310,7 +310,17 @@ class _Conversion:
                 reserved_names=[*convolve.arg_params, *convolve.aux_params],
             )
             finished = [step.name for step in preparation]
-            after = Pipeline([rewrite], finished=finished).run(prepared)
+            # MXNet parses the symbol while it is being checked here, and parameters are being cast.
+            building: list[Callable[[], Any]] = []
+
+            def build(graph: Graph) -> None:
+                from mxamp.runtime.symbol import building_symbol
+
+                building.append(building_symbol(graph, trusted=True, beside=True))
+
+            after = Pipeline([rewrite], finished=finished).run(
+                prepared, when_valid=build if self.build_symbol else None
+            )
             folded = convolve.merged_into(fold.folded_norms())
             rewrites = Rewrites(graph, prepared, after, plan, folded, rewrite, self.shapes)
             if self.observe is not None:
@@ -333,18 +343,11 @@ class _Conversion:
                 race=() if self.placing is None else self.placing.race,
             )
             stored = _stored(convolve.arg_params, rewrite, casts)
-            # MXNet parses the symbol while parameters are being cast.
-            built = _built_symbol(after) if self.build_symbol else {}
+            built = {"sym": building[0]()} if building else {}
             model = Model(after, stored, dict(convolve.aux_params), report, built)
         if casts.may_have_lost_range and arg_params is not self.arg_params:
             return None
         return model
-
-
-def _built_symbol(graph: Graph) -> dict[str, Any]:
-    from mxamp.runtime.symbol import symbol_from_graph
-
-    return {"sym": symbol_from_graph(graph, trusted=True)}
 
 
 def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:

@@ -425,58 +425,71 @@ def _check_variable_names(graph: Graph, source: str) -> None:
             seen.add(node.name)
 
 
-def write_symbol(graph: Graph) -> str:
+def write_symbol(graph: Graph, *, compact: bool = False) -> str:
     """Return the ``symbol.json`` text of a graph, one node a line.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    compact
+        Whether to leave out whatever MXNet can do without: spaces, versions that are 0, and how many outputs
+        nodes have.
 
     Returns
     -------
     str
-        JSON that ``mx.sym.load_json`` reads. Parsing it again gives an equal graph.
+        JSON that ``mx.sym.load_json`` reads. Parsing it again gives an equal graph (a compact one: equal but
+        for outputs that nothing reads).
     """
-    return _write_graph(graph) + "\n"
+    return _write_graph(graph, "," if compact else ", ", ":" if compact else ": ", compact) + "\n"
 
 
-def _write_graph(graph: Graph) -> str:
+def _write_graph(graph: Graph, comma: str, colon: str, compact: bool) -> str:
     lines = []
     row_ptr = [0]
     arg_nodes = []
     written = 0
     for position, node in enumerate(graph.nodes):
         op, name, attrs, inputs, outputs, subgraphs, control_deps, versions = node
-        line = f'{{"op": {_quoted(op)}, "name": {_quoted(name)}'
+        line = f'{{"op"{colon}{_quoted(op)}{comma}"name"{colon}{_quoted(name)}'
         if attrs:
-            line = f'{line}, "attrs": {_attributes_text(attrs)}'
-        line = f'{line}, "inputs": {_entries_text(inputs, versions)}'
+            line = f'{line}{comma}"attrs"{colon}{_attributes_text(attrs, comma, colon)}'
+        line = f'{line}{comma}"inputs"{colon}{_entries_text(inputs, versions, compact)}'
         if control_deps:
-            line = f'{line}, "control_deps": {list(control_deps)}'
+            line = f'{line}{comma}"control_deps"{colon}{list(control_deps)}'
         if subgraphs:
-            line = f'{line}, "subgraphs": [' + ", ".join(_write_graph(body) for body in subgraphs) + "]"
+            bodies = comma.join([_write_graph(body, comma, colon, compact) for body in subgraphs])
+            line = f'{line}{comma}"subgraphs"{colon}[{bodies}]'
         lines.append(line + "}")
         written += outputs
         row_ptr.append(written)
         if op == VARIABLE:
             arg_nodes.append(position)
     return (
-        '{"nodes": [\n'
+        f'{{"nodes"{colon}[\n'
         + ",\n".join(lines)
-        + f'\n],\n"arg_nodes": {arg_nodes},\n"node_row_ptr": {row_ptr},\n'
-        + f'"heads": {_entries_text(graph.heads, graph.head_versions)},\n'
-        + f'"attrs": {_encode(_plain(graph.attrs))}}}'
+        + f'\n],\n"arg_nodes"{colon}{arg_nodes},\n'
+        + ("" if compact else f'"node_row_ptr"{colon}{row_ptr},\n')
+        + f'"heads"{colon}{_entries_text(graph.heads, graph.head_versions, compact)},\n'
+        + f'"attrs"{colon}{_encode(_plain(graph.attrs))}}}'
     )
 
 
-def _attributes_text(attrs: Mapping[str, str]) -> str:
+def _attributes_text(attrs: Mapping[str, str], comma: str, colon: str) -> str:
     """Return the attributes of a node as JSON; for small dicts the encoder takes three times as long."""
     try:
-        pairs = [f"{_quoted(key)}: {_quoted(value)}" for key, value in attrs.items()]
+        pairs = [f"{_quoted(key)}{colon}{_quoted(value)}" for key, value in attrs.items()]
     except TypeError:  # what is no text, in a graph that somebody made by hand
         return _encode(dict(attrs))
-    return "{" + ", ".join(pairs) + "}"
+    return "{" + comma.join(pairs) + "}"
 
 
-def _entries_text(entries: tuple[Entry, ...], versions: tuple[int, ...]) -> str:
+def _entries_text(entries: tuple[Entry, ...], versions: tuple[int, ...], compact: bool) -> str:
     if versions:
         return str([[node, index, version] for (node, index), version in zip(entries, versions)])
+    if compact:
+        return "[" + ",".join([f"[{node},{index}]" for node, index in entries]) + "]"
     return "[" + ", ".join([f"[{node}, {index}, 0]" for node, index in entries]) + "]"
 
 

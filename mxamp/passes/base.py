@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Callable, Sequence
 
 from mxamp.errors import MxampError, PassError
 from mxamp.graph.graph import Graph
@@ -49,8 +49,16 @@ class Pipeline:
         self._passes = tuple(passes)
         self._finished = tuple(finished)
 
-    def run(self, graph: Graph) -> Graph:
+    def run(self, graph: Graph, *, when_valid: Callable[[Graph], None] | None = None) -> Graph:
         """Return the graph after all passes.
+
+        Parameters
+        ----------
+        graph
+            The graph.
+        when_valid
+            Called with the graph after each pass once it is known to be valid, before the pass's own promises
+            are checked: MXNet can be busy with it meanwhile.
 
         Raises
         ------
@@ -64,6 +72,8 @@ class Pipeline:
             try:
                 if after is not graph:
                     verify_graph(after)
+                if when_valid is not None:
+                    when_valid(after)
                 step.ensures(graph, after)
             except MxampError as error:
                 before = ", ".join(finished) or "none"

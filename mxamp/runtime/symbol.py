@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from mxamp.errors import GraphError, SymbolFormatError
 from mxamp.graph.graph import Graph
@@ -14,7 +14,9 @@ from mxamp.runtime.arity import check_arity
 from mxamp.runtime.library import load_operators
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["graph_from_symbol", "reading_symbol", "symbol_from_graph"]
+__all__ = ["building_symbol", "graph_from_symbol", "reading_symbol", "symbol_from_graph"]
+
+_Result = TypeVar("_Result")
 
 
 def graph_from_symbol(sym: Any) -> Graph:
@@ -57,18 +59,8 @@ def reading_symbol(sym: Any, *, beside: bool = False) -> Callable[[], Graph]:
     if not beside:
         written = sym.tojson(remove_amp_cast=False)
         return lambda: parse_symbol(written, source="the symbol", is_from_mxnet=True)
-    text: Future[str] = Future()
-    numpy_shapes = mx.util.is_np_shape()  # belongs to this thread, and is written into the text
-
-    def write() -> None:
-        try:
-            with mx.util.np_shape(numpy_shapes):
-                text.set_result(sym.tojson(remove_amp_cast=False))
-        except BaseException as error:
-            text.set_exception(error)
-
-    threading.Thread(target=write, name="mxamp: Symbol.tojson").start()
-    return lambda: parse_symbol(text.result(), source="the symbol", is_from_mxnet=True)
+    text = _beside("Symbol.tojson", lambda: sym.tojson(remove_amp_cast=False))
+    return lambda: parse_symbol(text(), source="the symbol", is_from_mxnet=True)
 
 
 def symbol_from_graph(graph: Graph, *, trusted: bool = False) -> Any:
@@ -90,16 +82,70 @@ def symbol_from_graph(graph: Graph, *, trusted: bool = False) -> Any:
     LibraryError
         When it holds operators of mxamp's library, and that cannot be built or loaded.
     """
+    return building_symbol(graph, trusted=trusted)()
+
+
+def building_symbol(graph: Graph, *, trusted: bool = False, beside: bool = False) -> Callable[[], Any]:
+    """Let MXNet parse a graph, on a thread of its own where there is something else to do.
+
+    Parameters
+    ----------
+    graph, trusted
+        See :func:`symbol_from_graph`.
+    beside
+        Whether the caller has enough to do in the meantime to make up for a thread.
+
+    Returns
+    -------
+    callable
+        Returns the graph as ``mx.sym.Symbol``, or raises what MXNet made of it.
+
+    Raises
+    ------
+    GraphError, OperatorError, LibraryError
+        See :func:`symbol_from_graph`.
+    """
     mx = import_mxnet()
     if needs_operator_library(graph):
         load_operators()
     if not trusted:
         check_arity(graph)
-    try:
-        return mx.sym.load_json(write_symbol(graph))
-    except mx.base.MXNetError as error:
-        first_line = str(error).strip().splitlines()[-1]
-        raise SymbolFormatError(
-            f"MXNet {mx.__version__} does not accept the graph: {first_line} "
-            "Does it hold an operator of a library that has not been loaded?"
-        ) from error
+    # MXNet reads a character at a time, and its reader takes most of the time.
+    text = write_symbol(graph, compact=True)
+
+    def parse() -> Any:
+        try:
+            return mx.sym.load_json(text)
+        except mx.base.MXNetError as error:
+            first_line = str(error).strip().splitlines()[-1]
+            raise SymbolFormatError(
+                f"MXNet {mx.__version__} does not accept the graph: {first_line} "
+                "Does it hold an operator of a library that has not been loaded?"
+            ) from error
+
+    return _beside("mx.sym.load_json", parse) if beside else parse
+
+
+def _beside(name: str, do: Callable[[], _Result]) -> Callable[[], _Result]:
+    """Do something on a thread of its own; return what waits for its result."""
+    mx = import_mxnet()
+    result: Future[_Result] = Future()
+    numpy_shapes = (
+        mx.util.is_np_shape()
+    )  # belongs to this thread, and decides how shapes are read and written
+
+    def run() -> None:
+        try:
+            # Every call of MXNet gives Python's lock away, and getting it back may take milliseconds.
+            if numpy_shapes:
+                with mx.util.np_shape(True):
+                    found = do()
+            else:
+                found = do()
+        except BaseException as error:
+            result.set_exception(error)
+        else:
+            result.set_result(found)
+
+    threading.Thread(target=run, name=f"mxamp: {name}").start()
+    return result.result

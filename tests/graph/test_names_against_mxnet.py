@@ -13,7 +13,7 @@ from mxamp.graph import Graph, parse_symbol, verify_graph, write_symbol
 from mxamp.graph.control_flow import body_inputs, graphs_within, invariant_inputs
 from mxamp.graph.infer import check_dtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import output_names
-from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
+from mxamp.runtime.symbol import building_symbol, graph_from_symbol
 
 S = mx.sym
 Build = Callable[[Any], Any]
@@ -126,8 +126,11 @@ def test_outputs_are_named_as_mxnet_names_them(model: tuple[Any, Graph]) -> None
 def test_mxnet_reads_what_we_write_as_what_it_wrote(model: tuple[Any, Graph]) -> None:
     symbol, graph = model
     verify_graph(graph)
-    again = symbol_from_graph(graph)
-    assert again.tojson(remove_amp_cast=False) == symbol.tojson(remove_amp_cast=False)
+    written = symbol.tojson(remove_amp_cast=False)
+    for text in (write_symbol(graph), write_symbol(graph, compact=True)):
+        assert mx.sym.load_json(text).tojson(remove_amp_cast=False) == written
+    for beside in (False, True):
+        assert building_symbol(graph, beside=beside)().tojson(remove_amp_cast=False) == written
     assert parse_symbol(write_symbol(graph)) == graph
 
 

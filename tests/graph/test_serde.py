@@ -29,6 +29,20 @@ def assert_round_trip(text: str) -> Graph:
     return graph
 
 
+def test_compact_text_says_the_same_in_fewer_characters() -> None:
+    nodes = [
+        variable("a", __shape__="(2, 3)"),
+        operator("split", "s", [0, 0], attrs={"num_outputs": "2"}),
+        operator("_plus", "sum", [1, 0], [1, 1, 2], control_deps=[0]),
+    ]
+    text = json.dumps({"nodes": nodes, "heads": [[2, 0, 1]], "attrs": {"mxnet_version": ["int", 10901]}})
+    graph = assert_round_trip(text)
+    compact = write_symbol(graph, compact=True)
+    assert parse_symbol(compact) == graph
+    assert len(compact) < 0.9 * len(write_symbol(graph))
+    assert "node_row_ptr" not in compact
+
+
 def test_round_trip_keeps_attributes_of_nodes_and_of_the_graph() -> None:
     text = document(
         variable("data", __shape__="(1, 3)", __dtype__="2", __lr_mult__="0.1"),

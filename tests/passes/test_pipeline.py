@@ -49,6 +49,20 @@ def test_an_empty_pipeline_returns_the_graph_itself() -> None:
     assert Pipeline([]).run(start) is start
 
 
+def test_a_valid_graph_is_handed_on_before_promises_are_checked() -> None:
+    seen: list[str] = []
+    with pytest.raises(PassError, match="promised too much"):
+        Pipeline([Rename(), Promise()]).run(
+            graph(), when_valid=lambda valid: seen.append(valid.nodes[0].name)
+        )
+    assert seen == ["x_", "x_"]
+
+
+def test_a_broken_graph_is_not_handed_on() -> None:
+    with pytest.raises(PassError, match="Break left"):
+        Pipeline([Break()]).run(graph(), when_valid=lambda _: pytest.fail("it was handed on"))
+
+
 @pytest.mark.parametrize("broken", [Break(), Promise()])
 def test_a_broken_graph_names_the_pass_and_those_before_it(broken: GraphPass) -> None:
     with pytest.raises(PassError, match=f"pass {broken.name} left .* ran before: Nothing, Rename") as caught:
