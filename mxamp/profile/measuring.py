@@ -140,10 +140,12 @@ class Measuring:
             What messages call them.
         expected_ms
             What a forward pass of one of them is expected to take: slow models get more time than the
-            settings say, so that there are :data:`_FEWEST_ROUNDS`.
+            settings say, so that there are :data:`_FEWEST_ROUNDS`, as far as half the time limit allows.
         """
         fewest = (_FEWEST_ROUNDS + 3) * len(candidates) * expected_ms / 1000
-        seconds = max(self._settings.race_seconds, float(f"{fewest:.1g}"))
+        # The other half of the time is for reading and binding. Rounded, for the cache goes by it.
+        fewest = min(float(f"{fewest:.1g}"), self._settings.timeout / 2)
+        seconds = max(self._settings.race_seconds, fewest)
         try:
             return self._laps(candidates, names, seconds)
         except (ProcessError, LookupError, TypeError, ValueError) as error:

@@ -79,6 +79,7 @@ class FakeProcesses:
     ) -> None:
         self._time, self._seconds, self._fails = time, seconds, fails
         self.runs: list[str] = []
+        self.jobs: list[Mapping[str, Any]] = []
 
     def __call__(
         self, program: str, job: Mapping[str, Any], folder: Path, *, timeout: float, environment: Any = None
@@ -86,6 +87,7 @@ class FakeProcesses:
         json.dumps(job)
         what = program.rpartition(".")[2]
         self.runs.append(what)
+        self.jobs.append(job)
         models = [load(prefix) for prefix in job["models"]]
         if self._fails(what, models):
             raise ProcessError("the process was ended by signal 11")

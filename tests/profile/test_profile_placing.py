@@ -90,6 +90,25 @@ def test_the_plan_that_ran_fastest_wins_over_the_one_that_should_have(tmp_path: 
     assert other.estimated_ms < by_name[FLOAT32].estimated_ms
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "seconds"),
+    [
+        pytest.param(1.0, 8.0, id="a fast model has the seconds of the settings"),
+        pytest.param(1_000.0, 50.0, id="a slow one has more, for enough rounds"),
+        pytest.param(1_000_000.0, 150.0, id="a very slow one no more than half the time limit"),
+    ],
+)
+def test_a_race_takes_as_long_as_the_model_is_slow(
+    tmp_path: Path, milliseconds: float, seconds: float
+) -> None:
+    microseconds = 1e3 * milliseconds
+    processes = FakeProcesses(steady(low=0.4 * microseconds, float32=microseconds))
+    placed(tmp_path, processes, settings=Profiling(timeout=300.0))
+    (race,) = [job for job in processes.jobs if "labels" in job]
+    assert race["seconds"] == pytest.approx(seconds, rel=0.5)
+    assert race["seconds"] <= 150.0
+
+
 def test_float32_cannot_win_where_low_precision_is_required(tmp_path: Path) -> None:
     placing, model = placed(tmp_path, FakeProcesses(steady(100, 10)), required=True)
     assert low_layers(model) >= {"conv0", "conv1"}
