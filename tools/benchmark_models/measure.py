@@ -39,9 +39,9 @@ __all__ = ["measure_conversions", "measure_variants"]
 FEWEST_ROUNDS, MOST_ROUNDS = 9, 200
 """From 8 rounds on the median is known with some confidence (:class:`mxamp.compare.race.Ratio`)."""
 
-_BINDINGS = 5
-"""How often the variants are bound. Where their memory comes to lie makes one and the same model some percent
-faster or slower, for as long as it is bound."""
+_BINDINGS, _ROUNDS_A_BINDING = 5, 3
+"""How often the variants are bound, and for how many rounds at least. Where its memory comes to lie
+makes a model some percent faster or slower, for as long as it is bound."""
 
 CONVERSION_ROUNDS = 31
 """A conversion takes a few milliseconds, and as long again now and then: seven told little."""
@@ -276,7 +276,7 @@ def _race(
     affordable = int(job.seconds / max(lap, 1e-6))
     rounds = job.rounds or min(MOST_ROUNDS, max(FEWEST_ROUNDS, affordable))
     taken: dict[str, list[float]] = {variant: [] for variant in models}
-    parts = min(_BINDINGS, rounds)
+    parts = min(_BINDINGS, max(1, rounds // _ROUNDS_A_BINDING))
     order = list(models)
     for part in range(parts):
         if part:
