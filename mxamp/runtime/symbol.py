@@ -130,9 +130,8 @@ def _beside(name: str, do: Callable[[], _Result]) -> Callable[[], _Result]:
     """Do something on a thread of its own; return what waits for its result."""
     mx = import_mxnet()
     result: Future[_Result] = Future()
-    numpy_shapes = (
-        mx.util.is_np_shape()
-    )  # belongs to this thread, and decides how shapes are read and written
+    # Belongs to a thread, and decides how shapes are read and written.
+    numpy_shapes = mx.util.is_np_shape()
 
     def run() -> None:
         try:
