@@ -272,7 +272,9 @@ def _race(
     models: Mapping[str, Model], bound: dict[str, BoundModel], sample: Mapping[str, NDArray[Any]], job: Job
 ) -> Mapping[str, Sequence[float]]:
     """Return the seconds that every variant took in each round; ``bound`` is used, and bound anew."""
-    lap = sum([_ready(bound[variant], sample) for variant in models])
+    for ready in bound.values():
+        _prepare_kernels(ready, sample)
+    lap = sum([_timed(ready) for ready in bound.values()])
     affordable = int(job.seconds / max(lap, 1e-6))
     rounds = job.rounds or min(MOST_ROUNDS, max(FEWEST_ROUNDS, affordable))
     taken: dict[str, list[float]] = {variant: [] for variant in models}
@@ -284,7 +286,7 @@ def _race(
             random.Random(job.seed + part).shuffle(order)
             for variant in order:
                 bound[variant] = BoundModel(models[variant], label=variant)
-                _ready(bound[variant], sample)
+                _prepare_kernels(bound[variant], sample)
         found = race(
             list(models.values()),
             rounds=rounds * (part + 1) // parts - rounds * part // parts,
@@ -299,11 +301,10 @@ def _race(
     return taken
 
 
-def _ready(bound: BoundModel, sample: Mapping[str, NDArray[Any]]) -> float:
-    """Let oneDNN choose and prepare its kernels; return what a forward pass takes then."""
+def _prepare_kernels(bound: BoundModel, sample: Mapping[str, NDArray[Any]]) -> None:
+    """Let oneDNN choose and prepare its kernels, which it does in the first forward pass."""
     bound.load(sample)
     bound.forward()
-    return _timed(bound)
 
 
 def _timed(bound: BoundModel) -> float:
