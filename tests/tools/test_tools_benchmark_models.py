@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 from model_zoo_eval.journal import read_results
@@ -33,7 +34,7 @@ from tools.benchmark_models.plot import plot
 from tools.benchmark_models.results import read_rows
 from tools.benchmark_models.run import Task, case_key, run_tasks
 from tools.benchmark_models.tables import BEGIN, END, document, insert_between_markers
-from tools.benchmark_models.variants import prepared_model
+from tools.benchmark_models.variants import first_equals, prepared_model
 
 MACHINE = {"commit": "0123456789ab", "cpu": "a CPU", "versions": {}}
 LIMITS = Limits()
@@ -131,6 +132,28 @@ def test_the_prepared_model_is_float32_with_its_batch_norm_folded():
     prepared = prepared_model(model)
     assert [node.op for node in prepared.graph.nodes if not node.is_variable] == ["Convolution", "Activation"]
     assert {parameter.dtype for parameter in prepared.arg_params.values()} == {F32}
+
+
+def small_model(weight, dtype=np.float32, slope=0.25):
+    net = Net()
+    graph = net.graph(net.op("LeakyReLU", net.var("data"), name="relu", act_type="leaky", slope=slope))
+    return Model.of(graph, {"weight": np.array(weight, dtype)}, {})
+
+
+def test_a_variant_that_is_the_same_model_as_an_earlier_one_is_known_by_it():
+    models = {
+        FP32: small_model([1.0]),
+        PREPARED: small_model([1.0]),
+        STOCK: small_model([1.0], np.float16),
+        STOCK_CAST_ONCE: small_model([1.0], slope=0.5),
+        MXAMP: small_model([1.0], np.float16),
+        MXAMP_PROFILED: small_model([-0.0]),
+        "other zero": small_model([0.0]),
+    }
+    assert {variant: first for variant, first in first_equals(models).items() if first != variant} == {
+        PREPARED: FP32,
+        MXAMP: STOCK,
+    }
 
 
 # ---------------------------------------------------------------------- figures
@@ -324,6 +347,14 @@ def test_the_table_of_everything_has_spread_error_casts_size_and_time(text):
         "| resnet18_v1 | 1 | mxamp | 5.00 | 2.00 (2.00 to 2.00) | 4.0e-03 | 3 | 1.5 | - |"
         in text.splitlines()
     )
+
+
+def test_the_table_says_which_variant_is_the_same_model():
+    same = {MXAMP_PROFILED: figures([5.0, 10.0, 5.0], timed_as=MXAMP)}
+    found = benchmark(model_row(**same))
+    text = document(found, judge(found), [])
+    assert "| resnet18_v1 | 1 | mxamp, profiled (the same model as mxamp) | 5.00 | 2.00" in text
+    assert "| resnet18_v1 | 1 | mxamp | 5.00 | 2.00" in text
 
 
 def test_a_failure_is_told_with_its_reason(text):

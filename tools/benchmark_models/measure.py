@@ -32,7 +32,7 @@ from mxamp.runtime.executor import BoundModel
 from tools.benchmark_conversion import alternate_conversions, one_line, symbol_converters
 from tools.benchmark_models.job import Job
 from tools.benchmark_models.names import FP32, MXAMP, MXAMP_PROFILED, NOT_AVAILABLE, STOCK, STOCK_CAST_ONCE
-from tools.benchmark_models.variants import can_profile, converters
+from tools.benchmark_models.variants import can_profile, converters, first_equals
 
 __all__ = ["measure_conversions", "measure_variants"]
 
@@ -72,7 +72,8 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     -------
     dict
         Plain data for JSON. ``results`` has for every variant either its figures, with the time of every
-        round (those at one place were taken in one round), or its ``failure``.
+        round (those at one place were taken in one round), or its ``failure``. Where a variant came out as
+        the same model as an earlier one, both have the times of the one race, and ``timed_as`` names it.
 
     Raises
     ------
@@ -128,8 +129,15 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     del row["variant"]
     row["stage"] = "time"
     publish(row)
-    for variant, times in _race(models, bound, samples[0], job).items():
-        results[variant]["milliseconds"] = [rounded(1e3 * own, 5) for own in times]
+    timed_as = first_equals(models)
+    distinct = {variant: models[variant] for variant in models if timed_as[variant] == variant}
+    for variant in models.keys() - distinct.keys():
+        del bound[variant]
+    times = _race(distinct, bound, samples[0], job)
+    for variant, first in timed_as.items():
+        results[variant]["milliseconds"] = [rounded(1e3 * own, 5) for own in times[first]]
+        if first != variant:
+            results[variant]["timed_as"] = first
     row["stage"] = "done"
     publish(row)
     return row

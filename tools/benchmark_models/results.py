@@ -38,6 +38,8 @@ class Figures:
         Bytes of all arguments and auxiliary states.
     conversion_seconds
         How long it took to make, once, with everything that is done the first time only.
+    timed_as
+        The variant that is the very same model, and whose times these are; None for times of its own.
     """
 
     failure: str = ""
@@ -47,6 +49,7 @@ class Figures:
     casts: int = 0
     parameter_bytes: int = 0
     conversion_seconds: float | None = None
+    timed_as: str | None = None
 
     @property
     def median_ms(self) -> float:
@@ -201,4 +204,5 @@ def _figures(found: Mapping[str, Any]) -> Figures:
         casts=found["casts"],
         parameter_bytes=found["parameter_bytes"],
         conversion_seconds=found.get("conversion_seconds"),
+        timed_as=found.get("timed_as"),
     )

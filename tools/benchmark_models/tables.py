@@ -23,7 +23,7 @@ from tools.benchmark_models.names import (
     TITLES,
     VARIANTS,
 )
-from tools.benchmark_models.results import Benchmark, Measured
+from tools.benchmark_models.results import Benchmark, Figures, Measured
 
 __all__ = ["BEGIN", "END", "document", "insert_between_markers"]
 
@@ -139,7 +139,7 @@ def _everything(benchmark: Benchmark) -> Table:
     for measured in benchmark.models:
         for variant in VARIANTS:
             figures = measured.figures.get(variant)
-            names = [measured.name, str(measured.batch), TITLES[variant]]
+            names = [measured.name, str(measured.batch), _title(variant, figures)]
             if figures is None or not figures.milliseconds:
                 missing = figures is not None and figures.failure == NOT_AVAILABLE
                 rows.append([*names, NOT_AVAILABLE if missing else "fails", *["-"] * 5])
@@ -162,6 +162,12 @@ def _everything(benchmark: Benchmark) -> Table:
         *("relative L2 error", "casts", "parameters, MB", "first conversion, s"),
     ]
     return Table(header, rows)
+
+
+def _title(variant: str, figures: Figures | None) -> str:
+    if figures is None or figures.timed_as is None:
+        return TITLES[variant]
+    return f"{TITLES[variant]} (the same model as {TITLES[figures.timed_as]})"
 
 
 def _conversions(benchmark: Benchmark) -> Table:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 from typing import Any, Callable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 import mxamp
 from mxamp.compare.inputs import as_model
 from mxamp.conversion import convert_graph
 from mxamp.guard.regions import names_of_operators
 from mxamp.model import Model
+from mxamp.params.parameter import Parameter
 from mxamp.policy.policy import Policy
 from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PREPARED, STOCK, STOCK_CAST_ONCE
 
-__all__ = ["can_profile", "converters", "prepared_model"]
+__all__ = ["can_profile", "converters", "first_equals", "prepared_model"]
 
 _DTYPE = "bfloat16"
 
@@ -81,3 +85,45 @@ def prepared_model(model: Model) -> Model:
         fold_float32=True,
         warn=False,
     )
+
+
+def first_equals(models: Mapping[str, Model]) -> dict[str, str]:
+    """Return, for every variant, the first of them that is the same model, every bit of it.
+
+    Parameters
+    ----------
+    models
+        Variant -> its model. A profile often decides what the tables do.
+    """
+    firsts: list[str] = []
+    found = {}
+    for variant, model in models.items():
+        equals = (earlier for earlier in firsts if _is_same(models[earlier], model))
+        found[variant] = next(equals, variant)
+        if found[variant] == variant:
+            firsts.append(variant)
+    return found
+
+
+def _is_same(model: Model, other: Model) -> bool:
+    return (
+        model.graph == other.graph
+        and _have_same_bits(model.arg_params, other.arg_params)
+        and _have_same_bits(model.aux_params, other.aux_params)
+    )
+
+
+def _have_same_bits(parameters: Mapping[str, Parameter], others: Mapping[str, Parameter]) -> bool:
+    if parameters.keys() != others.keys():
+        return False
+    pairs = ((own, others[name]) for name, own in parameters.items())
+    return all(
+        own.dtype == other.dtype
+        and own.shape == other.shape
+        and np.array_equal(_bytes_of(own), _bytes_of(other))
+        for own, other in pairs
+    )
+
+
+def _bytes_of(parameter: Parameter) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(parameter.values()).reshape(-1).view(np.uint8)
