@@ -10,8 +10,6 @@ import json
 import os
 import shutil
 import sys
-import threading
-import time
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -21,9 +19,6 @@ from model_zoo_eval.process import FOLDER_PREFIX
 __all__ = ["main"]
 
 Publish = Callable[[Mapping[str, Any]], None]
-
-_LOOK_EVERY = 1.0
-"""Seconds between looks whether the parent lives."""
 
 
 def main(
@@ -39,7 +34,6 @@ def main(
         Does the job and returns the result, publishing what is known on the way; by default it evaluates.
     """
     job_path, result_path = argv
-    _end_with_parent(Path(result_path).resolve().parent)
 
     def publish(row: Mapping[str, Any]) -> None:
         # Renamed into place: a process that is killed while it writes leaves the stage before.
@@ -56,6 +50,11 @@ def main(
         publish(row)
 
     try:
+        # Imported here: what is wrong with an installation is a result too.
+        from mxamp.child import end_with_parent
+
+        folder = Path(result_path).resolve().parent
+        end_with_parent(lambda: _remove(folder))
         with open(job_path, encoding="utf-8") as file:
             values = json.load(file)
         remember((work or _evaluate)(values, remember))
@@ -68,25 +67,16 @@ def main(
 
 
 def _evaluate(values: Mapping[str, Any], publish: Publish) -> Mapping[str, Any]:
-    # Imported here: what is wrong with an installation is a result too.
     from model_zoo_eval.evaluate import evaluate
     from model_zoo_eval.job import Job
 
     return evaluate(Job.from_mapping(values), publish)
 
 
-def _end_with_parent(folder: Path) -> None:
-    """Let this process end, and clean up, when the one that started it was killed and cannot do so."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_LOOK_EVERY)
-        if folder.name.startswith(FOLDER_PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _remove(folder: Path) -> None:
+    """Remove what the killed parent made for this process, and nothing else."""
+    if folder.name.startswith(FOLDER_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

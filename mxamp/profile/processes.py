@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 import mxamp
+from mxamp.child import RESULT_SUFFIX
 
 __all__ = ["ProcessError", "run_program"]
 
@@ -33,7 +34,8 @@ def run_program(
     Parameters
     ----------
     module
-        The module, which gets the path of a job's file and writes its result beside it.
+        The module, which gets the path of a job's file and writes its result beside it
+        (:func:`mxamp.child.do_job`).
     job
         What it has to do, as plain data for JSON.
     folder
@@ -79,7 +81,7 @@ def run_program(
     if code:
         raise ProcessError(_last_line(error_path) or f"the process ended with status {code}")
     try:
-        return json.loads(job_path.with_suffix(".result").read_text("utf-8"))
+        return json.loads(job_path.with_suffix(RESULT_SUFFIX).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ProcessError(f"its result cannot be read: {error}") from error
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
-from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
+from mxamp.child import do_job
 from mxamp.compare.race import race
 from mxamp.model import Model, load
 
@@ -19,8 +17,10 @@ __all__ = ["main"]
 
 def main(path: str) -> None:
     """Do what a job's file asks for, and write the result beside it."""
-    job_path = Path(path)
-    job = json.loads(job_path.read_text("utf-8"))
+    do_job(_race_plans, path)
+
+
+def _race_plans(job: Mapping[str, Any]) -> Any:
     with np.load(job["data"]) as arrays:
         data = dict(arrays)
 
@@ -46,9 +46,7 @@ def main(path: str) -> None:
         labels=job["labels"],
         bind=bind,
     )
-    result = job_path.with_suffix(".result")
-    result.with_suffix(".part").write_text(json.dumps({"seconds": found.seconds}), "utf-8")
-    os.replace(result.with_suffix(".part"), result)
+    return {"seconds": found.seconds}
 
 
 if __name__ == "__main__":

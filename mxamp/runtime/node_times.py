@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import sys
 import time
-from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import numpy as np
+
+from mxamp.child import do_job
 
 __all__ = ["ENGINE", "NodeClock", "kernels", "time_nodes"]
 
@@ -188,22 +188,21 @@ def time_nodes(
 
 def main(path: str) -> None:
     """Do what a job's file asks for, and write the result beside it."""
-    job_path = Path(path)
-    job = json.loads(job_path.read_text("utf-8"))
+    do_job(_time_models, path)
+
+
+def _time_models(job: Mapping[str, Any]) -> Any:
     from mxamp.model import load
 
     with np.load(job["data"]) as arrays:
         data = dict(arrays)
-    found = time_nodes(
+    return time_nodes(
         [load(prefix) for prefix in job["models"]],
         data,
         ctx=job["ctx"],
         seconds=job["seconds"],
         rounds=job["rounds"],
     )
-    result = job_path.with_suffix(".result")
-    result.with_suffix(".part").write_text(json.dumps(found), "utf-8")
-    os.replace(result.with_suffix(".part"), result)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from model_zoo_eval.process import FOLDER_PREFIX, Limits, run_in_process
+from tests.orphans import assert_ends_with_parent
 
 DONE = {"stage": "done", "results": {"float32": {}, "bfloat16": {"casts": 1}}}
 
@@ -121,40 +120,12 @@ def test_an_evaluation_ends_with_the_process_that_started_it_and_removes_its_fol
     folder.mkdir()
     (folder / "job.json").write_text("{}")
     evaluation = (
-        "import time\nfrom pathlib import Path\nfrom model_zoo_eval.child import _end_with_parent\n"
-        f"_end_with_parent(Path({str(folder)!r}))\ntime.sleep(60)\n"
+        "import time\nfrom model_zoo_eval.child import main\n"
+        f"paths = [{str(folder / 'job.json')!r}, {str(folder / 'result.json')!r}]\n"
+        "main(paths, lambda _, publish: (publish({}), time.sleep(600)))\n"
     )
-    starter = (
-        "import subprocess, sys, time\n"
-        f"child = subprocess.Popen([sys.executable, '-c', {evaluation!r}], start_new_session=True)\n"
-        "print(child.pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stdout is not None
-    with process.stdout as output:
-        pid = int(output.readline())
-        time.sleep(1.5)  # the evaluation has begun to watch
-        process.kill()
-        process.wait()
-    deadline = time.monotonic() + 20
-    while _is_running(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert_ends_with_parent(evaluation, until=(folder / "result.json").exists)
     assert not folder.exists()
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # A process that has ended stays in the table until its new parent looks.
-    state = Path(f"/proc/{pid}/stat")
-    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def test_a_process_that_is_to_stop_is_killed_with_its_children() -> None:
