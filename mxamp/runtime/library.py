@@ -21,6 +21,7 @@ MXNet 1.9.1:
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +39,9 @@ __all__ = ["OBSERVE", "ROUND", "load_operators", "observe_values", "round_values
 
 
 _REMEDY = "Remove that file and build the library for this MXNet: python -m mxamp.ops.build operators"
+
+_OPERATOR_MODULES = ("mxnet.ndarray", "mxnet.symbol", "mxnet.contrib.ndarray", "mxnet.contrib.symbol")
+"""What the names of the modules that hold operators' functions begin with."""
 
 _lock = threading.Lock()
 _identities = itertools.count()
@@ -177,7 +181,7 @@ def _is_loaded(mx: Any) -> bool:
 
 
 def _load(mx: Any, path: Path) -> None:
-    modules = (mx.nd, mx.sym)
+    modules = [module for name, module in sys.modules.items() if name.startswith(_OPERATOR_MODULES)]
     before = [dict(vars(module)) for module in modules]
     try:
         mx.library.load(str(path), verbose=False)
@@ -192,11 +196,15 @@ def _load(mx: Any, path: Path) -> None:
 
 
 def _restore(module: ModuleType, attributes: dict[str, Any]) -> None:
-    # mx.library.load (1.9.1) makes new functions for all operators and copies everything in mx.nd.op to
-    # mx.nd, its __name__, __file__ and __all__ too. The operators of this library are in mx.nd._internal.
+    # mx.library.load (1.9.1) makes new functions for all operators, lists their names once more, and copies
+    # everything in mx.nd.op to mx.nd, its __name__, __file__ and __all__ too. But GluonCV, for one, asks
+    # whether it is given the very mx.sym.contrib.SyncBatchNorm that it imported. What is new stays.
     for name, value in attributes.items():
         if getattr(module, name, None) is not value:
             setattr(module, name, value)
+    listed = getattr(module, "__all__", None)
+    if isinstance(listed, list):
+        listed[:] = dict.fromkeys(listed)
 
 
 def _reason(error: Exception) -> str:

@@ -55,14 +55,19 @@ def build_shared(folder: Path, name: str, source: str) -> Path:
 def test_loading_is_quiet_and_leaves_mxnet_as_it_was() -> None:
     done = run_python(
         """
+import sys
 import mxnet as mx
 from mxamp.runtime.library import load_operators
-before = {module: dict(vars(module)) for module in (mx.nd, mx.sym)}
+modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "mxnet"]
+assert mx.sym.contrib in modules and mx.nd._internal in modules
+before = [(module, dict(vars(module)), list(getattr(module, "__all__", ()))) for module in modules]
 load_operators()
 load_operators()
-for module, attributes in before.items():
+for module, attributes, listed in before:
     changed = [name for name, value in attributes.items() if getattr(module, name) is not value]
-    assert not changed, changed
+    assert not changed, (module, changed)
+    added = [name for name in getattr(module, "__all__", ())[len(listed):] if "_mxamp_" not in name]
+    assert not added, (module, added)
 assert mx.nd._internal._mxamp_round(mx.nd.ones(1), format="float16").asnumpy() == [1]
 """
     )
