@@ -142,7 +142,7 @@ def convert_block(
     shapes = None
     if traced.input_shapes is not None:
         read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
-        shapes = infer_shapes(graph, read, {**args, **auxs})
+        shapes = infer_shapes(graph, read, {**args, **auxs}, sym=traced.sym)
     machine = resolve_target(target, dtype)
     convert = partial(
         convert_graph,

@@ -40,8 +40,10 @@ class TracedBlock:
 
     Attributes
     ----------
+    sym
+        The Symbol that was traced.
     graph
-        What ``block.export`` would write, casts included.
+        The same as a graph: what ``block.export`` would write, casts included.
     inputs
         Names of the inputs in the order in which the block takes them.
     in_format, out_format
@@ -54,6 +56,7 @@ class TracedBlock:
         Whether the block works on ``mx.np`` arrays.
     """
 
+    sym: Any
     graph: Graph
     inputs: tuple[str, ...]
     in_format: Format
@@ -158,6 +161,7 @@ def trace_block(net: Any, *, inputs: Any = None, input_shapes: Any = None) -> Tr
                 "block. Make it a parameter (self.params.get) or an input."
             )
     return TracedBlock(
+        sym=sym,
         graph=graph_from_symbol(sym),
         inputs=tuple(names),
         in_format=in_format,
