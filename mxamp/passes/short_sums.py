@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
 
 __all__ = ["RewriteShortSums"]
+
+_new = tuple.__new__
 
 _TERMS = 2
 """A sum of two is the same in any order, and rounded once; one of three is not."""
@@ -41,13 +43,13 @@ class RewriteShortSums(PreparationPass):
     """
 
     step = "short_sums"
-    operators = frozenset({"sum", "sum_axis", "_np_sum"})
+    operators = frozenset({"sum", "sum_axis"})
 
     def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
         """Return the graph with additions."""
         sums = {}
         for position, node in enumerate(graph.nodes):
-            if FACTS.canonical(node.op) == "sum" and len(node.inputs) == 1 and not around.is_fixed(position):
+            if node.op in self.operators and len(node.inputs) == 1 and not around.is_fixed(position):
                 axis = _axis(node)
                 if (
                     axis is not None
@@ -60,14 +62,17 @@ class RewriteShortSums(PreparationPass):
         builder = GraphBuilder([node.name for node in graph.nodes])
         places: list[int] = []
         origins: list[int] = []
+        first = min(sums)
         for position, node in enumerate(graph.nodes):
-            inputs = tuple([Entry(places[entry.node], entry.output) for entry in node.inputs])
-            deps = tuple([places[dep] for dep in node.control_deps])
-            node = node._replace(inputs=inputs, control_deps=deps)
+            if node.op != VARIABLE and position > first:  # before that, nothing has moved
+                node = node.reading(
+                    tuple([_new(Entry, (places[producer], index)) for producer, index in node.inputs]),
+                    tuple([places[dep] for dep in node.control_deps]),
+                )
             if position in sums:
                 halves = {"num_outputs": str(_TERMS), "axis": str(sums[position]), "squeeze_axis": "True"}
                 name = builder.free_name(f"{node.name}_terms")
-                split = builder.add(Node("SliceChannel", name, halves, inputs, _TERMS))
+                split = builder.add(Node("SliceChannel", name, halves, node.inputs, _TERMS))
                 origins.append(position)
                 attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
                 node = node._replace(
