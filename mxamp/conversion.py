@@ -343,11 +343,11 @@ class _Conversion:
                 race=() if self.placing is None else self.placing.race,
             )
             stored = _stored(convolve.arg_params, rewrite, casts)
-            built = {"sym": building[0]()} if building else {}
-            model = Model(after, stored, dict(convolve.aux_params), report, built)
+        # Leaving the block helped with the casts; now there is nothing left to do but wait for MXNet.
+        built = {"sym": building[0]()} if building else {}
         if casts.may_have_lost_range and arg_params is not self.arg_params:
             return None
-        return model
+        return Model(after, stored, dict(convolve.aux_params), report, built)
 
 
 def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:

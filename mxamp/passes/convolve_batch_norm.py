@@ -268,7 +268,7 @@ def _rewritten(
             weight = builder.free_name(f"{node.name}_weight")
             bias = builder.free_name(f"{node.name}_bias")
             names[position] = (weight, bias)
-            entries = (
+            entries: tuple[Entry, ...] = (
                 Entry(positions[source.node], source.output),
                 Entry(builder.add(Node(VARIABLE, weight, {"__shape__": f"({channels}, 1, 1, 1)"}))),
                 Entry(builder.add(Node(VARIABLE, bias, {"__shape__": f"({channels},)"}))),
@@ -282,9 +282,9 @@ def _rewritten(
             }
             node = Node("Convolution", node.name, attrs, entries, control_deps=node.control_deps)
         else:
-            node = node._replace(inputs=tuple([Entry(positions[e.node], e.output) for e in node.inputs]))
+            entries = tuple([Entry(positions[producer], index) for producer, index in node.inputs])
         deps = tuple([positions[dep] for dep in node.control_deps if positions[dep] >= 0])
-        positions.append(builder.add(node._replace(control_deps=deps)))
+        positions.append(builder.add(node.reading(entries, deps)))
     heads = [Entry(positions[head.node], head.output) for head in graph.heads]
     return builder.build(heads, graph.attrs, graph.head_versions), positions, names
 

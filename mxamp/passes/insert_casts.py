@@ -313,11 +313,12 @@ class _Rewriter:
     def _add_operator(self, position: int, node: Node, decision: Decision) -> None:
         old_inputs, positions = node.inputs, self.positions
         inputs = [_new(Entry, (positions[producer], index)) for producer, index in old_inputs]
-        if self._needs_multicast(node, inputs, decision):
+        before = [self.dtypes[producer][index] for producer, index in inputs]
+        if None in before and self._needs_multicast(node, inputs, decision):
             inputs = self._multicast(node, inputs, decision)
         else:
             for number, need in enumerate(decision.inputs):
-                if need is not None:
+                if need is not None and before[number] is not need:
                     inputs[number] = self._cast(inputs[number], need, old_inputs[number])
         attrs = node.attrs
         if decision.attrs:
@@ -405,9 +406,6 @@ class _Rewriter:
         Where all of them are needed in one dtype, casting each to it is as good and can be shared; of an FP16
         input beside an unknown one nobody can say which dtype both have.
         """
-        dtypes = self.dtypes
-        if None not in [dtypes[producer][index] for producer, index in inputs]:
-            return False
         facts = FACTS.of(node.op, node.attrs)
         if facts is None:
             return False

@@ -116,9 +116,11 @@ def _may_make_oversized(context: ColoringContext, verdicts: Sequence[Verdict]) -
 
 def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) -> bool:
     """Whether a node's own attribute or parameter makes its values too large."""
+    attributes = _MAKES_LARGE.get(context.names[position], "")
+    if not attributes and verdict.rule != PARAMETER_RANGE:
+        return False
     node, facts, dtype = context.graph.nodes[position], context.facts[position], context.policy.target_dtype
-    attributes = _MAKES_LARGE.get(context.names[position], "").split()
-    if any(_beyond(node, attribute, dtype) for attribute in attributes):
+    if any(_beyond(node, attribute, dtype) for attribute in attributes.split()):
         return True
     if facts is None or verdict.rule != PARAMETER_RANGE or facts.kind not in _HANDS_ON:
         return False

@@ -45,15 +45,17 @@ def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
     -----
     Read off the kernels, so no shapes are needed. Linear in nodes and uses.
     """
-    written: set[int] = set()
+    written = {
+        position
+        for position, op in enumerate(names)
+        if op in _MAKES and len(re.findall(r"\d+", graph.nodes[position].attrs.get("kernel", ""))) == 3
+    }
+    if not written:  # most networks are of images
+        return frozenset()
     readers: set[int] = set()
     for position, node in enumerate(graph.nodes):
-        reads = any(entry.node in written for entry in node.inputs)
-        if reads:
+        if any(entry.node in written for entry in node.inputs):
             readers.add(position)
-        op = names[position]
-        if (op in _KEEPS and reads) or (
-            op in _MAKES and len(re.findall(r"\d+", node.attrs.get("kernel", ""))) == 3
-        ):
-            written.add(position)
+            if names[position] in _KEEPS:
+                written.add(position)
     return frozenset(readers)
