@@ -65,12 +65,18 @@ class MergeCommonSubexpressions(PreparationPass):
         first_of: dict[Any, int] = {}
         merged: dict[int, int] = {}
         for position, node in enumerate(graph.nodes):
-            if node.op == VARIABLE or not _is_function(node) or around.is_fixed(position):
+            if node.op == VARIABLE:
                 continue
             inputs = tuple([instead.get(entry, entry) for entry in node.inputs])
             attrs = frozenset([item for item in node.attrs.items() if item[0] not in _OF_NO_MEANING])
-            first = first_of.setdefault((node.op, inputs, attrs, node.num_outputs), position)
-            if first == position or position in around.heads:
+            key = (node.op, inputs, attrs, node.num_outputs)
+            first = first_of.setdefault(key, position)
+            if first == position or not _is_function(node) or around.is_fixed(position):
+                continue
+            if around.is_fixed(first):
+                first_of[key] = position
+                continue
+            if position in around.heads:
                 continue
             merged[position] = first
             for output in range(node.num_outputs):

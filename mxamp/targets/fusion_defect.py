@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple, Sequence
 
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
@@ -87,11 +87,13 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
             continue
         end: int | None = position
         while end is not None:
-            lost = _lost(graph, heads, end, chain)
-            if lost is not None:
-                found.append(lost)
+            uses, is_head = graph.uses[end].get(0, ()), (end, 0) in heads
+            if len(uses) + is_head > 1:
+                lost = _lost(graph, uses, end, chain, is_head=is_head)
+                if lost is not None:
+                    found.append(lost)
                 break
-            end, chain = _next(graph, heads, end, chain)
+            end, chain = (None, chain) if is_head or not uses else _next(graph, uses[0], chain)
     return found
 
 
@@ -100,23 +102,19 @@ def _is_fused(node: Node) -> bool:
     return kernel is not None and len(kernel) in (2, 3)
 
 
-def _next(graph: Graph, heads: frozenset[Entry], end: int, chain: _Chain) -> tuple[int | None, _Chain]:
+def _next(graph: Graph, reader: Use, chain: _Chain) -> tuple[int | None, _Chain]:
     """Return the BatchNorm or the sum that the chain goes on with; None where it has no value to lose."""
-    uses = graph.uses[end].get(0, ())
-    if len(uses) == 1 and (chain is _Chain.CONVOLUTION or chain is _Chain.NORM) and (end, 0) not in heads:
-        op = FACTS.canonical(graph.nodes[uses[0].node].op)
-        if op == "BatchNorm" and chain is _Chain.CONVOLUTION and uses[0].input == 0:
-            return uses[0].node, _Chain.NORM
+    if chain is _Chain.CONVOLUTION or chain is _Chain.NORM:
+        op = FACTS.canonical(graph.nodes[reader.node].op)
+        if op == "BatchNorm" and chain is _Chain.CONVOLUTION and reader.input == 0:
+            return reader.node, _Chain.NORM
         if op in _SUMS:
-            return uses[0].node, _Chain.SUM
+            return reader.node, _Chain.SUM
     return None, chain
 
 
-def _lost(graph: Graph, heads: frozenset[Entry], end: int, chain: _Chain) -> LostBranch | None:
-    uses = graph.uses[end].get(0, ())
-    is_head = (end, 0) in heads
-    if len(uses) + is_head < 2:
-        return None
+def _lost(graph: Graph, uses: Sequence[Use], end: int, chain: _Chain, *, is_head: bool) -> LostBranch | None:
+    """Return what is lost of a value that is read several times, or is read and a graph output."""
     readers = sorted({use.node for use in uses})
     if chain is _Chain.DENSE:
         return _lost_dense(graph, end, readers, is_head=is_head)

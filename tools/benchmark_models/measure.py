@@ -43,8 +43,9 @@ _BINDINGS, _ROUNDS_A_BINDING = 5, 3
 """How often the variants are bound, and for how many rounds at least. Where its memory comes to lie
 makes a model some percent faster or slower, for as long as it is bound."""
 
-CONVERSION_ROUNDS = 31
-"""A conversion takes a few milliseconds, and as long again now and then: seven told little."""
+CONVERSION_ROUNDS = 101
+"""A conversion takes a few milliseconds, and how fast a processor is changes from one second to the next, not
+alike for both converters: 31 rounds gave 1.65 times as long for a model, and 2.08 an hour later."""
 
 _ONE_BY_ONE = 2
 """Photographs for the error of a model with batch size 1; a larger batch has as many as it holds."""
