@@ -93,7 +93,9 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
                 if lost is not None:
                     found.append(lost)
                 break
-            end, chain = (None, chain) if is_head or not uses else _next(graph, uses[0], chain)
+            if not uses:
+                break
+            end, chain = _next(graph, uses[0], chain)
     return found
 
 
