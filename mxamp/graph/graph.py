@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Mapping, NamedTuple
 
-__all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use"]
+__all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use", "new_tuple"]
 
 VARIABLE = "null"
 """The operator name NNVM gives to variables: graph inputs, arguments and auxiliary states."""
 
-_new = tuple.__new__
-"""Makes a named tuple in half the time that calling its class takes; a graph has thousands of uses."""
+new_tuple = tuple.__new__
+"""Makes a named tuple in half the time that calling its class takes; a graph is thousands of them."""
 
 
 class Entry(NamedTuple):
@@ -79,7 +79,7 @@ class Node(NamedTuple):
         ``_replace`` would do, in several times the time.
         """
         op, name, attrs, _, outputs, subgraphs, _, versions = self
-        return _new(Node, (op, name, attrs, inputs, outputs, subgraphs, control_deps, versions))
+        return new_tuple(Node, (op, name, attrs, inputs, outputs, subgraphs, control_deps, versions))
 
     def __str__(self) -> str:
         return f"node {self.name!r} ({self.op})"
@@ -114,7 +114,7 @@ class Graph:
         several: dict[tuple[int, int], list[Use]] = {}
         for consumer, node in enumerate(self.nodes):
             for number, (producer, index) in enumerate(node.inputs):
-                use = _new(Use, (consumer, number))
+                use = new_tuple(Use, (consumer, number))
                 by_index = found[producer]
                 if index not in by_index:
                     by_index[index] = (use,)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.params.cast import float32_rounded_to_odd
@@ -22,8 +22,6 @@ from mxamp.passes.planned import PlannedPass
 
 __all__ = ["FoldBatchNorm", "FoldedNorms", "read_by_norms_alone"]
 
-_new = tuple.__new__
-"""Makes a named tuple in half the time that calling its class takes."""
 _LAYERS = ("Convolution", "Deconvolution", "FullyConnected")
 _FIRST_OUTPUT = frozenset({0})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
@@ -304,7 +302,9 @@ class FoldBatchNorm(PlannedPass):
                 positions.append(builder.add(node))
                 decisions.append(decision)
                 continue
-            inputs = tuple([_new(Entry, (positions[producer], index)) for producer, index in node.inputs])
+            inputs = tuple(
+                [new_tuple(Entry, (positions[producer], index)) for producer, index in node.inputs]
+            )
             fold = folds.get(position)
             if fold is not None:
                 assert decision is not None  # a layer is an operator

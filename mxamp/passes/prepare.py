@@ -9,7 +9,7 @@ from typing import AbstractSet, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import output_names
 from mxamp.ops.casts import AMP_CAST
@@ -18,9 +18,6 @@ from mxamp.passes.base import GraphPass
 from mxamp.policy.policy import Policy
 
 __all__ = ["PreparationPass", "PreparedNode", "Surroundings", "rebuild"]
-
-_new = tuple.__new__
-"""Makes a named tuple in half the time that calling its class takes."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +185,7 @@ def rebuild(
         if node.op != VARIABLE and position > first_gone:  # before that, nothing has moved
             inputs = [instead.get(entry, entry) for entry in node.inputs] if instead else node.inputs
             node = node.reading(
-                tuple([_new(Entry, (places[producer], index)) for producer, index in inputs]),
+                tuple([new_tuple(Entry, (places[producer], index)) for producer, index in inputs]),
                 tuple([places[dep] for dep in node.control_deps]),
             )
         places.append(builder.add(node))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
 
 __all__ = ["RewriteShortSums"]
-
-_new = tuple.__new__
 
 _TERMS = 2
 """A sum of two is the same in any order, and rounded once; one of three is not."""
@@ -66,7 +64,7 @@ class RewriteShortSums(PreparationPass):
         for position, node in enumerate(graph.nodes):
             if node.op != VARIABLE and position > first:  # before that, nothing has moved
                 node = node.reading(
-                    tuple([_new(Entry, (places[producer], index)) for producer, index in node.inputs]),
+                    tuple([new_tuple(Entry, (places[producer], index)) for producer, index in node.inputs]),
                     tuple([places[dep] for dep in node.control_deps]),
                 )
             if position in sums:
