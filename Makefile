@@ -25,7 +25,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core lint format environment environment-core \
 	bench bench-convert bench-files bench-operators verify-emulation verify-rounding \
-	docs-operators target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
+	docs-operators fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -45,6 +45,7 @@ help:
 	@echo "  make accuracy         measure accuracy in FP32, BF16 and FP16 on networks trained here (a minute)"
 	@echo "  make target-cpu-bf16  measure this machine and write the built-in target of its kind (minutes);"
 	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
+	@echo "  make fingerprint      hash the conversions of 61 models, to show that a change of code changes none (minutes)"
 	@echo "  make docs-operators   write docs/operators.md from the records and policies"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
@@ -106,6 +107,9 @@ target-cpu-bf16-intel: environment
 target-cpu-bf16-amx: environment
 	@DNNL_MAX_CPU_ISA=AVX512_CORE_AMX $(PROBE) --name cpu-bf16-amx --description "Intel CPUs with amx_bf16, in a process that uses it (DNNL_MAX_CPU_ISA=AVX512_CORE_AMX)" \
 		-o mxamp/targets/builtin/cpu-bf16-amx.json $(ARGS)
+
+fingerprint: environment
+	@$(RUN) -W ignore -m tools.fingerprint run $(ARGS)
 
 docs-operators: environment
 	@$(RUN) -m tools.document_operators
