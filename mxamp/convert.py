@@ -16,6 +16,7 @@ from mxamp.graph.graph import Graph
 from mxamp.guard import Guard, as_guard
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
+from mxamp.params.check import check_params, declared_inputs
 from mxamp.passes import PREPARATIONS, Emulation, check_prepare
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.policy import PURE, ColorFunction, Policy
@@ -39,6 +40,7 @@ def convert_model(
     color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    inputs: Sequence[str] | None = None,
     cast_op: str = AMP_CAST,
     fold_batch_norm: bool = True,
     saturate: bool = False,
@@ -85,6 +87,10 @@ def convert_model(
     input_shapes
         Input name -> shape. With it (and MXNet) the report counts multiply-adds and bytes of casts, and
         where the target knows costs, every node computes in what is estimated to make the model fastest.
+    inputs
+        Names of variables that are inputs, as are those in ``input_shapes``. Only needed for an input that
+        looks like a parameter whose value is missing: one that stands where a layer has its weight, or that
+        has an initialiser. Every other variable without a value is an input anyway.
     cast_op
         ``"amp_cast"``, or ``"Cast"`` for consumers that strip or do not know the amp operators.
     fold_batch_norm
@@ -137,8 +143,8 @@ def convert_model(
     Raises
     ------
     PolicyError, UnknownNameError
-        When the policy contradicts itself or names what the model does not have; for ``profile=True``
-        without ``input_shapes``.
+        When the policy contradicts itself or names what the model does not have, as ``inputs`` may; for
+        ``profile=True`` without ``input_shapes``.
     ParamsError
         When a parameter is missing or has the wrong shape.
     GraphError, OperatorError
@@ -167,16 +173,16 @@ def convert_model(
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
     )
+    params = {**model.arg_params, **model.aux_params}
+    declared = declared_inputs(graph, params, inputs)
     shapes = None
     if input_shapes is not None:
         from mxamp.runtime.shapes import infer_shapes
 
-        shapes = infer_shapes(
-            graph,
-            input_shapes,
-            {**model.arg_params, **model.aux_params},
-            sym=None if isinstance(sym, Graph) else sym,
-        )
+        shapes = infer_shapes(graph, input_shapes, params, sym=None if isinstance(sym, Graph) else sym)
+        declared += input_shapes
+    check_params(graph, params, inputs=declared)
+    names = [name for name in graph.variables if name not in params]
     machine = None if target is None else resolve_target(target, chosen.target_dtype)
     if emulation is not None:
         machine = emulation_target(chosen, machine)
@@ -194,6 +200,7 @@ def convert_model(
         prepare=prepare,
         low_precision=as_low_precision(low_precision),
         shapes=shapes,
+        inputs=names,
         build_symbol=emulation is None and not isinstance(sym, Graph),
     )
     placing = None
@@ -205,6 +212,7 @@ def convert_model(
             convert,
             model,
             shapes,
+            inputs=names,
             policy=chosen,
             target=machine,
             low_precision=low_precision,

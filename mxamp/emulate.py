@@ -27,6 +27,7 @@ def emulate(
     color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    inputs: Sequence[str] | None = None,
     fold_batch_norm: bool = True,
     saturate: bool = False,
     rewrite_masks: bool = True,
@@ -53,7 +54,7 @@ def emulate(
     target
         The machine to emulate: what it runs in low precision, and what it fuses and so rounds once. By
         default the one for the dtype; with a pure policy it is taken to run every operator.
-    exclude, color, io_dtype, input_shapes, fold_batch_norm, saturate, rewrite_masks, prepare
+    exclude, color, io_dtype, input_shapes, inputs, fold_batch_norm, saturate, rewrite_masks, prepare
         As for :func:`convert_model`. Inputs and outputs of an emulated model are float32 in any case; what
         ``io_dtype`` makes low is rounded.
     fusion
@@ -93,6 +94,7 @@ def emulate(
         color=color,
         io_dtype=io_dtype,
         input_shapes=input_shapes,
+        inputs=inputs,
         fold_batch_norm=fold_batch_norm,
         saturate=saturate,
         rewrite_masks=rewrite_masks,

@@ -13,11 +13,12 @@ from mxamp.cli.data import RANDOM_NOTE, load_data, no_data_message, random_data
 from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source
 from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.fidelity import Fidelity
-from mxamp.compare.inputs import expected_input_shapes, input_names
+from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
 from mxamp.convert import convert_model
 from mxamp.errors import AccuracyError, DataError
 from mxamp.model import Model
+from mxamp.params.check import check_params
 from mxamp.policy.policy import PURE
 from mxamp.report.text import count_of, some_of
 
@@ -120,13 +121,13 @@ def run(args: argparse.Namespace) -> int:
     reference = read_source(
         args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
     )
-    candidates = _candidates(args, reference)
+    data = _data(args, reference, shapes)
+    candidates = _candidates(args, reference, fed_inputs(reference.model, data))
     cautions = []
     if args.random:
         cautions.append(RANDOM_NOTE.format(seed=args.seed))
     if reference.has_random_weights:
         cautions.append(f"{reference.label} has random weights: this is no trained network.")
-    data = _data(args, reference, shapes)
     if len(candidates) > 1:
         return _compare_several(args, reference, candidates, data, cautions)
     (converted,) = candidates.values()
@@ -146,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     return _status(fidelity, args.tolerance)
 
 
-def _candidates(args: argparse.Namespace, reference: Source) -> dict[str, Model]:
+def _candidates(args: argparse.Namespace, reference: Source, fed: Sequence[str]) -> dict[str, Model]:
     """Return what to compare with the FP32 model, by the name it is shown under."""
     if not args.converted and args.emulate is None:
         raise DataError(
@@ -162,7 +163,13 @@ def _candidates(args: argparse.Namespace, reference: Source) -> dict[str, Model]
         model = reference.model
         for name, policy in (("mixed", None), (PURE, PURE)):
             candidates[f"{name} {args.emulate}"] = convert_model(
-                model.graph, model.arg_params, model.aux_params, args.emulate, policy=policy, emulate=True
+                model.graph,
+                model.arg_params,
+                model.aux_params,
+                args.emulate,
+                policy=policy,
+                inputs=fed,
+                emulate=True,
             )
     return candidates
 
@@ -213,6 +220,9 @@ def _data(args: argparse.Namespace, reference: Source, shapes: Mapping[str, Sequ
     names = input_names(reference.model)
     known = {**expected_input_shapes(reference.model), **reference.input_shapes}
     if args.random:
+        # Here, for whatever there are data for counts as an input later.
+        params = {**reference.model.arg_params, **reference.model.aux_params}
+        check_params(reference.model.graph, params, inputs=shapes)
         return random_data(names, shapes, known, seed=args.seed)
     raise DataError(no_data_message(names, known))
 

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.cli.console import Steps, print_json
 from mxamp.cli.data import load_data
-from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source, split_prefix
+from mxamp.cli.source import (
+    Source,
+    add_input_option,
+    add_source_options,
+    parse_input_shapes,
+    read_source,
+    split_prefix,
+)
 from mxamp.compare.inputs import input_names, prepare_inputs
 from mxamp.convert import convert_model
 from mxamp.decisions import LowPrecision
@@ -93,6 +100,7 @@ def add_parser(subparsers: Any) -> None:
         help="write OUT-symbol.json and OUT-0000.params",
     )
     add_source_options(parser)
+    add_input_option(parser)
     deciding = parser.add_argument_group("what stays float32")
     deciding.add_argument(
         "--exclude",
@@ -303,6 +311,7 @@ def run(args: argparse.Namespace) -> int:
             exclude=args.exclude,
             io_dtype=io_dtype,
             input_shapes=shapes or source.input_shapes or None,
+            inputs=args.input,
             cast_op=args.cast_op,
             fold_batch_norm=args.fold_batch_norm,
             emulate=args.emulate,

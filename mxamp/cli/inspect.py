@@ -7,11 +7,12 @@ import warnings
 from typing import Any, Mapping
 
 from mxamp.cli.console import print_json
-from mxamp.cli.source import Source, add_source_options, read_source
+from mxamp.cli.source import Source, add_input_option, add_source_options, read_source
 from mxamp.errors import MxampWarning, ReportError, UnknownNameError, nearest_names
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
 from mxamp.model import Model
+from mxamp.params.check import declared_inputs
 from mxamp.provenance import FileRecord, Provenance, read_provenance
 from mxamp.report.guard import NOT_RUN, guard_lines
 from mxamp.report.inspection import Inspection, inspect_model
@@ -49,6 +50,7 @@ def add_parser(subparsers: Any) -> None:
         help="the files' path up to -symbol.json and -0000.params, or zoo:NAME",
     )
     add_source_options(parser)
+    add_input_option(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print everything as JSON")
     shown.add_argument("--graph", action="store_true", help="print the graph, one line a node")
@@ -72,8 +74,12 @@ def run(args: argparse.Namespace) -> int:
     if args.graph:
         print(_graph_text(source.model), end="")
         return 0
-    inspection = inspect_model(source.model.graph, {**source.model.arg_params, **source.model.aux_params})
     provenance = _provenance(source)
+    graph, params = source.model.graph, {**source.model.arg_params, **source.model.aux_params}
+    inputs = declared_inputs(graph, params, args.input)
+    if provenance is not None and provenance.report is not None:
+        inputs += provenance.report.inputs
+    inspection = inspect_model(graph, params, inputs=inputs)
     if args.json:
         known = None if provenance is None else provenance.to_mapping()
         document = inspection.to_mapping()

@@ -9,6 +9,7 @@ import sys
 import traceback
 from typing import Any, Sequence
 
+from mxamp.arguments import as_options
 from mxamp.cli import compare, convert, inspect, policy, probe, targets, verify, zoo
 from mxamp.cli.console import show_warnings
 from mxamp.errors import MxampError
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USER_ERROR
     show_traceback = args.traceback or os.environ.get("MXAMP_DEBUG", "0") not in ("", "0")
     try:
-        with show_warnings():
+        with show_warnings(), as_options():
             status = args.run(args)
             sys.stdout.flush()
             return int(status)

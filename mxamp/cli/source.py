@@ -6,12 +6,19 @@ import argparse
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from mxamp.errors import DataError
 from mxamp.model import Model, load, model_paths
 
-__all__ = ["Source", "add_source_options", "parse_input_shapes", "read_source", "split_prefix"]
+__all__ = [
+    "Source",
+    "add_input_option",
+    "add_source_options",
+    "parse_input_shapes",
+    "read_source",
+    "split_prefix",
+]
 
 ZOO = "zoo:"
 
@@ -68,6 +75,17 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const=False,
         help="zoo:NAME: use random weights, and download nothing",
+    )
+
+
+def add_input_option(parser: Any) -> None:
+    """Add the option that says what is an input."""
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="this variable is an input, though it looks like a parameter without a value (repeatable)",
     )
 
 

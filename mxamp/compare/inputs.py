@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ __all__ = [
     "check_same_interface",
     "counted",
     "expected_input_shapes",
+    "fed_inputs",
     "input_names",
     "prepare_inputs",
 ]
@@ -112,8 +113,25 @@ def _label_names(model: Model) -> frozenset[str]:
     return frozenset(found)
 
 
-def check_same_interface(reference: Model, converted: Model) -> None:
+def fed_inputs(model: Model, data: Any) -> list[str]:
+    """Return the inputs that data are for, whatever they look like in the graph."""
+    names = input_names(model)
+    if isinstance(data, Mapping):
+        fed = [name for name in names if name in data]
+        if fed:
+            return fed
+    return list(names) if len(names) == 1 else []
+
+
+def check_same_interface(reference: Model, converted: Model, *, fed: Collection[str] = ()) -> None:
     """Check that two models have their parameters, and the same inputs and outputs.
+
+    Parameters
+    ----------
+    reference, converted
+        The models.
+    fed
+        Inputs that there are data for, so that their values are not missing.
 
     Raises
     ------
@@ -122,8 +140,8 @@ def check_same_interface(reference: Model, converted: Model) -> None:
     ParamsError
         When a parameter is missing or misshaped.
     """
-    check_params(reference.graph, {**reference.arg_params, **reference.aux_params})
-    check_params(converted.graph, {**converted.arg_params, **converted.aux_params})
+    check_params(reference.graph, {**reference.arg_params, **reference.aux_params}, inputs=fed)
+    check_params(converted.graph, {**converted.arg_params, **converted.aux_params}, inputs=fed)
     pairs = (
         ("inputs", input_names(reference), input_names(converted)),
         ("outputs", output_names(reference.graph), output_names(converted.graph)),

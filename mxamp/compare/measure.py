@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 from numpy.typing import NDArray
 
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
-from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, prepare_inputs
+from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, fed_inputs, prepare_inputs
 from mxamp.compare.matching import Match, match_entries
 from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
 from mxamp.compare.rounding_losses import measure_losses
@@ -94,7 +94,7 @@ def compare_models(
         as_model(fp32_model, "the FP32 model"),
         as_model(converted_model, "the converted model"),
     )
-    check_same_interface(reference, converted)
+    check_same_interface(reference, converted, fed=fed_inputs(reference, data))
     inputs = prepare_inputs(reference, data, max_samples=max_samples)
     size = _batch_size(inputs, batch_size)
     dtypes = _dtypes(converted)

@@ -31,6 +31,10 @@ _WEIGHTED = {
 """Operator -> the inputs that are parameters when a variable stands there."""
 
 
+_GLUON_MARKS = frozenset({"__dtype__", "__lr_mult__", "__wd_mult__", "__storage_type__"})
+"""What ``gluon.Parameter.var`` gives to every variable it makes; the inputs of a block get none of it."""
+
+
 _SHAPED = frozenset({"Convolution", "Deconvolution", "FullyConnected", "Embedding"})
 """The operators whose attributes tell the shapes of their parameters."""
 
@@ -51,7 +55,9 @@ def parameter_names(graph: Graph) -> Mapping[str, tuple[Node, int] | None]:
     """Return the variables that must be parameters, with where each is read.
 
     A variable is taken for a parameter when it stands where an operator expects a weight, a bias or a
-    statistic, or when Gluon marked it as one (``__init__``). Other variables may be inputs.
+    statistic, or when it was given an initialiser (``__init__``). Other variables may be inputs. So may one
+    that a layer also reads as its data; and, in a graph that Gluon wrote, one without Gluon's marks that
+    has no name MXNet makes up for the parameters of a node.
 
     Returns
     -------
@@ -59,19 +65,40 @@ def parameter_names(graph: Graph) -> Mapping[str, tuple[Node, int] | None]:
         Variable name -> the node that reads it and the number of the input; None where only the mark tells.
     """
     found: dict[str, tuple[Node, int] | None] = {}
+    initialised, read_as_data, is_from_gluon = set(), set(), False
     nodes, canonical = graph.nodes, FACTS.canonical
     for node in nodes:
         op, inputs = node.op, node.inputs
         if op == VARIABLE:
             if "__init__" in node.attrs:
                 found.setdefault(node.name, None)
+                initialised.add(node.name)
+            is_from_gluon = is_from_gluon or node.attrs.keys() >= _GLUON_MARKS
             continue
-        for number in _WEIGHTED.get(canonical(op), ()):
+        places = _WEIGHTED.get(canonical(op), ())
+        if places and inputs and nodes[inputs[0].node].op == VARIABLE:
+            read_as_data.add(nodes[inputs[0].node].name)
+        for number in places:
             if number < len(inputs):
                 source = nodes[inputs[number].node]
                 if source.op == VARIABLE:
                     found[source.name] = (node, number)
+    may_be_inputs = [
+        name
+        for name, place in found.items()
+        if place is not None
+        and name not in initialised
+        and (name in read_as_data or (is_from_gluon and not _is_made_for(place[0], name, graph)))
+    ]
+    for name in may_be_inputs:
+        del found[name]
     return found
+
+
+def _is_made_for(node: Node, name: str, graph: Graph) -> bool:
+    """Whether a variable was made as a parameter: by Gluon, or by MXNet for this node."""
+    marked = not _GLUON_MARKS.isdisjoint(graph.nodes[graph.variables[name]].attrs)
+    return marked or name.startswith(f"{node.name}_")
 
 
 def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, Node]]:

@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any, Collection, Iterable, Mapping
 
-from mxamp.errors import ParamsError, nearest_names
+from mxamp.arguments import argument, setting
+from mxamp.errors import ParamsError, PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import VARIABLE, Graph
-from mxamp.graph.parameters import expected_shapes, parameter_names
+from mxamp.graph.parameters import auxiliary_names, expected_shapes, parameter_names
 from mxamp.params.parameter import Parameter
 
-__all__ = ["check_params"]
+__all__ = ["check_params", "declared_inputs"]
 
 
-def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Sequence[str] = ()) -> None:
+def declared_inputs(graph: Graph, params: Mapping[str, Parameter], inputs: Any) -> list[str]:
+    """Return the variables that the user says are inputs.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Parameters and auxiliary states by name.
+    inputs
+        Names; None for none.
+
+    Raises
+    ------
+    PolicyError
+        When ``inputs`` is no list of names.
+    UnknownNameError
+        When one is no variable of the graph, has a value, or is an auxiliary state.
+    """
+    if inputs is None:
+        return []
+    label = argument("inputs")
+    is_collection = isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes))
+    given: list[Any] = list(inputs) if is_collection else [None]
+    if not all(isinstance(name, str) for name in given):
+        raise PolicyError(f"{label} must be a list of names of inputs, not {inputs!r:.80}.")
+    states = auxiliary_names(graph) if given else frozenset()
+    for name in given:
+        if name in params:
+            raise UnknownNameError(
+                f"{label} names {name!r}, but that has a value among the parameters. What is fed to the "
+                "model has none: leave it out of one of the two."
+            )
+        if name not in graph.variables:
+            raise UnknownNameError(
+                f"{label} names {name!r}, which is no variable of the model."
+                f"{nearest_names(name, [one for one in graph.variables if one not in params])}"
+            )
+        if name in states:
+            raise UnknownNameError(
+                f"{label} names {name!r}, which is an auxiliary state: MXNet binds those apart from inputs, "
+                "so it must have a value."
+            )
+    return given
+
+
+def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Collection[str] = ()) -> None:
     """Check that no parameter is missing or has a shape its operator cannot use.
 
     Parameters
@@ -46,7 +93,8 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Seque
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ParamsError(
             f"The parameter {name!r}{more} is missing; it is {reader}.{hint} "
-            f"{len(params)} parameters were given. Do symbol and parameters belong to the same model?"
+            f"{len(params)} parameters were given. Do symbol and parameters belong to the same model? "
+            f"If {name!r} is fed to the model, say so: {setting('inputs', [name])}."
         )
     for name, (shape, source) in expected_shapes(graph).items():
         parameter = params.get(name)

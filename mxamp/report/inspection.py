@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.control_flow import body_inputs, is_control_flow
@@ -150,7 +150,9 @@ class Inspection:
         return {"format": FORMAT_VERSION, **asdict(self), "operators": self.operators()}
 
 
-def inspect_model(graph: Graph, params: Mapping[str, Parameter]) -> Inspection:
+def inspect_model(
+    graph: Graph, params: Mapping[str, Parameter], *, inputs: Collection[str] = ()
+) -> Inspection:
     """Find out what a model is.
 
     Parameters
@@ -159,13 +161,15 @@ def inspect_model(graph: Graph, params: Mapping[str, Parameter]) -> Inspection:
         The graph.
     params
         Parameters and auxiliary states by name; only shapes and dtypes are read.
+    inputs
+        Variables that are known to be inputs, whatever they look like.
 
     Raises
     ------
     ParamsError
         When a parameter is missing or has the wrong shape: the files belong to different models.
     """
-    check_params(graph, params)
+    check_params(graph, params, inputs=inputs)
     variables = variable_dtypes(graph, {name: parameter.dtype for name, parameter in params.items()})
     dtypes = infer_dtypes(graph, variables)
     nodes: list[NodeInspection] = []

@@ -1,0 +1,56 @@
+"""What an argument is called where the user gave it: its name in Python, its option on a command line."""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import Iterator
+
+__all__ = ["argument", "as_options", "setting"]
+
+_OPTIONS = {
+    "input_shapes": "--input-shape",
+    "inputs": "--input",
+}
+"""Argument -> the option that gives it. What has no option keeps its name."""
+
+_ON_COMMAND_LINE: ContextVar[bool] = ContextVar("on_command_line", default=False)
+
+
+@contextlib.contextmanager
+def as_options() -> Iterator[None]:
+    """Let messages call arguments by their options, for the command line."""
+    before = _ON_COMMAND_LINE.set(True)
+    try:
+        yield
+    finally:
+        _ON_COMMAND_LINE.reset(before)
+
+
+def argument(name: str) -> str:
+    """Return what the user calls an argument: ``input_shapes``, or ``--input-shape``."""
+    return _OPTIONS.get(name, name) if _ON_COMMAND_LINE.get() else name
+
+
+def setting(name: str, value: object) -> str:
+    """Return how the user gives an argument a value: ``saturate=True``, or ``--saturate``.
+
+    Parameters
+    ----------
+    name
+        The argument.
+    value
+        Its value. A list is one option for each item, a mapping one for each pair.
+    """
+    if not _ON_COMMAND_LINE.get() or name not in _OPTIONS:
+        return f"{name}={value!r}"
+    option = _OPTIONS[name]
+    if value is True:
+        return option
+    if isinstance(value, dict):
+        return " ".join(f"{option} {key}={_text(item)}" for key, item in value.items())
+    return " ".join(f"{option} {_text(item)}" for item in (value if isinstance(value, list) else [value]))
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
