@@ -45,7 +45,7 @@ from mxamp.policy.policy import Policy
 from mxamp.postponed import PostponedModel
 from mxamp.report.build import ParameterForm, Rewrites, Shapes, build_report
 from mxamp.report.guard import GuardReport
-from mxamp.targets import Target
+from mxamp.targets import Mismatch, Target
 
 if TYPE_CHECKING:
     from mxamp.decisions.placing import Placing
@@ -78,6 +78,7 @@ def convert_graph(
     warn: bool = True,
     placing: Placing | None = None,
     observe: Callable[[Rewrites], None] | None = None,
+    mismatch: Mismatch | None = None,
 ) -> Model:
     """Convert a graph with its parameters: the whole pipeline, without MXNet.
 
@@ -119,6 +120,8 @@ def convert_graph(
         How the nodes that have a choice are placed; by default at the least cost.
     observe
         Called with what was done to the graph, once it is done.
+    mismatch
+        How this machine contradicts the target; nothing is said of it where the model was measured here.
 
     Returns
     -------
@@ -162,6 +165,10 @@ def convert_graph(
         notes.extend(placing.notes)
     if guard is not None and guard.warning is not None:
         notes.append(guard.warning)
+    is_measured = placing is not None or (guard is not None and guard.result is not None)
+    here = None if is_measured or mismatch is None else mismatch.here
+    if mismatch is not None and here is not None:
+        notes.append(mismatch.warning)
     for name in _outputs_that_stay(graph, names, low_inputs):
         if name not in low_outputs:
             continue
@@ -210,6 +217,7 @@ def convert_graph(
         guard=guard,
         placing=placing,
         observe=observe,
+        here=here,
     )
     # What the casts lose is seen for dtypes of MXNet's alone.
     watched = cast_offline and not saturate and not policy.target_dtype.is_emulated_only
@@ -253,6 +261,7 @@ class _Conversion:
     guard: GuardReport | None
     placing: Placing | None
     observe: Callable[[Rewrites], None] | None
+    here: Target | None
 
     def run_measured(self) -> Model:
         """Do it with every parameter measured."""
@@ -340,6 +349,8 @@ class _Conversion:
                 preparation=self.preparation,
                 origins=self.origins,
                 guard=self.guard,
+                machine="" if self.target.cost is None else self.target.cost.machine,
+                here=self.here,
                 race=() if self.placing is None else self.placing.race,
             )
             stored = _stored(convolve.arg_params, rewrite, casts)

@@ -20,7 +20,7 @@ from mxamp.params.check import check_params, declared_inputs
 from mxamp.passes import PREPARATIONS, Emulation, check_prepare
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.policy import PURE, ColorFunction, Policy
-from mxamp.targets import GivenTarget, Target, resolve_target
+from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
@@ -202,6 +202,9 @@ def convert_model(
         shapes=shapes,
         inputs=names,
         build_symbol=emulation is None and not isinstance(sym, Graph),
+        mismatch=None
+        if emulation is not None
+        else machine_mismatch(machine or Target.for_dtype(chosen.target_dtype)),
     )
     placing = None
     if profile is not False:
@@ -333,6 +336,7 @@ def convert_symbol(
         inputs=list(graph.variables),
         rewrite_masks=rewrite_masks,
         prepare=prepare,
+        mismatch=machine_mismatch(Target.for_dtype(chosen.target_dtype)),
     )
     return model.graph if isinstance(sym, Graph) else model.sym
 

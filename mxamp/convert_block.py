@@ -18,7 +18,7 @@ from mxamp.ops.casts import AMP_CAST
 from mxamp.passes import PREPARATIONS, check_prepare
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
-from mxamp.targets import GivenTarget, resolve_target
+from mxamp.targets import GivenTarget, machine_mismatch, resolve_target
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
@@ -159,6 +159,7 @@ def convert_block(
         low_precision=as_low_precision(low_precision),
         shapes=shapes,
         inputs=input_names,
+        mismatch=machine_mismatch(machine),
     )
     placing = None
     if profile is not False:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from pathlib import Path
+from typing import Callable
 
 
 def cores() -> int:
@@ -58,6 +60,34 @@ def missing_gpu() -> str:
     except mx.MXNetError as error:
         return f"needs a GPU, and MXNet cannot ask for one: {str(error).splitlines()[0]}"
     return "" if count else "needs a GPU, and MXNet sees none"
+
+
+@pytest.fixture(autouse=True)
+def any_target_suits_this_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test see the same warnings on every CPU; one that asks for ``a_cpu`` gets those of that."""
+    if "a_cpu" in request.fixturenames:
+        return
+    from tests.machines import suit_every_target
+
+    suit_every_target(monkeypatch)
+
+
+@pytest.fixture
+def a_cpu(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make the system describe another CPU than the one that is here."""
+    from mxamp.targets import machine
+
+    def describe(*flags: str, vendor: str = "GenuineIntel", told_to_use_amx: bool = False) -> None:
+        path = Path(tmp_path_factory.mktemp("cpu")) / "cpuinfo"
+        path.write_text(f"vendor_id : {vendor}\nmodel name : A CPU\nflags : {' '.join(flags)}\n", "utf-8")
+        monkeypatch.setattr(machine, "CPU_INFO", path)
+        variable, value = machine.AMX_SETTING
+        if told_to_use_amx:
+            monkeypatch.setenv(variable, value)
+        else:
+            monkeypatch.delenv(variable, raising=False)
+
+    return describe
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

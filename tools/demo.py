@@ -166,7 +166,8 @@ def show_resnet50(
     if latency.ratio_high < 1:
         _paragraph(
             "Slower than FP32: the bfloat16 instructions of this CPU, as MXNet uses them, are not faster "
-            "than float32's. `mxamp convert` measures that and keeps float32 here (docs/guard.md), and "
+            "than float32's. `mxamp convert` warns of it; with --target auto and the shapes of the inputs "
+            "(--input-shape data=1,3,224,224) it measures, and keeps float32 here (docs/guard.md). "
             "docs/targets.md says which CPUs gain."
         )
     _conversion(model, prefix)
@@ -321,6 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _say()
     _say(f"All of this took {time.perf_counter() - started:.0f} s. Convert a model of yours with:")
     _say("  .venv/bin/mxamp convert PREFIX --dtype bfloat16 -o OUT")
+    _say("With --target auto --input-shape NAME=SIZES it is decided and measured for this machine.")
     return 0
 
 

@@ -80,8 +80,9 @@ def machine_lines(machine: dict[str, object]) -> list[str]:
     ]
     if not machine["native_bfloat16"]:
         lines.append(
-            "          Without avx512_bf16 MXNet imitates bfloat16 in software: the times and ratios below\n"
-            "          say nothing about a CPU that has it. Sizes, casts, fidelity and accuracy hold."
+            "          Without avx512_bf16 MXNet imitates bfloat16 in software, and needs AVX-512 for it:\n"
+            "          the times and ratios below say nothing about a CPU that has it. Sizes, casts,\n"
+            "          fidelity and accuracy hold."
         )
     return lines
 

@@ -40,6 +40,8 @@ from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
 from mxamp.targets import resolve_target
+from mxamp.targets.choose import BEYOND_WHEELS
+from mxamp.targets.machine import compute_capability
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
@@ -510,13 +512,21 @@ def _cast_line(report: Report) -> str:
 
 def _where_it_runs(dtype: str) -> str | None:
     """Return what to know about running a float16 model, on a machine that cannot."""
-    if dtype != "float16" or _has_gpu():
+    if dtype != "float16":
         return None
-    return (
-        "no GPU was found here, and float16 models run on GPUs alone: MXNet 1.9.1 has no float16 convolution "
-        "or matrix product on CPUs. The official MXNet wheels run on NVIDIA V100, T4, A10, A100 and L4, not "
-        "on H100 or newer. For this machine's CPU convert to bfloat16."
-    )
+    capability = compute_capability()
+    if capability is not None and capability >= BEYOND_WHEELS:
+        here = f"this machine's GPU has compute capability {capability[0]}.{capability[1]}, for which the"
+        what = "hold no machine code"
+    elif _has_gpu():
+        return None
+    else:
+        here = (
+            "no GPU was found here, and float16 models run on GPUs alone: MXNet 1.9.1 has no float16 "
+            "convolution or matrix product on CPUs. The"
+        )
+        what = "run on NVIDIA V100, T4, A10, A100 and L4, not on H100 or newer"
+    return f"{here} official MXNet wheels {what}. For this machine's CPU convert to bfloat16."
 
 
 def _has_gpu() -> bool:

@@ -71,7 +71,7 @@ def make_document(
     everything = check_patterns(cases, answers, (*builtin.rounds_once, *builtin.fusion), must_be_right=False)
     cost = _cost(samples, answers, operators)
     if cost is not None:
-        cost = {"measured": True, "source": _source(machine), **cost}
+        cost = {"measured": True, "machine": _named(machine), "source": _source(machine), **cost}
     measured = f"Measured by {_source(machine)}."
     warning = _warning(samples, machine, dtype, device)
     # What a user registered of an operator for the built-in target is true of MXNet, so it holds here too.
@@ -106,15 +106,13 @@ def _severity(entry: Mapping[str, Any]) -> int:
 
 
 def _source(machine: Mapping[str, Any]) -> str:
+    return f"mxamp probe, MXNet {machine.get('mxnet')}, {_named(machine)}"
+
+
+def _named(machine: Mapping[str, Any]) -> str:
     threads = machine.get("threads")
-    return ", ".join(
-        [
-            "mxamp probe",
-            f"MXNet {machine.get('mxnet')}",
-            str(machine.get("cpu") if machine.get("device", "cpu").startswith("cpu") else machine["device"]),
-            f"{threads} thread{'' if threads == 1 else 's'}",
-        ]
-    )
+    device = machine.get("cpu") if machine.get("device", "cpu").startswith("cpu") else machine["device"]
+    return f"{device}, {threads} thread{'' if threads == 1 else 's'}"
 
 
 def _cost(

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from mxamp.decisions import Decision, Plan
+from mxamp.decisions.estimates import estimate
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.graph.output_names import output_names
+from mxamp.ops import FACTS
 from mxamp.params.saturate import Saturation
 from mxamp.passes import FoldedNorms, InsertCasts, InsertedCast, Preparation, RewrittenMask
 from mxamp.report.guard import GuardReport
@@ -27,6 +29,7 @@ from mxamp.report.model import (
     TimeReport,
 )
 from mxamp.report.prepared import with_prepared
+from mxamp.targets import Target
 
 __all__ = ["ParameterForm", "Rewrites", "Shapes", "build_report"]
 
@@ -112,6 +115,8 @@ def build_report(
     origins: Sequence[int] = (),
     race: Sequence[PlanReport] = (),
     guard: GuardReport | None = None,
+    machine: str = "",
+    here: Target | None = None,
 ) -> Report:
     """Return the report.
 
@@ -141,6 +146,10 @@ def build_report(
         The plans that were run against each other.
     guard
         What the guard measured.
+    machine
+        The machine that the target's costs are of.
+    here
+        What describes this machine, where that is not the target.
     """
     nodes: list[NodeReport] = []
     casts = _casts(rewrites, shapes)
@@ -162,7 +171,8 @@ def build_report(
         warnings=tuple(warnings),
         masks=tuple([MaskReport(**vars(mask)) for mask in masks]),
         preparations=tuple([PreparationReport(**vars(change)) for change in changes]),
-        time=_time(rewrites, nodes, casts),
+        time=_time(rewrites, nodes, casts, machine),
+        time_here=None if here is None else _time_here(rewrites, here, target_dtype),
         race=tuple(race),
         guard=guard,
     )
@@ -218,17 +228,48 @@ def _cast_us(rewrites: Rewrites, cast: InsertedCast) -> float | None:
     return _rounded(estimates.cast(Entry(origin, cast.origin.output), down=cast.dtype.is_low_precision))
 
 
-def _time(rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastReport]) -> TimeReport | None:
+def _time(
+    rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastReport], machine: str
+) -> TimeReport | None:
     estimates = rewrites.plan.estimates
     if estimates is None:
         return None
     cast_us = sum(cast.us or 0.0 for cast in casts)
+    measured = sum(node.is_time_measured for node in nodes)
     return TimeReport(
         float32_us=_rounded(sum(node.float32_us or 0.0 for node in nodes)),
         mixed_us=_rounded(sum(node.mixed_us or 0.0 for node in nodes) + cast_us),
         casts_us=_rounded(cast_us),
         is_measured=estimates.is_measured,
-        measured_nodes=sum(node.is_time_measured for node in nodes),
+        measured_nodes=measured,
+        machine="" if measured else machine,
+    )
+
+
+def _time_here(rewrites: Rewrites, here: Target, low: DType) -> TimeReport | None:
+    """Return what the plan is expected to take on another target than the one that it was made for."""
+    if rewrites.shapes is None or here.cost is None:
+        return None
+    graph = rewrites.before
+    positions = {
+        position
+        for position, decision in enumerate(rewrites.plan.decisions)
+        if decision is not None and decision.compute is low
+    }
+    names = [node.op if node.is_variable else FACTS.canonical(node.op) for node in graph.nodes]
+    found = estimate(graph, names, here, here.cost, rewrites.shapes, choices=positions)
+    casts = 0.0
+    for cast in rewrites.insert.casts:
+        origin = rewrites.origins.get(cast.origin.node)
+        if origin is not None:
+            casts += found.cast(Entry(origin, cast.origin.output), down=cast.dtype.is_low_precision)
+    mixed = [us for position, us in enumerate(found.mixed(positions)) if position not in rewrites.fold.layers]
+    return TimeReport(
+        float32_us=_rounded(sum(found.float32)),
+        mixed_us=_rounded(sum(mixed) + casts),
+        casts_us=_rounded(casts),
+        is_measured=found.is_measured,
+        machine=here.cost.machine,
     )
 
 

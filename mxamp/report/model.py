@@ -234,6 +234,8 @@ class TimeReport:
         Whether the target's costs were measured on such a machine, or computed from published rates.
     measured_nodes
         How many nodes were measured in this very model; the target's costs then only fill gaps.
+    machine
+        The machine that the estimate is of, in a few words; empty where nodes were measured.
     """
 
     float32_us: float
@@ -241,6 +243,7 @@ class TimeReport:
     casts_us: float
     is_measured: bool
     measured_nodes: int = 0
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -314,6 +317,9 @@ class Report:
     time
         What a forward pass is expected to take; None where shapes are not known, or the target knows no
         costs.
+    time_here
+        What the same model is expected to take on a machine like this one, where that contradicts the target;
+        ``warnings`` says how. None where it does not, or nothing is known.
     race
         The plans that were run against each other, where the model was profiled.
     guard
@@ -335,6 +341,7 @@ class Report:
     preparations: tuple[PreparationReport, ...] = ()
     race: tuple[PlanReport, ...] = ()
     guard: GuardReport | None = None
+    time_here: TimeReport | None = None
 
     # ------------------------------------------------------------------ questions
 
@@ -473,6 +480,7 @@ class Report:
             time=None if document.get("time") is None else TimeReport(**document["time"]),
             race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
             guard=None if document.get("guard") is None else GuardReport.from_mapping(document["guard"]),
+            time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
         )
 
     def __str__(self) -> str:

@@ -53,6 +53,8 @@ def summary(report: Report, width: int | None = None) -> str:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
     if report.time is not None:
         lines += paragraph(_time_line(report.time), width, hanging="  ")
+    if report.time_here is not None:
+        lines += paragraph(f"Not here: {_estimated(report.time_here)}", width, hanging="  ")
     lines += _race_lines(report, width)
     for line in guard_lines(report.guard, with_warning=False) if report.guard is not None else ():
         lines += paragraph(line, width, hanging="  ")
@@ -157,10 +159,15 @@ def _time_line(time: TimeReport) -> str:
             f"{_duration(time.float32_us)}, mixed {_duration(time.mixed_us)}, of which casts "
             f"{_duration(time.casts_us)} ({count_of(time.measured_nodes, 'node')} measured)."
         )
-    basis = "measured costs" if time.is_measured else "costs computed from published rates, not measured"
+    return f"Estimated time of a forward pass: {_estimated(time)}"
+
+
+def _estimated(time: TimeReport) -> str:
+    """Return what an estimate comes to, and the machine that it is of."""
+    basis = "measured" if time.is_measured else "computed, not measured"
     return (
-        f"Estimated time of a forward pass: float32 {_duration(time.float32_us)}, mixed "
-        f"{_duration(time.mixed_us)}, of which casts {_duration(time.casts_us)} (from the target's {basis})."
+        f"float32 {_duration(time.float32_us)}, mixed {_duration(time.mixed_us)}, of which casts "
+        f"{_duration(time.casts_us)} (by costs of {time.machine}; {basis})."
     )
 
 

@@ -4,6 +4,7 @@ from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, resolve_ta
 from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates, Work
 from mxamp.targets.fusion import fusion_groups
 from mxamp.targets.layout import read_volumes
+from mxamp.targets.mismatch import Mismatch, machine_mismatch
 from mxamp.targets.target import FusionPattern, FusionStep, OperatorSupport, Support, Target
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "FusionPattern",
     "FusionStep",
     "GivenTarget",
+    "Mismatch",
     "OperatorCost",
     "OperatorSupport",
     "Rates",
@@ -21,6 +23,7 @@ __all__ = [
     "Work",
     "automatic_target",
     "fusion_groups",
+    "machine_mismatch",
     "read_volumes",
     "resolve_target",
 ]

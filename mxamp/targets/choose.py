@@ -15,7 +15,7 @@ from mxamp.targets.machine import (
 )
 from mxamp.targets.target import Target
 
-__all__ = ["AUTO", "GivenTarget", "automatic_target", "resolve_target"]
+__all__ = ["AUTO", "BEYOND_WHEELS", "GivenTarget", "automatic_target", "resolve_target"]
 
 GivenTarget = Union[Target, str, "os.PathLike[str]", None]
 """What a target may be given as."""
@@ -29,7 +29,7 @@ _GENERATIONS = (((7, 0), "sm70"), ((7, 5), "sm75"), ((8, 0), "sm80"), ((8, 6), "
 _INTEL = "GenuineIntel"
 """What Intel's CPUs call their vendor."""
 
-_BEYOND = (9, 0)
+BEYOND_WHEELS = (9, 0)
 """The first compute capability for which MXNet's wheels hold no machine code."""
 
 
@@ -90,7 +90,7 @@ def automatic_target(dtype: DType) -> Target:
             return Target.builtin("cpu-bf16-intel")
     if dtype is DType.FLOAT16:
         capability = compute_capability()
-        if capability is not None and capability < _BEYOND:
+        if capability is not None and capability < BEYOND_WHEELS:
             generations = [name for first, name in _GENERATIONS if capability >= first]
             if generations:
                 return Target.builtin(f"cuda-fp16-{generations[-1]}")

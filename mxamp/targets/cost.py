@@ -143,6 +143,8 @@ class CostModel:
         Whether the numbers were measured, or computed from published ones.
     source
         Where they come from.
+    machine
+        The machine that they are of, in a few words.
     """
 
     flops_per_us: Rates
@@ -154,6 +156,7 @@ class CostModel:
     low_over_float32: float = 0.0
     is_measured: bool = False
     source: str = ""
+    machine: str = ""
 
     def microseconds(self, op: str, work: Work, *, low: bool) -> float:
         """Return what an operator costs, or a fused chain that begins with it.
@@ -214,6 +217,7 @@ class CostModel:
             low_over_float32=_number(document.get("low_over_float32", 0.0), "low_over_float32", least=0.0),
             is_measured=bool(document["measured"]),
             source=str(document["source"]),
+            machine=str(document.get("machine", document["source"])),
         )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from functools import lru_cache
 from pathlib import Path
-from typing import Iterable, Mapping
+from typing import Iterable, Mapping, Sequence
 
 __all__ = [
     "AMX",
     "AMX_SETTING",
+    "AVX512",
     "BFLOAT16_INSTRUCTIONS",
     "CPU_INFO",
     "NEEDS",
@@ -27,6 +29,10 @@ __all__ = [
 CPU_INFO = Path("/proc/cpuinfo")
 """Where Linux describes the processors."""
 
+_AVX512_FLAG = "avx512bw"
+"""Of what oneDNN calls AVX512_CORE, without which it has no bfloat16 at all: on other CPUs MXNet raises
+"could not create a primitive descriptor iterator" (seen with ``DNNL_MAX_CPU_ISA=AVX2``)."""
+
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 """The instruction sets for which oneDNN has bfloat16 kernels."""
 
@@ -38,17 +44,17 @@ There, AMX is an instruction set "with initial support", off unless it is named:
 (seen in what ``DNNL_VERBOSE=1`` prints). See "CPU Dispatcher Control" in oneDNN's developer guide.
 """
 
-BFLOAT16_INSTRUCTIONS, AMX = "bfloat16 instructions", "AMX"
+AVX512, BFLOAT16_INSTRUCTIONS, AMX = "AVX-512", "bfloat16 instructions", "AMX"
 """What a target can need of the machine where a model converted for it runs as expected."""
 
-NEEDS = (BFLOAT16_INSTRUCTIONS, AMX)
+NEEDS = (AVX512, BFLOAT16_INSTRUCTIONS, AMX)
 """All of these."""
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 """``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` and ``_MINOR`` of the CUDA driver API."""
 
 
-def cpu_flags(path: Path = CPU_INFO) -> frozenset[str] | None:
+def cpu_flags(path: Path | None = None) -> frozenset[str] | None:
     """Return the instruction sets that the system reports of its CPU, in the Linux kernel's spelling.
 
     Returns
@@ -60,7 +66,7 @@ def cpu_flags(path: Path = CPU_INFO) -> frozenset[str] | None:
     return None if flags is None else frozenset(flags.split())
 
 
-def cpu_vendor(path: Path = CPU_INFO) -> str | None:
+def cpu_vendor(path: Path | None = None) -> str | None:
     """Return who made the CPU, as its ``CPUID`` says: ``GenuineIntel``, ``AuthenticAMD``.
 
     Returns
@@ -71,23 +77,28 @@ def cpu_vendor(path: Path = CPU_INFO) -> str | None:
     return _cpu_information(path, "vendor_id")
 
 
-def cpu_name(path: Path = CPU_INFO) -> str:
+def cpu_name(path: Path | None = None) -> str:
     """Return what the CPU calls itself; ``unknown`` where nothing tells."""
     named = _cpu_information(path, "model name", "Model")
     return named or platform.processor() or platform.machine() or "unknown"
 
 
-def _cpu_information(path: Path, *wanted: str) -> str | None:
+def _cpu_information(path: Path | None, *wanted: str) -> str | None:
     """Return the first value in Linux's description of the processors that has one of the names."""
-    try:
-        text = path.read_text("utf-8", "replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
+    for line in _lines(CPU_INFO if path is None else path):
         name, _, value = line.partition(":")
         if name.strip() in wanted and value.strip():
             return value.strip()
     return None
+
+
+@lru_cache(maxsize=None)
+def _lines(path: Path) -> Sequence[str]:
+    # Read once: with hundreds of processors Linux takes its time to describe them.
+    try:
+        return path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
 
 
 def asks_for_amx(environment: Mapping[str, str] = os.environ) -> bool:
@@ -124,8 +135,10 @@ def unmet_need(needs: Iterable[str]) -> str | None:
         What the target needs, of :data:`NEEDS`.
     """
     wanted = frozenset(needs)
+    if AVX512 in wanted and _AVX512_FLAG not in (cpu_flags() or (_AVX512_FLAG,)):
+        return f"CPUs with AVX-512, which this one ({cpu_name()}) does not have"
     if BFLOAT16_INSTRUCTIONS in wanted and has_bfloat16_instructions() is False:
-        return "CPUs with bfloat16 instructions, which this one does not have"
+        return f"CPUs with bfloat16 instructions, which this one ({cpu_name()}) does not have"
     if AMX in wanted and not asks_for_amx():
         return (
             f"CPUs with AMX where oneDNN was told to use it by {'='.join(AMX_SETTING)}, which is not so here"

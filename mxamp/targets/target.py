@@ -396,6 +396,8 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     for key, value in changes.items():
         if key in ("operators", "cost") and isinstance(merged.get(key), Mapping) and value is not None:
             merged[key] = {**merged[key], **value}
+            if key == "cost" and "source" in value and "machine" not in value:
+                merged[key].pop("machine", None)  # the base's; these numbers are of another
         else:
             merged[key] = value
     return merged

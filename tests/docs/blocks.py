@@ -144,7 +144,7 @@ class Runner:
             command = shlex.split(self.lines[number][2:], comments=True)
             assert command[0] == "mxamp", f"{self._place(number)}: only mxamp runs in a console block"
             done = subprocess.run(
-                [sys.executable, "-m", *command],
+                [sys.executable, "-m", "tests.docs.console", *command[1:]],
                 cwd=self.folder,
                 env={**os.environ, "COLUMNS": WIDTH, "PYTHONPATH": str(ROOT)},
                 stdout=subprocess.PIPE,

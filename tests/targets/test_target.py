@@ -107,7 +107,7 @@ def test_operators_are_listed_by_support() -> None:
         ("cpu-bf16-intel", ("bfloat16 instructions",)),
         ("generic-bf16", ("bfloat16 instructions",)),
         ("cpu-bf16-amx", ("AMX",)),
-        ("cpu-bf16-emulated", ()),
+        ("cpu-bf16-emulated", ("AVX-512",)),
         ("cuda-fp16-sm80", ()),
     ],
 )
