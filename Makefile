@@ -35,7 +35,7 @@ help:
 	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
-	@echo "  make bench            measure 23 models: FP32, MXNet's own converter, mxamp (two hours)"
+	@echo "  make bench            measure 42 models: FP32, MXNet's own converter, mxamp (hours)"
 	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
 	@echo "  make bench-files      time converting a file of 4 GB against cp, and the memory it takes"
 	@echo "  make bench-operators  time the native kernels against the bandwidth of memory and MXNet's Cast"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model_zoo_eval.registry import Entry, Shape
 from mxamp.errors import DataError
 
-__all__ = ["FIRST_SAMPLES", "SAMPLES", "photographs"]
+__all__ = ["FIRST_SAMPLES", "SAMPLES", "normalised_photographs", "photographs"]
 
 _NORMALIZATION = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -83,12 +83,27 @@ def photographs(entry: Entry, shapes: Mapping[str, Shape], samples: int) -> dict
         When there are not so many samples, or scikit-learn, OpenCV, or for more than :data:`FIRST_SAMPLES`
         samples scikit-image is missing.
     """
+    return normalised_photographs(entry.pixels, shapes, samples)
+
+
+def normalised_photographs(
+    pixels: str, shapes: Mapping[str, Shape], samples: int
+) -> dict[str, NDArray[np.float32]]:
+    """Return inputs for a network that is in no registry.
+
+    Parameters
+    ----------
+    pixels
+        How pixels become values: ``imagenet``, ``cifar``, ``unit`` or ``raw``.
+    shapes, samples
+        As for :func:`photographs`, which also says what is returned and raised.
+    """
     if not 1 <= samples <= SAMPLES:
         raise DataError(f"The photographs give 1 to {SAMPLES} samples, not {samples}.")
     cuts = _cuts(_load(), samples)
     if samples > FIRST_SAMPLES:
         cuts += _cuts(_load_more(), samples - FIRST_SAMPLES)
-    mean, deviation = (np.array(values, np.float32) for values in _NORMALIZATION[entry.pixels])
+    mean, deviation = (np.array(values, np.float32) for values in _NORMALIZATION[pixels])
     inputs = {}
     for name, shape in shapes.items():
         inputs[name] = np.stack([_sample(image, view, shape, mean, deviation) for image, view in cuts])

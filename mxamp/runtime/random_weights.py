@@ -60,7 +60,7 @@ def random_parameters(
     Notes
     -----
     Weights are normal with variance 2/fan-in before a rectifier [1]_, 4/fan-in before a gate such as swish,
-    and 1/fan-in elsewhere.
+    and 1/fan-in elsewhere. Slopes of a PReLU are between 0.1 and 0.4.
 
     References
     ----------
@@ -96,6 +96,8 @@ def _draw(
         return random.standard_normal(shape, np.float32) * size
     if op == "Embedding":
         return random.standard_normal(shape, np.float32)
+    if op == "LeakyReLU":  # the slopes of a PReLU, which begin as 0.25
+        return random.uniform(0.1, 0.4, shape)
     if len(shape) == 1:
         return 0.05 * random.standard_normal(shape, np.float32)
     return random.standard_normal(shape, np.float32) * np.float32(1 / math.sqrt(max(shape[-1:] or (1,))))

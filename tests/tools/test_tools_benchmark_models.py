@@ -22,6 +22,7 @@ from tools.benchmark_models.names import (
     FP32,
     MODELS,
     MXAMP,
+    MXAMP_NO_SHAPES,
     MXAMP_PROFILED,
     NOT_AVAILABLE,
     PLAIN_RESNETS,
@@ -35,6 +36,7 @@ from tools.benchmark_models.results import read_rows
 from tools.benchmark_models.run import Task, case_key, run_tasks
 from tools.benchmark_models.tables import BEGIN, END, document, insert_between_markers
 from tools.benchmark_models.variants import first_equals, prepared_model
+from tools.networks.names import NETWORK_NAMES
 
 MACHINE = {"commit": "0123456789ab", "cpu": "a CPU", "versions": {}}
 LIMITS = Limits()
@@ -58,6 +60,7 @@ def variants(**changes):
         PREPARED: figures([9.0, 18.0, 9.0], 1e-6),
         STOCK: figures([40.0, 80.0, 40.0], 0.05),
         STOCK_CAST_ONCE: figures([8.0, 16.0, 8.0], 0.04),
+        MXAMP_NO_SHAPES: figures([6.0, 12.0, 6.0]),
         MXAMP: figures([5.0, 10.0, 5.0]),
         MXAMP_PROFILED: figures([4.0, 8.0, 4.0]),
     }
@@ -112,7 +115,16 @@ def test_a_name_outside_the_benchmark_is_looked_for_in_the_zoo():
 
 
 def test_without_patterns_all_models_are_measured_in_their_order():
-    assert tuple(case.name for case in cli.selected_models([])) == MODELS
+    assert tuple(case.name for case in cli.selected_models([])) == (*MODELS, *NETWORK_NAMES)
+
+
+@pytest.mark.parametrize(("group", "names"), [("zoo", MODELS), ("networks", NETWORK_NAMES)])
+def test_the_models_of_the_zoo_and_the_other_networks_can_be_asked_for_apart(group, names):
+    assert tuple(case.name for case in cli.selected_models([group])) == names
+
+
+def test_a_pattern_chooses_among_the_networks_outside_the_zoo_too():
+    assert [case.name for case in cli.selected_models(["mtcnn*"])] == ["mtcnn_proposal", "mtcnn_output"]
 
 
 def test_an_unknown_model_is_refused_with_the_nearest():
@@ -338,7 +350,7 @@ def text():
 
 
 def test_the_summary_has_one_line_a_model_and_batch_size(text):
-    line = "| resnet18_v1 | 1 | 10.00 | 1.11 | 0.25 | 1.25 | 2.00 | 2.50 | 4.0e-02 | 4.0e-03 |"
+    line = "| resnet18_v1 | 1 | 10.00 | 1.11 | 0.25 | 1.25 | 1.67 | 2.00 | 2.50 | 4.0e-02 | 4.0e-03 |"
     assert line in text.splitlines()
 
 
@@ -523,7 +535,7 @@ def test_a_model_is_measured_end_to_end(tmp_path, capsys):
     document = json.loads((output / "benchmark.json").read_text("utf-8"))
     found = document["rows"]["mobilenet0.25, batch 1"]["results"]
     assert set(found) == set(VARIANTS)
-    assert all(len(found[variant]["milliseconds"]) == 2 for variant in VARIANTS[:5])
+    assert all(len(found[variant]["milliseconds"]) == 2 for variant in VARIANTS[:6])
     assert found[FP32]["relative_l2"] < 1e-5
     assert found[MXAMP]["relative_l2"] < found[STOCK]["relative_l2"]
     assert cli.main([*arguments, "--resume", "--check"]) in (0, 1)  # as the two rounds came out

@@ -1,11 +1,11 @@
-"""Measure models of the zoo, batch 1 and 8: FP32, prepared FP32, MXNet's own converter, and mxamp.
+"""Measure models of the zoo and networks of other kinds, batch 1 and 8: FP32, MXNet's own converter, mxamp.
 
     python -m tools.benchmark_models            (or: make bench)
 
 Each model has a process of its own, in which all variants run by turns, so that whatever else the machine
-does falls on all of them alike. Errors are those of the conversion, on real photographs, against FP32 with
-fusion off; with random weights, which are the default, they say nothing about accuracy. Every result is
-written down at once: a run that was stopped goes on with --resume.
+does falls on all of them alike. Errors are those of the conversion, against FP32 with fusion off; with random
+weights, which are the default, they say nothing about accuracy. Every result is written down at once: a run
+that was stopped goes on with --resume.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from mxamp.errors import DataError, MxampError
 from mxamp.files import atomic_write
 from tools.benchmark_models.bounds import judge, judged_variant
 from tools.benchmark_models.job import Job
-from tools.benchmark_models.names import MODELS, MXAMP, TITLES
+from tools.benchmark_models.names import GROUPS, MODELS, MXAMP, TITLES
 from tools.benchmark_models.plot import plot
 from tools.benchmark_models.results import read_rows
 from tools.benchmark_models.run import Task, run_tasks
 from tools.benchmark_models.tables import document, insert_between_markers
 from tools.machine import describe_machine, machine_lines, prepare_environment
+from tools.networks.names import LARGEST_BATCH, NETWORK_NAMES
 
 __all__ = ["main", "selected_models"]
 
@@ -72,8 +73,8 @@ def selected_models(patterns: Sequence[str]) -> list[Case]:
     ----------
     patterns
         Names or shell patterns, each over the benchmark's models, or, where it fits none of them, over the
-        whole zoo; ``+primitive`` behind one chooses that form of a detector's graph. Empty for all of the
-        benchmark's models.
+        whole zoo; ``+primitive`` behind one chooses that form of a detector's graph. ``zoo`` is all of the
+        benchmark's models of the zoo, ``networks`` all that are not of the zoo. Empty for both.
 
     Raises
     ------
@@ -81,14 +82,21 @@ def selected_models(patterns: Sequence[str]) -> list[Case]:
         When a pattern fits nothing.
     """
     chosen: dict[Case, None] = {}
-    for pattern in patterns or ("*",):
-        found = [Case(name, _usual_form(name)) for name in MODELS if fnmatch.fnmatch(name, pattern)]
+    for pattern in patterns or GROUPS:
+        names = GROUPS.get(pattern) or fnmatch.filter([*MODELS, *NETWORK_NAMES], pattern)
+        found = [Case(name, _usual_form(name)) for name in names]
         chosen.update(dict.fromkeys(found or select_cases([pattern])))
     return list(chosen)
 
 
+def _takes(name: str, batch: int) -> bool:
+    """Whether a network takes so many samples; a model of the zoo is asked when it is built."""
+    largest = LARGEST_BATCH.get(name, 0)
+    return not largest or batch <= largest
+
+
 def _usual_form(name: str) -> str:
-    return select_cases([name])[0].form
+    return "" if name in NETWORK_NAMES else select_cases([name])[0].form
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -105,7 +113,12 @@ def _run(options: argparse.Namespace) -> int:
         _set_aside(journal)
     conversion = [] if options.no_conversion else [0]
     results = run_tasks(
-        [Task(case.name, case.form, batch) for case in cases for batch in [*conversion, *batches]],
+        [
+            Task(case.name, case.form, batch)
+            for case in cases
+            for batch in [*conversion, *batches]
+            if _takes(case.name, batch)
+        ],
         Job(
             name="",
             seconds=options.seconds,
@@ -197,7 +210,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="GLOB",
         default=(),
-        help=f"names or shell patterns (default: the {len(MODELS)} models of the benchmark)",
+        help=f"names or shell patterns; zoo is the {len(MODELS)} models of GluonCV's zoo, networks the "
+        f"{len(NETWORK_NAMES)} networks of other kinds (default: both)",
     )
     parser.add_argument(
         "--batch", nargs="+", type=count, default=[1, 8], metavar="N", help="batch sizes (default: 1 8)"

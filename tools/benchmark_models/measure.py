@@ -1,4 +1,4 @@
-"""Measure all variants of one model: errors on photographs first, then times by turns.
+"""Measure all variants of one model: errors on samples first, then times by turns.
 
 Errors are measured against FP32 with fusion off, because MXNet's fusion is wrong in FP32 for some graphs. A
 detector's outputs come out of a ranking, where candidates that nearly tie change places: of a model that
@@ -19,11 +19,9 @@ from typing import Any, Callable, Mapping, Sequence
 import mxnet as mx
 from numpy.typing import NDArray
 
-from model_zoo_eval.build import RANDOM, BuiltModel, build_model
+from model_zoo_eval.build import RANDOM
 from model_zoo_eval.fidelity import HeadMeter, rounded
 from model_zoo_eval.heads import entries_before, first_rankings
-from model_zoo_eval.photographs import photographs
-from model_zoo_eval.registry import Case
 from mxamp.compare.race import race
 from mxamp.errors import DataError, MxampError
 from mxamp.model import Model
@@ -31,7 +29,16 @@ from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
 from mxamp.runtime.executor import BoundModel
 from tools.benchmark_conversion import alternate_conversions, one_line, symbol_converters
 from tools.benchmark_models.job import Job
-from tools.benchmark_models.names import FP32, MXAMP, MXAMP_PROFILED, NOT_AVAILABLE, STOCK, STOCK_CAST_ONCE
+from tools.benchmark_models.names import (
+    FP32,
+    MXAMP,
+    MXAMP_NO_SHAPES,
+    MXAMP_PROFILED,
+    NOT_AVAILABLE,
+    STOCK,
+    STOCK_CAST_ONCE,
+)
+from tools.benchmark_models.subject import Subject, build_subject
 from tools.benchmark_models.variants import can_profile, converters, first_equals
 
 __all__ = ["measure_conversions", "measure_variants"]
@@ -47,10 +54,7 @@ CONVERSION_ROUNDS = 101
 """A conversion takes a few milliseconds, and how fast a processor is changes from one second to the next, not
 alike for both converters: 31 rounds gave 1.65 times as long for a model, and 2.08 an hour later."""
 
-_ONE_BY_ONE = 2
-"""Photographs for the error of a model with batch size 1; a larger batch has as many as it holds."""
-
-_DRAWN = (STOCK, STOCK_CAST_ONCE, MXAMP, MXAMP_PROFILED)
+_DRAWN = (STOCK, STOCK_CAST_ONCE, MXAMP_NO_SHAPES, MXAMP, MXAMP_PROFILED)
 """The variants whose errors are compared with each other."""
 
 _CASTS = frozenset({*CAST_OPERATORS, AMP_MULTICAST})
@@ -83,11 +87,8 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     """
     row: dict[str, Any] = {"stage": "build", "results": {}}
     publish(row)
-    built = _build(job)
-    if built.entry.batch and job.batch > built.entry.batch:
-        raise DataError(f"{job.name} takes {built.entry.batch} samples a forward pass at most.")
-    shapes = {name: (job.batch, *shape) for name, shape in built.shapes.items()}
-    samples = _samples(built, job)
+    built = build_subject(job)
+    shapes, samples = built.shapes, built.samples
     row.update(
         weights=built.weights,
         weights_from=built.origin,
@@ -126,7 +127,7 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
         results[variant]["conversion_seconds"] = rounded(seconds, 4)
     row["stage"] = "errors of other weights"
     publish(row)
-    _draw_errors(built, job, shapes, results)
+    _draw_errors(built, job, results)
     del row["variant"]
     row["stage"] = "time"
     publish(row)
@@ -144,20 +145,7 @@ def measure_variants(job: Job, publish: Publish = lambda _: None) -> dict[str, A
     return row
 
 
-def _samples(built: BuiltModel, job: Job) -> list[Mapping[str, NDArray[Any]]]:
-    inputs = photographs(built.entry, built.shapes, max(job.batch, _ONE_BY_ONE))
-    return [
-        {name: values[start : start + job.batch] for name, values in inputs.items()}
-        for start in range(0, len(next(iter(inputs.values()))), job.batch)
-    ]
-
-
-def _draw_errors(
-    built: BuiltModel,
-    job: Job,
-    shapes: Mapping[str, Sequence[int]],
-    results: Mapping[str, dict[str, Any]],
-) -> None:
+def _draw_errors(built: Subject, job: Job, results: Mapping[str, dict[str, Any]]) -> None:
     """Add to each variant's figures its ``errors``: one for each draw of the weights, the first included.
 
     A larger batch has the same weights, and so one draw is enough for it.
@@ -166,9 +154,9 @@ def _draw_errors(
     errors = {variant: [_finite_error(results[variant])] for variant in drawn}
     draws = job.draws if built.weights == RANDOM and job.batch == 1 else 1
     for seed in range(job.seed + 1, job.seed + draws):
-        again = _build(replace(job, seed=seed))
-        meter = _Errors(again.model, _samples(again, job))
-        makers = converters(again.model, shapes)
+        again = build_subject(replace(job, seed=seed))
+        meter = _Errors(again.model, again.samples)
+        makers = converters(again.model, again.shapes)
         for variant in drawn:
             model = makers[variant]()
             errors[variant].append(_finite_error(meter.of(model, BoundModel(model, label=variant))))
@@ -197,14 +185,14 @@ def measure_conversions(job: Job, publish: Publish = lambda _: None) -> dict[str
     """
     row: dict[str, Any] = {"stage": "build", "results": {}}
     publish(row)
-    built = _build(job)
+    built = build_subject(job)
     row.update(weights=built.weights, weights_from=built.origin, stage="convert")
     publish(row)
     sym, args, auxs = built.model
     mx.nd.waitall()
-    shapes = {name: (1, *shape) for name, shape in built.shapes.items()}
     times, failures = alternate_conversions(
-        symbol_converters(sym, args, auxs, "bfloat16", input_shapes=shapes), job.rounds or CONVERSION_ROUNDS
+        symbol_converters(sym, args, auxs, "bfloat16", input_shapes=built.shapes),
+        job.rounds or CONVERSION_ROUNDS,
     )
     names = {"stock": STOCK_CAST_ONCE}
     for converter, own in times.items():
@@ -213,15 +201,6 @@ def measure_conversions(job: Job, publish: Publish = lambda _: None) -> dict[str
         row["results"][names.get(converter, converter)] = {"failure": failure}
     row["stage"] = "done"
     return row
-
-
-def _build(job: Job) -> BuiltModel:
-    return build_model(
-        Case(job.name, job.form),
-        pretrained=job.pretrained,
-        seed=job.seed,
-        residual_scale=job.residual_scale,
-    )
 
 
 class _Errors:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, Sequence
+
+from tools.networks.names import NETWORK_NAMES
 
 __all__ = [
     "FP32",
+    "GROUPS",
     "MODELS",
     "MXAMP",
+    "MXAMP_NO_SHAPES",
     "MXAMP_PROFILED",
     "NOT_AVAILABLE",
     "PLAIN_RESNETS",
@@ -22,6 +26,7 @@ FP32 = "fp32"
 PREPARED = "prepared"
 STOCK = "stock"
 STOCK_CAST_ONCE = "stock_cast_once"
+MXAMP_NO_SHAPES = "mxamp_no_shapes"
 MXAMP = "mxamp"
 MXAMP_PROFILED = "mxamp_profiled"
 
@@ -30,6 +35,7 @@ TITLES: Mapping[str, str] = {
     PREPARED: "prepared FP32",
     STOCK: "stock",
     STOCK_CAST_ONCE: "stock, cast once",
+    MXAMP_NO_SHAPES: "mxamp, no shapes",
     MXAMP: "mxamp",
     MXAMP_PROFILED: "mxamp, profiled",
 }
@@ -65,7 +71,10 @@ MODELS = (
     "fcn_resnet50_voc",
     "simple_pose_resnet18_v1b",
 )
-"""GluonCV's names of the models that are measured unless others are asked for."""
+"""GluonCV's names of the models of the zoo that are measured unless others are asked for."""
+
+GROUPS: Mapping[str, Sequence[str]] = {"zoo": MODELS, "networks": NETWORK_NAMES}
+"""What ``--models`` calls all models of the zoo, and all networks that are not of it."""
 
 PLAIN_RESNETS = ("resnet18_v1", "resnet50_v1", "resnet50_v2", "resnet50_v1d")
 """Where nothing but convolutions, BatchNorm, rectifiers and additions round."""

@@ -10,6 +10,7 @@ from mxamp.errors import DataError
 from tools.benchmark_models.names import (
     FP32,
     MXAMP,
+    MXAMP_NO_SHAPES,
     MXAMP_PROFILED,
     PREPARED,
     STOCK,
@@ -25,6 +26,7 @@ _STYLES = {
     PREPARED: ("#8c8c8c", "s"),
     STOCK: ("#e4b4b6", "v"),
     STOCK_CAST_ONCE: ("#c44e52", "v"),
+    MXAMP_NO_SHAPES: ("#b7d7b0", "o"),
     MXAMP: ("#8fb0de", "o"),
     MXAMP_PROFILED: ("#1f4e9c", "o"),
 }

@@ -15,7 +15,16 @@ from mxamp.guard.regions import names_of_operators
 from mxamp.model import Model
 from mxamp.params.parameter import Parameter
 from mxamp.policy.policy import Policy
-from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PREPARED, STOCK, STOCK_CAST_ONCE
+from mxamp.runtime.shapes import infer_shapes
+from mxamp.targets import Target
+from tools.benchmark_models.names import (
+    MXAMP,
+    MXAMP_NO_SHAPES,
+    MXAMP_PROFILED,
+    PREPARED,
+    STOCK,
+    STOCK_CAST_ONCE,
+)
 
 __all__ = ["can_profile", "converters", "first_equals", "prepared_model"]
 
@@ -51,37 +60,46 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
         return as_model(converted, "the stock converter's model")
 
     def own(**options: Any) -> Model:
-        return mxamp.convert_model(sym, args, auxs, _DTYPE, target="auto", input_shapes=shapes, **options)
+        return mxamp.convert_model(sym, args, auxs, _DTYPE, target="auto", **options)
 
     return {
-        PREPARED: lambda: prepared_model(model),
+        PREPARED: lambda: prepared_model(model, shapes),
         STOCK: stock,
         STOCK_CAST_ONCE: lambda: stock(cast_optional_params=True),
-        MXAMP: own,
-        MXAMP_PROFILED: lambda: own(profile=True),
+        MXAMP_NO_SHAPES: own,
+        MXAMP: lambda: own(input_shapes=shapes),
+        MXAMP_PROFILED: lambda: own(input_shapes=shapes, profile=True),
     }
 
 
-def prepared_model(model: Model) -> Model:
+def prepared_model(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
     """Return a model after the passes that prepare its graph, with BatchNorm folded, all of it FP32.
+
+    That is what ``target="auto"`` makes on a CPU without bfloat16 instructions.
 
     Parameters
     ----------
     model
         The FP32 model; never changed.
+    shapes
+        Input name -> shape, the batch included, for the passes that need it.
 
     Notes
     -----
     A conversion to bfloat16 with its defaults, in which every node is kept FP32. Excluding the nodes instead
     would stop the passes as well: they leave alone what a rule of the user's picks.
     """
+    graph = model.graph
+    params = {**model.arg_params, **model.aux_params}
     return convert_graph(
-        model.graph,
+        graph,
         model.arg_params,
         model.aux_params,
         policy=Policy.default(_DTYPE),
+        target=Target.builtin("cpu-bf16-emulated"),
+        shapes=None if shapes is None else infer_shapes(graph, shapes, params),
         rewrite_masks=False,
-        kept=dict.fromkeys(names_of_operators(model.graph), "to measure the passes alone"),
+        kept=dict.fromkeys(names_of_operators(graph), "to measure the passes alone"),
         fold_float32=True,
         warn=False,
     )
