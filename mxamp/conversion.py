@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
@@ -182,8 +182,11 @@ def convert_graph(
 
     # A pure policy asks what low precision does to the user's own nodes.
     steps = () if policy.is_pure else steps
-    preparation = prepare_graph(graph, params, policy, steps, device=target.device)
-    graph, shapes = preparation.graph, preparation.moved(shapes)
+    forms = {name: ParameterForm(value.shape, value.dtype) for name, value in params.items()}
+    preparation = prepare_graph(graph, params, policy, steps, target=target, shapes=shapes)
+    graph, shapes = preparation.graph, preparation.shapes
+    arg_params = {name: value for name, value in preparation.params.items() if name not in aux_params}
+    aux_params = {name: value for name, value in preparation.params.items() if name in aux_params}
     notes.extend(_lost_branches(preparation))
     origins = preparation.positions
     masks = RewriteMasks(arg_params, aux_params, policy)
@@ -209,7 +212,8 @@ def convert_graph(
         notes=notes,
         saturate=saturate,
         masks=masks.masks,
-        preparation=preparation,
+        forms=forms,
+        preparation=replace(preparation, params={}),  # the report must keep no parameter alive
         origins=origins,
         low_precision=low_precision,
         kept=kept or {},
@@ -252,6 +256,8 @@ class _Conversion:
     notes: Sequence[str]
     saturate: bool
     masks: Sequence[RewrittenMask]
+    forms: Mapping[str, ParameterForm]
+    """The user's parameters."""
     preparation: Preparation
     origins: Sequence[int]
     """For every node of ``graph`` the node of the user's graph that it is."""
@@ -346,6 +352,7 @@ class _Conversion:
                 warnings=tuple(self.notes),
                 saturations=saturations,
                 masks=self.masks,
+                users=self.forms,
                 preparation=self.preparation,
                 origins=self.origins,
                 guard=self.guard,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+import contextlib
+from typing import Callable, Iterator, Sequence
 
 from mxamp.errors import MxampError, PassError
 from mxamp.graph.graph import Graph
 from mxamp.graph.verify import verify_graph
 
-__all__ = ["GraphPass", "Pipeline"]
+__all__ = ["GraphPass", "Pipeline", "blaming"]
 
 
 class GraphPass:
@@ -69,18 +70,38 @@ class Pipeline:
         for step in self._passes:
             step.requires(graph)
             after = step.run(graph)
-            try:
+            with blaming(step.name, finished):
                 if after is not graph:
                     verify_graph(after)
                 if when_valid is not None:
                     when_valid(after)
                 step.ensures(graph, after)
-            except MxampError as error:
-                before = ", ".join(finished) or "none"
-                raise PassError(
-                    f"The pass {step.name} left the graph broken: {error} Passes that ran before: {before}. "
-                    "This is a defect in mxamp; please report it with the model's symbol file."
-                ) from error
             finished.append(step.name)
             graph = after
         return graph
+
+
+@contextlib.contextmanager
+def blaming(name: str, finished: Sequence[str]) -> Iterator[None]:
+    """Check within the block what a pass left behind.
+
+    Parameters
+    ----------
+    name
+        The pass.
+    finished
+        The passes that ran before.
+
+    Raises
+    ------
+    PassError
+        When a check fails.
+    """
+    try:
+        yield
+    except MxampError as error:
+        before = ", ".join(finished) or "none"
+        raise PassError(
+            f"The pass {name} left the graph broken: {error} Passes that ran before: {before}. "
+            "This is a defect in mxamp; please report it with the model's symbol file."
+        ) from error

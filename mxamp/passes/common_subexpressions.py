@@ -8,7 +8,7 @@ from typing import Any
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.auxiliary import AUXILIARY_INPUTS
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
 
 __all__ = ["MergeCommonSubexpressions"]
 
@@ -57,10 +57,10 @@ class MergeCommonSubexpressions(PreparationPass):
 
     step = "common_subexpressions"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph in which nothing is computed twice."""
         if not _may_hold_duplicates(graph):
-            return graph
+            return None
         instead: dict[Entry, Entry] = {}
         first_of: dict[Any, int] = {}
         merged: dict[int, int] = {}
@@ -82,9 +82,9 @@ class MergeCommonSubexpressions(PreparationPass):
             for output in range(node.num_outputs):
                 instead[Entry(position, output)] = Entry(first, output)
         if not merged:
-            return graph
-        after, self.positions = rebuild(graph, merged.keys(), instead)
-        self.changes = tuple(
+            return None
+        edited = rebuild(graph, merged.keys(), instead)
+        changes = tuple(
             [
                 PreparedNode(
                     graph.nodes[position].name,
@@ -96,7 +96,7 @@ class MergeCommonSubexpressions(PreparationPass):
                 for position, first in merged.items()
             ]
         )
-        return after
+        return Prepared(edited, changes)
 
 
 def _may_hold_duplicates(graph: Graph) -> bool:

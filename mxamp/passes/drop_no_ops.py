@@ -8,7 +8,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
 
 __all__ = ["DropNoOps"]
 
@@ -70,7 +70,7 @@ class DropNoOps(PreparationPass):
     step = "drop_no_ops"
     operators = _NAMES
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph without what does nothing."""
         instead: dict[Entry, Entry] = {}
         reasons: dict[int, str] = {}
@@ -100,7 +100,7 @@ class DropNoOps(PreparationPass):
             elif target is not None and source in forms:
                 forms[own] = forms[source]  # it stays, and behind it the chain goes on
         if not instead:
-            return graph
+            return None
         into = {position: instead[Entry(position)].node for position in reasons}
         for position, source_node in _unread(graph, around, instead).items():
             reasons[position] = "nobody reads this cast any more"
@@ -109,8 +109,8 @@ class DropNoOps(PreparationPass):
             into[position] = into.get(
                 into[position], into[position]
             )  # a dropped one went into one that stays
-        after_graph, self.positions = rebuild(graph, frozenset(reasons), instead)
-        self.changes = tuple(
+        edited = rebuild(graph, frozenset(reasons), instead)
+        changes = tuple(
             [
                 PreparedNode(
                     graph.nodes[position].name,
@@ -122,7 +122,7 @@ class DropNoOps(PreparationPass):
                 for position, reason in sorted(reasons.items())
             ]
         )
-        return after_graph
+        return Prepared(edited, changes)
 
 
 def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
 
 __all__ = ["FoldPadding"]
 
@@ -39,7 +39,7 @@ class FoldPadding(PreparationPass):
     step = "padding"
     operators = frozenset({"Pad", "pad"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with padding folded."""
         instead: dict[Entry, Entry] = {}
         changed: dict[int, Node] = {}
@@ -65,11 +65,10 @@ class FoldPadding(PreparationPass):
                 PreparedNode(node.name, node.op, self.step, into, f"its zeros are padding of {into!r} now")
             )
         if not instead:
-            return graph
+            return None
         gone = frozenset(entry.node for entry in instead)
-        after, self.positions = rebuild(graph, gone, instead, changed)
-        self.changes = tuple(changes)
-        return after
+        edited = rebuild(graph, gone, instead, changed)
+        return Prepared(edited, tuple(changes))
 
 
 def _zeros_around(node: Node) -> tuple[int, ...] | None:

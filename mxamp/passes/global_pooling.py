@@ -5,7 +5,7 @@ from __future__ import annotations
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops.attributes import integers
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
 
 __all__ = ["RewriteGlobalPooling"]
 
@@ -40,7 +40,7 @@ class RewriteGlobalPooling(PreparationPass):
     step = "global_pooling"
     operators = frozenset({_ADAPTIVE})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with global pooling."""
         changed = {}
         for position, node in enumerate(graph.nodes):
@@ -55,10 +55,10 @@ class RewriteGlobalPooling(PreparationPass):
                 attrs.update(kernel="(1, 1)", global_pool="True", pool_type="avg")
                 changed[position] = node._replace(op="Pooling", attrs=attrs)
         if not changed:
-            return graph
-        after, self.positions = rebuild(graph, frozenset(), {}, changed)
+            return None
+        edited = rebuild(graph, frozenset(), {}, changed)
         reason = "global Pooling is the same, and backends have kernels for it"
-        self.changes = tuple(
+        changes = tuple(
             [PreparedNode(node.name, _ADAPTIVE, self.step, node.name, reason) for node in changed.values()]
         )
-        return after
+        return Prepared(edited, changes)

@@ -9,7 +9,7 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
 
 __all__ = ["RewriteHardSigmoid"]
 
@@ -70,7 +70,7 @@ class RewriteHardSigmoid(PreparationPass):
     step = "hard_sigmoid"
     operators = frozenset({"clip"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with hard sigmoids."""
         chains = [
             chain
@@ -79,7 +79,7 @@ class RewriteHardSigmoid(PreparationPass):
             for chain in _matches(graph, around, position)
         ]
         if not chains:
-            return graph
+            return None
         gone: set[int] = set()
         changed: dict[int, Node] = {}
         changes: dict[int, PreparedNode] = {}
@@ -108,9 +108,8 @@ class RewriteHardSigmoid(PreparationPass):
                     else f"the product with the hard sigmoid {name!r}, which is divided already",
                 )
             gone.update(position for position in steps if position not in changed)
-        after, self.positions = rebuild(graph, gone, {}, changed)
-        self.changes = tuple([change for _, change in sorted(changes.items())])
-        return after
+        edited = rebuild(graph, gone, {}, changed)
+        return Prepared(edited, tuple([change for _, change in sorted(changes.items())]))
 
 
 def _matches(graph: Graph, around: Surroundings, clip: int) -> Iterable[_Chain]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 from mxamp.targets.fusion_defect import lost_branches
 
 __all__ = ["KeepBranches"]
@@ -40,33 +40,26 @@ class KeepBranches(PreparationPass):
 
     step = "keep_branches"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph that is computed as it is written."""
         lost = {branch.fused: branch for branch in lost_branches(graph)}
         if not lost:
-            return graph
-        builder = GraphBuilder([*(node.name for node in graph.nodes), *self._params])
-        places: list[int] = []
-        origins: list[int] = []
+            return None
+        edit = GraphEdit(graph, around.params)
         changes = []
         for position, node in enumerate(graph.nodes):
-            inputs = [Entry(places[producer], index) for producer, index in node.inputs]
             branch = lost.get(position)
-            if branch is not None:
-                value = graph.nodes[branch.value]
-                name = builder.free_name(f"{value.name}_kept")
-                kept = builder.add(Node("Reshape", name, {"shape": "(-2,)"}, (Entry(places[branch.value]),)))
-                origins.append(branch.value)
-                # The value may be read twice by it, as in x * x.
-                inputs = [
-                    Entry(kept) if before == (branch.value, 0) else entry
-                    for before, entry in zip(node.inputs, inputs)
-                ]
-                reason = f"reads {value.name!r} through {name!r}, so that MXNet's fusion does not lose it"
-                changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
-            deps = tuple([places[dep] for dep in node.control_deps])
-            places.append(builder.add(node.reading(tuple(inputs), deps)))
-            origins.append(position)
-        self.positions, self.changes = origins, tuple(changes)
-        heads = [Entry(places[head.node], head.output) for head in graph.heads]
-        return builder.build(heads, graph.attrs, graph.head_versions)
+            if branch is None:
+                edit.keep(node)
+                continue
+            value = graph.nodes[branch.value]
+            source = edit.entry(Entry(branch.value))
+            reshape = Node("Reshape", f"{value.name}_kept", {"shape": "(-2,)"}, (source,))
+            kept = edit.insert(reshape, origin=branch.value)
+            # The value may be read twice by it, as in x * x.
+            inputs = [kept if entry == (branch.value, 0) else edit.entry(entry) for entry in node.inputs]
+            edit.replace(node._replace(inputs=tuple(inputs)))
+            name = edit.node(kept).name
+            reason = f"reads {value.name!r} through {name!r}, so that MXNet's fusion does not lose it"
+            changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
+        return Prepared(edit.finish(), tuple(changes))

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Any, Mapping, Sequence, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Mapping, Sequence
 
-from mxamp.errors import PolicyError, nearest_names
+from mxamp.errors import PassError, PolicyError, nearest_names
 from mxamp.graph.graph import Graph
+from mxamp.graph.output_names import output_names
+from mxamp.graph.verify import verify_graph
 from mxamp.params.parameter import Parameter
-from mxamp.passes.base import Pipeline
+from mxamp.passes.base import blaming
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.drop_no_ops import DropNoOps
+from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.keep_branches import KeepBranches
-from mxamp.passes.prepare import PreparationPass, PreparedNode
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 from mxamp.passes.relu import RewriteRelu
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.policy.policy import Policy
+from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch, lost_branches
 
 __all__ = ["PREPARATIONS", "Preparation", "check_prepare", "prepare_graph"]
-
-_Shape = TypeVar("_Shape")
 
 _PASSES: Mapping[str, type[PreparationPass]] = {
     # What does nothing hides duplicates, and both hide patterns; what fusion makes of it all comes last.
@@ -49,7 +50,7 @@ PREPARATIONS = tuple(_PASSES)
 
 @dataclass(frozen=True)
 class Preparation:
-    """A prepared graph, and how it came about.
+    """A graph while it is prepared, and how it came about.
 
     Attributes
     ----------
@@ -57,8 +58,14 @@ class Preparation:
         The user's graph.
     graph
         The graph after; the same object where no pass found anything.
+    params
+        Its parameters and auxiliary states, and those that no graph reads.
     positions
-        For every node of ``graph`` the node of ``before`` whose values it has.
+        For every node of ``graph`` the node of ``before`` whose values it has, or helps to compute.
+    shapes
+        For every node of ``graph`` the shape of each output, where known; None where nothing is.
+    made_from
+        Parameter that is none of the user's -> the user's that its values come from.
     changes
         What became of nodes, pass after pass.
     lost
@@ -67,21 +74,59 @@ class Preparation:
 
     before: Graph
     graph: Graph
+    params: Mapping[str, Parameter]
     positions: Sequence[int]
+    shapes: Sequence[NodeShapes] | None = None
+    made_from: Mapping[str, Sequence[str]] = field(default_factory=dict)
     changes: tuple[PreparedNode, ...] = ()
     lost: Sequence[LostBranch] = ()
 
-    def moved(self, shapes: Sequence[tuple[_Shape, ...]] | None) -> Sequence[tuple[_Shape, ...]] | None:
-        """Return the shapes of the outputs of ``before``'s nodes for each node of ``graph``."""
-        if shapes is None or self.graph is self.before:
-            return shapes
+    def after(self, done: Prepared) -> Preparation:
+        """Return what it is after one pass more."""
+        edited = done.edited
+        made_from = {
+            name: sources for name, sources in self.made_from.items() if name in edited.graph.variables
+        }
+        for name, sources in edited.made_from.items():
+            origins = [origin for source in sources for origin in self.made_from.get(source, (source,))]
+            made_from[name] = tuple(dict.fromkeys(origins))
+        return replace(
+            self,
+            graph=edited.graph,
+            params=_params_after(self.graph, self.params, edited),
+            positions=[self.positions[origin] for origin in edited.positions],
+            shapes=None if self.shapes is None else _shapes_after(self.shapes, edited),
+            made_from=made_from,
+            changes=self.changes + done.changes,
+        )
+
+
+def _params_after(before: Graph, params: Mapping[str, Parameter], edited: Edited) -> Mapping[str, Parameter]:
+    """Return the parameters without those that are gone, new ones before the first that they were made of."""
+    kept, gone = edited.graph.variables, before.variables
+    if not edited.params and kept.keys() == gone.keys():
+        return params
+    follows: dict[str, list[str]] = {}
+    for name in edited.params:
+        if name not in params:
+            first = next((source for source in edited.made_from.get(name, ()) if source in params), "")
+            follows.setdefault(first, []).append(name)
+    after: dict[str, Parameter] = {}
+    for name, parameter in params.items():
+        after.update({new: edited.params[new] for new in follows.get(name, ())})
+        if name in kept or name not in gone:
+            after[name] = edited.params.get(name, parameter)
+    after.update({new: edited.params[new] for new in follows.get("", ())})
+    return after
+
+
+def _shapes_after(shapes: Sequence[NodeShapes], edited: Edited) -> Sequence[NodeShapes]:
+    after = []
+    for position, (node, origin) in enumerate(zip(edited.graph.nodes, edited.positions)):
+        own = edited.shapes.get(position, shapes[origin])
         # A node that was put in may have more outputs: the terms of a sum are shaped as the sum is.
-        return [
-            shapes[origin]
-            if len(shapes[origin]) == node.num_outputs
-            else shapes[origin][:1] * node.num_outputs
-            for node, origin in zip(self.graph.nodes, self.positions)
-        ]
+        after.append(own if len(own) == node.num_outputs else own[:1] * node.num_outputs)
+    return after
 
 
 def check_prepare(given: Any) -> tuple[str, ...]:
@@ -117,7 +162,8 @@ def prepare_graph(
     policy: Policy,
     steps: Sequence[str] = PREPARATIONS,
     *,
-    device: str = "cpu",
+    target: Target | None = None,
+    shapes: Sequence[NodeShapes] | None = None,
 ) -> Preparation:
     """Run the passes over a graph.
 
@@ -131,8 +177,15 @@ def prepare_graph(
         The policy.
     steps
         The passes, as :func:`check_prepare` returns them.
-    device
-        The target's device; MXNet's fusion goes wrong on ``"cpu"`` alone.
+    target
+        What the model is converted for; by default the built-in target for the policy's dtype.
+    shapes
+        For every node the shape of each output, where known.
+
+    Raises
+    ------
+    PassError
+        When a pass breaks the graph, or changes the names of inputs or outputs.
 
     Notes
     -----
@@ -140,35 +193,47 @@ def prepare_graph(
     activations of one Convolution, merged, leave it with a single one, and its other reader with the wrong
     value. ``keep_branches`` guards such places; where it is left out, that pass is taken back.
     """
-    before = graph
-    lost = lost_branches(graph) if device == "cpu" else ()
+    if target is None:
+        target = Target.for_dtype(policy.target_dtype)
+    lost = lost_branches(graph) if target.device == "cpu" else ()
     losses = len(lost)
     is_guarded = KeepBranches.step in steps
-    positions: Sequence[int] = range(len(graph.nodes))
-    changes: list[PreparedNode] = []
+    state = Preparation(graph, graph, params, range(len(graph.nodes)), shapes, lost=lost)
     finished: list[str] = []
     for name in steps:
-        if name == KeepBranches.step and not (lost if graph is before else _losses(graph, device)):
+        step = _PASSES[name]()
+        if name == KeepBranches.step and not (lost if state.graph is graph else _losses(state.graph, target)):
             continue
-        if _PASSES[name].device not in ("", device):
+        if not step.runs_for(target):
             continue
-        step = _PASSES[name](params, policy)
-        after = Pipeline([step], finished=finished).run(graph)
+        done = step.run(state.graph, Surroundings(state.graph, state.params, policy, target, state.shapes))
         finished.append(step.name)
-        if after is graph:
+        if done is None:
             continue
+        after = state.after(done)
+        with blaming(step.name, finished[:-1]):
+            verify_graph(after.graph)
+            _check_interface(state, after)
         if not is_guarded:
-            losses_after = _losses(after, device)
+            losses_after = _losses(after.graph, target)
             if losses_after > losses:
                 reason = "left as it is, for MXNet's fusion would go wrong without it"
-                changes += [dataclasses.replace(change, into=None, reason=reason) for change in step.changes]
+                refused = [replace(change, into=None, reason=reason) for change in done.changes]
+                state = replace(state, changes=(*state.changes, *refused))
                 continue
             losses = losses_after
-        changes += step.changes
-        positions = [positions[origin] for origin in step.positions]
-        graph = after
-    return Preparation(before, graph, positions, tuple(changes), lost)
+        state = after
+    return state
 
 
-def _losses(graph: Graph, device: str) -> int:
-    return len(lost_branches(graph)) if device == "cpu" else 0
+def _check_interface(before: Preparation, after: Preparation) -> None:
+    """Check that the names of inputs and outputs are kept, and that every other variable has values."""
+    inputs = [name for name in before.graph.variables if name not in before.params]
+    if output_names(before.graph) != output_names(after.graph) or inputs != [
+        name for name in after.graph.variables if name not in after.params
+    ]:
+        raise PassError("The names of the graph's inputs or outputs changed.")
+
+
+def _losses(graph: Graph, target: Target) -> int:
+    return len(lost_branches(graph)) if target.device == "cpu" else 0

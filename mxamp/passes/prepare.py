@@ -7,17 +7,16 @@ from functools import cached_property
 from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.dtypes import DType
-from mxamp.errors import PassError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
-from mxamp.graph.output_names import output_names
 from mxamp.ops.casts import AMP_CAST
 from mxamp.params.parameter import Parameter
-from mxamp.passes.base import GraphPass
+from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.policy.policy import Policy
+from mxamp.targets import Target
 
-__all__ = ["PreparationPass", "PreparedNode", "Surroundings", "rebuild"]
+__all__ = ["PreparationPass", "Prepared", "PreparedNode", "Surroundings", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,24 @@ class PreparedNode:
     reason: str
 
 
-class PreparationPass(GraphPass):
-    """A pass over the user's graph that comes before anything is decided.
+@dataclass(frozen=True)
+class Prepared:
+    """What a pass made of a graph.
 
-    Parameters
+    Attributes
     ----------
-    params
-        The parameters and auxiliary states by name; only their dtypes are looked at.
-    policy
-        The policy: nodes that a rule of the user's picks are left alone, so that the rule still does.
+    edited
+        The graph after, and how it came about.
+    changes
+        What became of nodes, in graph order.
     """
+
+    edited: Edited
+    changes: tuple[PreparedNode, ...]
+
+
+class PreparationPass:
+    """A pass over the user's graph that comes before anything is decided."""
 
     step = ""
     """What ``prepare`` calls the pass."""
@@ -66,38 +73,62 @@ class PreparationPass(GraphPass):
     device = ""
     """The device whose backend gains by it; empty for all."""
 
-    def __init__(self, params: Mapping[str, Parameter], policy: Policy) -> None:
-        self._params = params
-        self._policy = policy
-        self.positions: Sequence[int] = ()
-        """For every node of the new graph the node before whose values it has. Set by :meth:`run`."""
-        self.changes: tuple[PreparedNode, ...] = ()
-        """What became of nodes, in graph order. Set by :meth:`run`."""
+    asks_target = False
+    """Whether it runs only for targets that name it (:attr:`mxamp.targets.Target.rewrites`)."""
 
-    def run(self, graph: Graph) -> Graph:
-        """Return the rewritten graph, or the graph itself where there was nothing to do."""
-        self.positions = range(len(graph.nodes))
+    @property
+    def name(self) -> str:
+        """What messages call the pass."""
+        return type(self).__name__
+
+    def runs_for(self, target: Target) -> bool:
+        """Return whether a target gains by the pass."""
+        if self.asks_target and self.step not in target.rewrites:
+            return False
+        return self.device in ("", target.device)
+
+    def run(self, graph: Graph, around: Surroundings) -> Prepared | None:
+        """Return what the pass made of the graph, None where there was nothing to do."""
         if self.operators and self.operators.isdisjoint([node.op for node in graph.nodes]):
-            return graph
-        return self.rewrite(graph, Surroundings(graph, self._params, self._policy))
+            return None
+        return self.rewrite(graph, around)
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Do it; the graph holds one of :attr:`operators`."""
         raise NotImplementedError
 
-    def ensures(self, before: Graph, after: Graph) -> None:
-        """Check that the names of inputs and outputs are kept."""
-        if output_names(before) != output_names(after) or list(before.variables) != list(after.variables):
-            raise PassError("The names of the graph's inputs or outputs changed.")
-
 
 class Surroundings:
-    """What is asked about a graph while it is prepared; found out when it is asked."""
+    """What is asked about a graph while it is prepared; found out when it is asked.
 
-    def __init__(self, graph: Graph, params: Mapping[str, Parameter], policy: Policy) -> None:
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Its parameters and auxiliary states by name.
+    policy
+        The policy: nodes that a rule of the user's picks are left alone, so that the rule still does.
+    target
+        What the model is converted for.
+    shapes
+        For every node the shape of each output, where known. They are those of one call: a pass may choose by
+        them what is fastest, and must be right for all others.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        params: Mapping[str, Parameter],
+        policy: Policy,
+        target: Target,
+        shapes: Sequence[NodeShapes] | None = None,
+    ) -> None:
         self._graph = graph
-        self._params = params
-        self._policy = policy
+        self.params = params
+        self.policy = policy
+        self.target = target
+        self._shapes = shapes
 
     @cached_property
     def heads(self) -> frozenset[int]:
@@ -114,7 +145,7 @@ class Surroundings:
         return (
             bool(node.control_deps or node.input_versions or node.subgraphs)
             or position in self._awaited
-            or any(rule.selector.picks(node) for rule in self._policy.rules)
+            or any(rule.selector.picks(node) for rule in self.policy.rules)
         )
 
     @cached_property
@@ -128,7 +159,7 @@ class Surroundings:
         certain = {
             name: dtype
             for name, dtype in self._variables.items()
-            if name in self._params
+            if name in self.params
             or self._graph.nodes[self._graph.variables[name]].attrs.get("__dtype__", "-1") != "-1"
         }
         found = infer_dtypes(self._graph, certain)
@@ -141,8 +172,20 @@ class Surroundings:
     @cached_property
     def _variables(self) -> Mapping[str, DType]:
         return variable_dtypes(
-            self._graph, {name: parameter.dtype for name, parameter in self._params.items()}
+            self._graph, {name: parameter.dtype for name, parameter in self.params.items()}
         )
+
+    def shape(self, entry: Entry) -> tuple[int, ...] | None:
+        """Return the shape of an entry: a parameter's always, others' in the call that is known."""
+        parameter = self.parameter(entry)
+        if parameter is not None:
+            return parameter.shape
+        return None if self._shapes is None else self._shapes[entry.node][entry.output]
+
+    def parameter(self, entry: Entry) -> Parameter | None:
+        """Return the parameter or auxiliary state that an entry is; None where it is none."""
+        node = self._graph.nodes[entry.node]
+        return self.params.get(node.name) if node.op == VARIABLE else None
 
     def only_reader(self, position: int) -> int | None:
         """Return the one node that reads a node, once and its first output; None where there is no such."""
@@ -157,8 +200,8 @@ def rebuild(
     gone: AbstractSet[int],
     instead: Mapping[Entry, Entry],
     changed: Mapping[int, Node] | None = None,
-) -> tuple[Graph, Sequence[int]]:
-    """Return the graph without some nodes, and for each node the one before that it is.
+) -> Edited:
+    """Return the graph without some nodes.
 
     Parameters
     ----------
@@ -191,4 +234,4 @@ def rebuild(
         places.append(builder.add(node))
         origins.append(position)
     heads = [Entry(places[head.node], head.output) for head in graph.heads]
-    return builder.build(heads, graph.attrs, graph.head_versions), origins
+    return Edited(builder.build(heads, graph.attrs, graph.head_versions), origins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
 
 __all__ = ["RewriteRelu"]
 
@@ -42,7 +42,7 @@ class RewriteRelu(PreparationPass):
     step = "relu"
     operators = frozenset({"relu"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with activations."""
         changed = {}
         for position, node in enumerate(graph.nodes):
@@ -57,9 +57,9 @@ class RewriteRelu(PreparationPass):
             ):
                 changed[position] = node._replace(op="Activation", attrs={**node.attrs, "act_type": "relu"})
         if not changed:
-            return graph
-        after, self.positions = rebuild(graph, frozenset(), {}, changed)
-        self.changes = tuple(
+            return None
+        edited = rebuild(graph, frozenset(), {}, changed)
+        changes = tuple(
             [
                 PreparedNode(
                     node.name, "relu", self.step, node.name, "Activation is what backends fuse with a layer"
@@ -67,4 +67,4 @@ class RewriteRelu(PreparationPass):
                 for node in changed.values()
             ]
         )
-        return after
+        return Prepared(edited, changes)

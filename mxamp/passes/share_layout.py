@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 
 __all__ = ["ShareLayout"]
 
@@ -68,7 +68,7 @@ class ShareLayout(PreparationPass):
     operators = frozenset({"Convolution"})
     device = "cpu"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with shared layouts."""
         shared = {
             position
@@ -79,40 +79,23 @@ class ShareLayout(PreparationPass):
             and position not in around.heads
         }
         if not shared:
-            return graph
-        builder = GraphBuilder([node.name for node in graph.nodes])
-        places: list[int] = []
+            return None
+        edit = GraphEdit(graph, around.params)
         plain: dict[Entry, Entry] = {}
-        origins: list[int] = []
         changes = []
-        first_shared = min(shared)
         for position, node in enumerate(graph.nodes):
-            entries = node.inputs
-            if position < first_shared or (node.op == VARIABLE and not node.control_deps):
-                places.append(builder.add(node))
-                origins.append(position)
-                continue  # it reads nothing that has moved
-            instead = [plain[entry] if entry in plain and _reads_plain(node) else None for entry in entries]
-            inputs = tuple(
-                [
-                    Entry(places[entry.node], entry.output) if other is None else other
-                    for entry, other in zip(entries, instead)
-                ]
-            )
-            deps = tuple([places[dep] for dep in node.control_deps])
-            places.append(builder.add(node.reading(inputs, deps)))
-            origins.append(position)
+            if plain and _reads_plain(node):
+                inputs = [plain.get(entry) or edit.entry(entry) for entry in node.inputs]
+                edit.replace(node._replace(inputs=tuple(inputs)))
+            else:
+                edit.keep(node)
             if position in shared:
-                name = builder.free_name(f"{node.name}_plain")
-                reshape = Node("Reshape", name, {"shape": _PLAIN}, (Entry(places[position]),))
-                plain[Entry(position)] = Entry(builder.add(reshape))
-                origins.append(position)
-                reason = f"{name!r} reorders it once for all that read plain tensors"
+                source = edit.entry(Entry(position))
+                reshape = Node("Reshape", f"{node.name}_plain", {"shape": _PLAIN}, (source,))
+                put_in = plain[Entry(position)] = edit.insert(reshape, origin=position)
+                reason = f"{edit.node(put_in).name!r} reorders it once for all that read plain tensors"
                 changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
-        self.positions = origins
-        self.changes = tuple(changes)
-        heads = [Entry(places[head.node], head.output) for head in graph.heads]
-        return builder.build(heads, graph.attrs, graph.head_versions)
+        return Prepared(edit.finish(), tuple(changes))
 
 
 def _has_plain_readers(graph: Graph, position: int, around: Surroundings) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
-from mxamp.passes.prepare import PreparationPass, PreparedNode, Surroundings
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 
 __all__ = ["RewriteShortSums"]
 
@@ -43,7 +43,7 @@ class RewriteShortSums(PreparationPass):
     step = "short_sums"
     operators = frozenset({"sum", "sum_axis"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Graph:
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with additions."""
         sums = {}
         for position, node in enumerate(graph.nodes):
@@ -56,38 +56,24 @@ class RewriteShortSums(PreparationPass):
                 ):
                     sums[position] = axis
         if not sums:
-            return graph
-        builder = GraphBuilder([node.name for node in graph.nodes])
-        places: list[int] = []
-        origins: list[int] = []
-        first = min(sums)
+            return None
+        edit = GraphEdit(graph, around.params)
         for position, node in enumerate(graph.nodes):
-            if node.op != VARIABLE and position > first:  # before that, nothing has moved
-                node = node.reading(
-                    tuple([new_tuple(Entry, (places[producer], index)) for producer, index in node.inputs]),
-                    tuple([places[dep] for dep in node.control_deps]),
-                )
-            if position in sums:
-                halves = {"num_outputs": str(_TERMS), "axis": str(sums[position]), "squeeze_axis": "True"}
-                name = builder.free_name(f"{node.name}_terms")
-                split = builder.add(Node("SliceChannel", name, halves, node.inputs, _TERMS))
-                origins.append(position)
-                attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-                node = node._replace(
-                    op="elemwise_add", attrs=attrs, inputs=tuple([Entry(split, n) for n in range(_TERMS)])
-                )
-            places.append(builder.add(node))
-            origins.append(position)
-        self.positions = origins
+            if position not in sums:
+                edit.keep(node)
+                continue
+            halves = {"num_outputs": str(_TERMS), "axis": str(sums[position]), "squeeze_axis": "True"}
+            source = edit.entry(node.inputs[0])
+            split = edit.insert(Node("SliceChannel", f"{node.name}_terms", halves, (source,), _TERMS))
+            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
+            terms = tuple([Entry(split.node, number) for number in range(_TERMS)])
+            edit.replace(node._replace(op="elemwise_add", attrs=attrs, inputs=terms))
         reason = "the axis is of length two: one addition"
-        self.changes = tuple(
-            [
-                PreparedNode(graph.nodes[position].name, "sum", self.step, graph.nodes[position].name, reason)
-                for position in sums
-            ]
-        )
-        heads = [Entry(places[head.node], head.output) for head in graph.heads]
-        return builder.build(heads, graph.attrs, graph.head_versions)
+        changes = [
+            PreparedNode(graph.nodes[position].name, "sum", self.step, graph.nodes[position].name, reason)
+            for position in sums
+        ]
+        return Prepared(edit.finish(), tuple(changes))
 
 
 def _axis(node: Node) -> int | None:

@@ -87,6 +87,7 @@ def make_document(
         "needs": _needs(machine, dtype, device),
         "fold_into": _fold_into(answers),
         "convolves_batch_norm": _convolves(answers, bool(source.get("convolves_batch_norm", False))),
+        **({"rewrites": source["rewrites"]} if "rewrites" in source and builtin.device == device else {}),
         "default": Support.UNMEASURED.value,
         "measured_on": dict(machine),
         "operators": operators,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from mxamp.decisions import Decision, Plan
 from mxamp.decisions.estimates import estimate
@@ -28,7 +28,7 @@ from mxamp.report.model import (
     SaturationReport,
     TimeReport,
 )
-from mxamp.report.prepared import with_prepared
+from mxamp.report.prepared import ParameterForm, with_prepared, with_prepared_parameters
 from mxamp.targets import Target
 
 __all__ = ["ParameterForm", "Rewrites", "Shapes", "build_report"]
@@ -85,21 +85,6 @@ class Rewrites:
         return self.before.describe(Entry(origin, entry.output))
 
 
-class ParameterForm(NamedTuple):
-    """What the report needs of a parameter, which must not be kept alive for it.
-
-    Attributes
-    ----------
-    shape
-        Its shape.
-    dtype
-        Its dtype.
-    """
-
-    shape: tuple[int, ...]
-    dtype: DType
-
-
 def build_report(
     rewrites: Rewrites,
     params: Mapping[str, ParameterForm],
@@ -111,6 +96,7 @@ def build_report(
     warnings: Sequence[str] = (),
     saturations: Mapping[str, Saturation] | None = None,
     masks: Sequence[RewrittenMask] = (),
+    users: Mapping[str, ParameterForm] | None = None,
     preparation: Preparation | None = None,
     origins: Sequence[int] = (),
     race: Sequence[PlanReport] = (),
@@ -125,7 +111,7 @@ def build_report(
     rewrites
         What was done.
     params
-        The parameters before conversion.
+        The parameters before conversion, of the prepared graph.
     target_dtype, target
         What was converted to, and for which target.
     inputs
@@ -138,8 +124,10 @@ def build_report(
         Parameter -> what clamping it lost.
     masks
         What became of masks, before ``rewrites``.
+    users
+        The user's parameters, where they are others than ``params``.
     preparation
-        What prepared the graph, before that.
+        What prepared the graph, before that; its parameters are not looked at.
     origins
         For every node of the graph that was rewritten the node before preparation that it is.
     race
@@ -158,6 +146,9 @@ def build_report(
     of_user: Sequence[NodeReport] = nodes
     if preparation is not None and changes:
         of_user = with_prepared(nodes, starts, preparation, origins)
+    parameters = _parameters(rewrites, params, saturations or {})
+    if preparation is not None and users is not None:
+        parameters = with_prepared_parameters(parameters, users, preparation)
     prepared, plan = rewrites.prepared, rewrites.fold.plan
     heads = [_name(dtype) for dtype in _head_dtypes(prepared, plan)]
     return Report(
@@ -165,7 +156,7 @@ def build_report(
         target=target,
         nodes=tuple(of_user),
         casts=casts,
-        parameters=_parameters(rewrites, params, saturations or {}),
+        parameters=parameters,
         inputs={name: rewrites.insert.new_variables[name].label for name in inputs},
         outputs=dict(zip(output_names(rewrites.before), heads)),
         warnings=tuple(warnings),

@@ -1,14 +1,31 @@
-"""What the report says of nodes that were gone before anything was decided."""
+"""What the report says of nodes and parameters that were gone before anything was decided."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
+from mxamp.dtypes import DType
 from mxamp.passes import Preparation, PreparedNode
-from mxamp.report.model import NodeReport
+from mxamp.report.model import NodeReport, ParameterReport
 
-__all__ = ["with_prepared"]
+__all__ = ["ParameterForm", "with_prepared", "with_prepared_parameters"]
+
+
+class ParameterForm(NamedTuple):
+    """What the report needs of a parameter, which must not be kept alive for it.
+
+    Attributes
+    ----------
+    shape
+        Its shape.
+    dtype
+        Its dtype.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
 
 
 def with_prepared(
@@ -75,3 +92,59 @@ def _dropped(change: PreparedNode, survivor: NodeReport | None) -> NodeReport:
         mixed_us=None,
         cast_us=None,
     )
+
+
+def with_prepared_parameters(
+    reports: Sequence[ParameterReport], users: Mapping[str, ParameterForm], preparation: Preparation
+) -> tuple[ParameterReport, ...]:
+    """Return the reports of the user's parameters; what was computed from them is reported with them.
+
+    Parameters
+    ----------
+    reports
+        The reports of the parameters that were decided about.
+    users
+        The user's parameters.
+    preparation
+        What prepared the graph.
+
+    Returns
+    -------
+    tuple of ParameterReport
+        In the user's order. A parameter that was computed from several is listed by each of them, and each
+        has a share of its bytes, as large as its share of the elements. Those that were computed from none
+        come last.
+    """
+    read = preparation.before.variables
+    if not preparation.made_from and read.keys() == preparation.graph.variables.keys():
+        return tuple(reports)
+    by_name = {report.name: report for report in reports}
+    found = {
+        name: by_name.pop(name)
+        if name in by_name
+        else ParameterReport(
+            name, form.shape, form.dtype.label, {}, math.prod(form.shape) * form.dtype.itemsize, 0
+        )
+        for name, form in users.items()
+        if name in read
+    }
+    for name, report in list(by_name.items()):
+        sources = [source for source in preparation.made_from.get(name, ()) if source in found]
+        if not sources:
+            by_name[name] = replace(report, bytes_before=0)
+            continue
+        del by_name[name]
+        sizes = [math.prod(found[source].shape) for source in sources]
+        done, so_far = 0, 0
+        for source, size in zip(sources, sizes):
+            so_far += size
+            end = report.bytes_after * so_far // max(sum(sizes), 1)
+            own = found[source]
+            found[source] = replace(
+                own,
+                stored={**own.stored, **report.stored},
+                bytes_after=own.bytes_after + end - done,
+                saturation=own.saturation or report.saturation,
+            )
+            done = end
+    return (*found.values(), *by_name.values())

@@ -127,6 +127,9 @@ class Target:
         the operator slow, the BatchNorm is better left alone.
     convolves_batch_norm
         Whether a BatchNorm that has no layer to be folded into is faster as a depthwise Convolution.
+    rewrites
+        The preparation passes, by name, whose form of a computation this machine runs faster, in float32 and
+        in the low dtype. Such a pass runs for no target that does not name it.
     fusion
         What the backend fuses. Inside a fused chain an operator that is slow or biased alone may run low.
     rounds_once
@@ -155,6 +158,7 @@ class Target:
     fusion: tuple[FusionPattern, ...] = ()
     fold_into: tuple[str, ...] = ("Convolution", "Deconvolution", "FullyConnected")
     convolves_batch_norm: bool = False
+    rewrites: tuple[str, ...] = ()
     rounds_once: tuple[FusionPattern, ...] = ()
     cost: CostModel | None = None
     warning: str = ""
@@ -270,6 +274,7 @@ class Target:
                 fusion=_patterns(document.get("fusion", [])),
                 fold_into=_texts(document.get("fold_into", cls.fold_into)),
                 convolves_batch_norm=_flag(document.get("convolves_batch_norm", False)),
+                rewrites=_texts(document.get("rewrites", [])),
                 rounds_once=_patterns(document.get("rounds_once", [])),
                 cost=None if cost is None else CostModel.from_document(_canonical(cost)),
                 warning=_text(document.get("warning", "")),

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Collection, Mapping, Sequence
 
-from mxamp.graph import Graph
+from mxamp.graph import Graph, write_symbol
 from mxamp.graph.printer import print_graph
-from mxamp.passes import PreparationPass
+from mxamp.params.parameter import Parameter
+from mxamp.passes import PreparationPass, PreparedNode, prepare_graph
+from mxamp.passes.edit import NodeShapes
 from mxamp.policy import Policy
+from mxamp.targets import Target
 from tests.building import BF16, parameters
-from tests.passes.harness import run_pass
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a pass did, where it did nothing as well."""
+
+    positions: Sequence[int]
+    changes: tuple[PreparedNode, ...]
+    params: Mapping[str, Parameter]
 
 
 def prepared(
@@ -18,27 +30,38 @@ def prepared(
     params: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     inserted: Collection[str] = (),
-) -> tuple[Graph, PreparationPass]:
-    """Run a pass under the harness; each node but the inserted must be what it claims to be."""
-    made: list[PreparationPass] = []
+    *,
+    target: Target | None = None,
+    shapes: Sequence[NodeShapes] | None = None,
+) -> tuple[Graph, Done]:
+    """Run a pass and check what every such pass must do.
 
-    def make(current: Graph) -> PreparationPass:
-        made.append(step(parameters(params or {}), policy or Policy.default(BF16)))
-        return made[-1]
-
-    after = run_pass(graph, make)
-    assert len(made[0].positions) == len(after.nodes)
-    assert (after is graph) == (not made[0].changes)
+    The graph it read is untouched; the one it returns verifies and has the same inputs and outputs; each node
+    but the inserted is what it claims to be; a second run changes nothing.
+    """
+    policy = policy or Policy.default(BF16)
+    target = target or replace(Target.for_dtype(policy.target_dtype), rewrites=(step.step,))
+    given = parameters(params or {})
+    text = write_symbol(graph)
+    done = prepare_graph(graph, given, policy, [step.step], target=target, shapes=shapes)
+    after = done.graph
+    assert write_symbol(graph) == text, "the pass wrote to its input"
+    assert (after is graph) == (after == graph), "the pass is not honest about what it changed"
+    again = prepare_graph(after, done.params, policy, [step.step], target=target, shapes=done.shapes)
+    assert again.graph is after, "a second run changed something"
+    assert len(done.positions) == len(after.nodes)
+    assert (after is graph) == (not done.changes)
     names = {node.name for node in after.nodes}
-    for origin, node in zip(made[0].positions, after.nodes):
+    for origin, node in zip(done.positions, after.nodes):
         assert (graph.nodes[origin].name == node.name) != (node.name in inserted)
-    for change in made[0].changes:
+    for change in done.changes:
         assert change.step == step.step
         assert change.into in names
         assert change.reason
-    gone = [node.name for node in graph.nodes if node.name not in names]
-    assert set(gone) <= {change.node for change in made[0].changes}
-    return after, made[0]
+    gone = [node.name for node in graph.nodes if node.name not in names and not node.is_variable]
+    assert set(gone) <= {change.node for change in done.changes}
+    assert {name for name in graph.variables if name not in given} <= names
+    return after, Done(done.positions, done.changes, done.params)
 
 
 def operators(graph: Graph) -> list[str]:

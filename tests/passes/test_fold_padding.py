@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mxamp.graph import Entry, Graph
-from mxamp.passes import FoldPadding
+from mxamp.passes import FoldPadding, prepare_graph
 from mxamp.policy import Policy
-from tests.building import BF16, Net, named, reads
+from tests.building import BF16, Net, named, parameters, reads
 from tests.passes.preparing import prepared
 
 AROUND = "(0, 0, 0, 0, 1, 1, 2, 2)"
@@ -59,7 +59,7 @@ def test_one_pad_behind_another_is_folded_as_well() -> None:
     weight = net.param("w", 4, 4, 3, 3)
     last = net.op("Convolution", pads, weight, name="conv", num_filter=4, kernel="(3, 3)")
     graph = net.graph(last)
-    once, _ = FoldPadding({}, Policy.default(BF16)).run(graph), None
+    once = prepare_graph(graph, parameters(net.params), Policy.default(BF16), ["padding"]).graph
     assert reads(once, "conv")[0] == "first"
     assert named(once, "conv").attrs["pad"] == "(1, 2)"
 

@@ -12,6 +12,7 @@ from mxamp.errors import MxampWarning, PolicyError
 from mxamp.graph import Graph
 from mxamp.passes import PREPARATIONS, check_prepare, prepare_graph
 from mxamp.policy import Policy
+from mxamp.targets import Target
 from tests.building import BF16, Net, convert, parameters
 
 
@@ -95,17 +96,18 @@ def test_each_pass_can_be_left_out(name: str) -> None:
 def test_a_graph_without_anything_to_do_is_returned_itself() -> None:
     net = Net()
     graph = net.graph(net.op("tanh", net.conv(net.var("data")), name="tanh"))
-    preparation = prepare_graph(graph, parameters(net.params), Policy.default(BF16))
+    shapes = [((number,),) for number in range(len(graph.nodes))]
+    preparation = prepare_graph(graph, parameters(net.params), Policy.default(BF16), shapes=shapes)
     assert preparation.graph is graph
     assert not preparation.changes
-    assert preparation.moved([(1,), (2,), (3,)]) == [(1,), (2,), (3,)]
+    assert preparation.shapes is shapes
 
 
 def test_shapes_move_with_their_nodes() -> None:
     graph, net = network()
     shapes = [((number,),) * node.num_outputs for number, node in enumerate(graph.nodes)]
-    preparation = prepare_graph(graph, parameters(net.params), Policy.default(BF16))
-    moved = preparation.moved(shapes)
+    preparation = prepare_graph(graph, parameters(net.params), Policy.default(BF16), shapes=shapes)
+    moved = preparation.shapes
     assert moved is not None
     names = [graph.nodes[shape[0][0]].name for shape in moved]
     assert names == [node.name.replace("half_terms", "half") for node in preparation.graph.nodes]
@@ -130,7 +132,9 @@ def test_a_merge_that_would_mislead_fusion_is_taken_back() -> None:
     assert preparation.graph is graph
     (change,) = preparation.changes
     assert (change.node, change.into) == ("second", None)
-    elsewhere = prepare_graph(graph, parameters(net.params), Policy.default(BF16), device="gpu")
+    elsewhere = prepare_graph(
+        graph, parameters(net.params), Policy.default(BF16), target=Target.builtin("cuda-fp16")
+    )
     assert [change.into for change in elsewhere.changes] == ["first"]
     guarded = prepare_graph(graph, parameters(net.params), Policy.default(BF16))
     assert [(change.node, change.into) for change in guarded.changes] == [

@@ -8,6 +8,7 @@ import pytest
 from mxamp.graph import Entry, Graph
 from mxamp.passes import ShareLayout, prepare_graph
 from mxamp.policy import Policy
+from mxamp.targets import Target
 from tests.building import BF16, Net, parameters, reads
 from tests.passes.preparing import prepared
 
@@ -103,8 +104,9 @@ def test_what_a_rule_of_the_users_picks_stays() -> None:
 def test_gpus_have_no_blocks() -> None:
     net, last = hard_swish()
     graph = net.graph(last)
-    for device, inserted in (("cpu", True), ("gpu", False)):
-        after = prepare_graph(graph, parameters(net.params), Policy.default(BF16), device=device).graph
+    for name, inserted in (("cpu-bf16", True), ("cuda-fp16", False)):
+        target = Target.builtin(name)
+        after = prepare_graph(graph, parameters(net.params), Policy.default(BF16), target=target).graph
         assert any(node.name == "conv_plain" for node in after.nodes) is inserted
 
 
