@@ -360,7 +360,8 @@ def _add_diff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "than its "
         "tolerance, or more casts are regressions, and each is named. Speeds are compared where both "
         "are of one "
-        "kind of processor.",
+        "kind of processor. A result that could not be compared, because the baseline does not have it or "
+        "was made with other weights, inputs or samples, is a failure unless --allow-uncompared is given.",
     )
     parser.add_argument("baseline", type=Path, metavar="BASELINE")
     parser.add_argument("results", nargs="*", type=Path, default=[_OUTPUT], metavar="RESULTS")
@@ -384,6 +385,11 @@ def _add_diff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         default="fail",
         help="what a speed below its tolerance does: tell is for machines that others share (default: fail)",
     )
+    parser.add_argument(
+        "--allow-uncompared",
+        action="store_true",
+        help="results that cannot be compared are told, and do not fail as long as one was compared",
+    )
     parser.set_defaults(run=_diff)
 
 
@@ -398,15 +404,22 @@ def _diff(args: argparse.Namespace) -> int:
         read_results(*args.results),
         Tolerances(args.tolerance_fidelity, args.tolerance_speed, args.slower == "tell"),
     )
-    if not found.compared:
-        raise DataError("The two have no model in common, so there is nothing to compare.")
     for regression in found.regressions:
         print(regression)
     for note in found.notes:
         print(f"note: {note}")
-    count = len(found.regressions)
-    print(f"{found.compared} compared, {count} regression{'' if count == 1 else 's'}.")
-    return _WORSE if count else 0
+    count, left_out = len(found.regressions), len(found.not_compared)
+    print(
+        f"{found.compared} compared, {left_out} not compared, {count} regression{'' if count == 1 else 's'}."
+    )
+    if not found.compared:
+        raise DataError(
+            "Nothing was compared, so this says nothing of regressions. Evaluate models of the baseline with "
+            "its weights, input sizes and samples."
+        )
+    if left_out and not args.allow_uncompared:
+        print(f"Not all was compared: {', '.join(found.not_compared)}. --allow-uncompared accepts that.")
+    return _WORSE if count or (left_out and not args.allow_uncompared) else 0
 
 
 # ---------------------------------------------------------------------- export, cluster

@@ -73,13 +73,17 @@ class Comparison:
     regressions
         What got worse.
     compared
-        How many cases both have.
+        How many cases were compared.
+    not_compared
+        The cases that have results and were not: the baseline does not have them, or other weights, inputs
+        or samples.
     notes
         What could not be compared, and why.
     """
 
     regressions: tuple[Regression, ...]
     compared: int
+    not_compared: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -107,12 +111,11 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
     if new:
         notes.append(f"The baseline does not have {', '.join(new)}.")
     found: list[Regression] = []
-    compared = 0
+    not_compared = list(new)
     for case, row in results.rows.items():
         before = baseline.rows.get(case)
         if before is None:
             continue
-        compared += 1
         machines = _machine(baseline, case), _machine(results, case)
         if machines[0] != machines[1]:
             others[machines] = others.get(machines, 0) + 1
@@ -124,6 +127,7 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
             difference = _circumstances_differ(before, row)
             if difference:
                 notes.append(f"{case} is not compared: {difference}.")
+                not_compared.append(case)
             else:
                 worse = (
                     [Regression(case, *each) for each in accuracy_regressions(before, row)]
@@ -134,12 +138,13 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
                 found += [each for each in worse if each not in told]
                 notes += [f"{each}." for each in told]
                 notes += _less_low(case, before, row)
+    compared = len(results.rows) - len(not_compared)
     notes[:0] = [
         f"Speeds are not compared{'' if number == compared else f' of {number} cases'}: the baseline's are "
         f"of {before}, these of {now}."
         for (before, now), number in others.items()
     ]
-    return Comparison(tuple(found), compared, tuple(notes))
+    return Comparison(tuple(found), compared, tuple(not_compared), tuple(notes))
 
 
 def _machine(results: Results, case: str) -> str:

@@ -111,7 +111,7 @@ def test_diff_ends_with_1_and_names_what_got_worse(
     assert main(["diff", str(before), str(after)]) == 1
     assert "alexnet: casts: bfloat16 had 2, and has 9" in capsys.readouterr().out
     assert main(["diff", str(before), str(before)]) == 0
-    assert "1 compared, 0 regressions." in capsys.readouterr().out
+    assert "1 compared, 0 not compared, 0 regressions." in capsys.readouterr().out
 
 
 def test_diff_of_nothing_in_common_is_an_error(
@@ -120,7 +120,27 @@ def test_diff_of_nothing_in_common_is_an_error(
     before = write_journal("before.jsonl", {"alexnet": ok_row()})
     after = write_journal("after.jsonl", {"vgg11": ok_row()})
     assert main(["diff", str(before), str(after)]) == 2
-    assert "no model in common" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "0 compared, 1 not compared, 0 regressions." in printed.out
+    assert "Nothing was compared" in printed.err
+
+
+def test_diff_of_results_that_cannot_be_compared_is_no_success(
+    write_journal: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("alexnet", "vgg11", "vgg13", "vgg16")
+    before = write_journal("before.jsonl", {name: ok_row() for name in names})
+    trained = {name: ok_row(weights="trained") for name in names}
+    none = write_journal("none.jsonl", trained)
+    for allowed in ([], ["--allow-uncompared"]):
+        assert main(["diff", str(before), str(none), *allowed]) == 2
+        assert "0 compared, 4 not compared, 0 regressions." in capsys.readouterr().out
+    some = write_journal("some.jsonl", {**trained, "alexnet": ok_row(), "vgg19": ok_row()})
+    assert main(["diff", str(before), str(some)]) == 1
+    printed = capsys.readouterr().out
+    assert "1 compared, 4 not compared, 0 regressions." in printed
+    assert "Not all was compared: vgg19, vgg11, vgg13, vgg16." in printed
+    assert main(["diff", str(before), str(some), "--allow-uncompared"]) == 0
 
 
 def test_a_fresh_run_sets_earlier_results_aside(
