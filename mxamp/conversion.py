@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.decisions import DecisionInputs, IoDtype, LowPrecision, decide, resolve_io_dtype
+from mxamp.decisions import (
+    DecisionInputs,
+    IoDtype,
+    LowPrecision,
+    Plan,
+    already_low,
+    decide,
+    resolve_io_dtype,
+    why_nothing_is_low,
+)
 from mxamp.dtypes import DType
 from mxamp.errors import MxampWarning, PolicyError, TargetError
 from mxamp.garbage import paused_collection
@@ -166,9 +175,6 @@ def convert_graph(
     if guard is not None and guard.warning is not None:
         notes.append(guard.warning)
     is_measured = placing is not None or (guard is not None and guard.result is not None)
-    here = None if is_measured or mismatch is None else mismatch.here
-    if mismatch is not None and here is not None:
-        notes.append(mismatch.warning)
     for name in _outputs_that_stay(graph, names, low_inputs):
         if name not in low_outputs:
             continue
@@ -221,7 +227,7 @@ def convert_graph(
         guard=guard,
         placing=placing,
         observe=observe,
-        here=here,
+        mismatch=None if is_measured else mismatch,
     )
     # What the casts lose is seen for dtypes of MXNet's alone.
     watched = cast_offline and not saturate and not policy.target_dtype.is_emulated_only
@@ -231,7 +237,7 @@ def convert_graph(
         model = conversion.run_measured()
     else:
         model = PostponedModel.postponing(model, conversion.run_measured)
-    for note in notes if warn else ():
+    for note in conversion.said if warn else ():
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return model
 
@@ -267,7 +273,9 @@ class _Conversion:
     guard: GuardReport | None
     placing: Placing | None
     observe: Callable[[Rewrites], None] | None
-    here: Target | None
+    mismatch: Mismatch | None
+    said: list[str] = field(default_factory=list)
+    """The notes, and what follows from the plan of the last run."""
 
     def run_measured(self) -> Model:
         """Do it with every parameter measured."""
@@ -298,6 +306,9 @@ class _Conversion:
                 placing=self.placing,
             )
         )
+        nothing = why_nothing_is_low(plan, self.policy.target_dtype)
+        mismatch = self.mismatch if nothing is None else None
+        self.said[:] = [*self.notes, *self._said_of_plan(plan, nothing)]
         fold = FoldBatchNorm(
             plan,
             arg_params,
@@ -349,7 +360,7 @@ class _Conversion:
                 target=self.target.name,
                 inputs=self.inputs,
                 shapes=self.shapes,
-                warnings=tuple(self.notes),
+                warnings=tuple(self.said),
                 saturations=saturations,
                 masks=self.masks,
                 users=self.forms,
@@ -357,7 +368,8 @@ class _Conversion:
                 origins=self.origins,
                 guard=self.guard,
                 machine="" if self.target.cost is None else self.target.cost.machine,
-                here=self.here,
+                here=None if mismatch is None else mismatch.here,
+                nothing_low=nothing,
                 race=() if self.placing is None else self.placing.race,
             )
             stored = _stored(convolve.arg_params, rewrite, casts)
@@ -366,6 +378,14 @@ class _Conversion:
         if casts.may_have_lost_range and arg_params is not self.arg_params:
             return None
         return Model(after, stored, dict(convolve.aux_params), report, built)
+
+    def _said_of_plan(self, plan: Plan, nothing: str | None) -> Sequence[str]:
+        """Return what the user should know of what was decided."""
+        if nothing is None:
+            return () if self.mismatch is None else (self.mismatch.warning,)
+        low = self.policy.target_dtype
+        is_told = self.guard is not None and self.guard.warning is not None
+        return () if is_told or already_low(plan) is low else (f"Nothing was converted to {low}: {nothing}.",)
 
 
 def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:

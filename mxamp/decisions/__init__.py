@@ -5,6 +5,7 @@ from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.io_dtype import IoDtype, resolve_io_dtype
 from mxamp.decisions.low_precision import LowPrecision, as_low_precision
+from mxamp.decisions.nothing_low import already_low, why_nothing_is_low
 
 __all__ = [
     "Decision",
@@ -13,7 +14,9 @@ __all__ = [
     "IoDtype",
     "LowPrecision",
     "Plan",
+    "already_low",
     "as_low_precision",
     "decide",
     "resolve_io_dtype",
+    "why_nothing_is_low",
 ]

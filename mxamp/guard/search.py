@@ -224,6 +224,8 @@ class _Search:
         first = self._candidate({})
         if self._is_users(first.model):
             return _found(CONVERTED, "the conversion changes nothing in the graph")
+        if not first.regions:
+            return self._nothing_low(is_only_reported=is_only_reported)
         try:
             measured = self._measure(
                 [self._user, first.model],
@@ -237,6 +239,25 @@ class _Search:
         if ratio.is_faster or is_only_reported:
             return _found(CONVERTED, _verdict(ratio), result=converted, converted=converted)
         return self._final(self._shrunk(first), converted)
+
+    def _nothing_low(self, *, is_only_reported: bool) -> _Found:
+        """Measure what preparation alone made of the model, unless that cannot change its speed."""
+        changes = {"fold_float32": True}
+        prepared = self._candidate({}, **changes).model
+        without = self._candidate({}, prepare=["drop_no_ops"], fold_batch_norm=False).model
+        if is_only_reported or prepared.graph.nodes == without.graph.nodes:
+            return _found(CONVERTED, "nothing in it became low, so it is as fast as the FP32 model")
+        measured = self._race([self._user, prepared], _FIRST_SHARE)
+        if measured is None:
+            raise _CannotRunError("the prepared float32 model cannot be run here")
+        result = _measured_ratio(measured, 1)
+        if measured.ratio(1).is_slower:
+            original = {"kept": self._all_kept(result), **self._original()}
+            reason = f"nothing in the model became {self._low}, and its prepared graph was slower"
+            unchanged = _measured_ratio(measured, 0)
+            return _found(ORIGINAL, reason, original, result=unchanged, prepared=result)
+        reason = f"nothing in the model became {self._low}; it is float32 with its graph prepared"
+        return _found(PREPARED, reason, changes, result=result, prepared=result)
 
     # ------------------------------------------------------------------ leaving regions out
 

@@ -103,6 +103,7 @@ def build_report(
     guard: GuardReport | None = None,
     machine: str = "",
     here: Target | None = None,
+    nothing_low: str | None = None,
 ) -> Report:
     """Return the report.
 
@@ -138,6 +139,8 @@ def build_report(
         The machine that the target's costs are of.
     here
         What describes this machine, where that is not the target.
+    nothing_low
+        Why nothing was converted.
     """
     nodes: list[NodeReport] = []
     casts = _casts(rewrites, shapes)
@@ -166,6 +169,7 @@ def build_report(
         time_here=None if here is None else _time_here(rewrites, here, target_dtype),
         race=tuple(race),
         guard=guard,
+        nothing_low=nothing_low,
     )
 
 

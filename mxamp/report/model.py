@@ -320,6 +320,8 @@ class Report:
     time_here
         What the same model is expected to take on a machine like this one, where that contradicts the target;
         ``warnings`` says how. None where it does not, or nothing is known.
+    nothing_low
+        Why no node was converted, as the end of a sentence; None where one was.
     race
         The plans that were run against each other, where the model was profiled.
     guard
@@ -342,6 +344,7 @@ class Report:
     race: tuple[PlanReport, ...] = ()
     guard: GuardReport | None = None
     time_here: TimeReport | None = None
+    nothing_low: str | None = None
 
     # ------------------------------------------------------------------ questions
 
@@ -480,6 +483,7 @@ class Report:
             time=None if document.get("time") is None else TimeReport(**document["time"]),
             race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
             guard=None if document.get("guard") is None else GuardReport.from_mapping(document["guard"]),
+            nothing_low=document.get("nothing_low"),
             time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
         )
 

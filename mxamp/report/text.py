@@ -43,11 +43,14 @@ def summary(report: Report, width: int | None = None) -> str:
     what = (
         "Converted to" if report.emulated is None else "Computes in float32 what a model does, converted to"
     )
-    lines = paragraph(
-        f"{what} {low} for the target {report.target}: {report.low_nodes} of "
-        f"{count_of(len(report.nodes), 'operator node')} compute in {low}.",
-        width,
-    )
+    count = f"{report.low_nodes} of {count_of(len(report.nodes), 'operator node')} compute in {low}."
+    if report.nothing_low is None:
+        lines = paragraph(f"{what} {low} for the target {report.target}: {count}", width)
+    else:
+        lines = paragraph(
+            f"Nothing was converted to {low} for the target {report.target}: {report.nothing_low}.", width
+        )
+        lines += paragraph(count, width)
     share = report.low_multiply_add_share
     if share is not None:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
