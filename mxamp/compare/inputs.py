@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
-from mxamp.errors import DataError, nearest_names
+from mxamp.errors import DataError, MxnetMissingError, nearest_names
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.check import check_params
 
@@ -351,22 +350,47 @@ def _dtype_note(model: Model, name: str, values: NDArray[Any]) -> str:
 
 def _with_labels(model: Model, inputs: Inputs) -> Inputs:
     """Feed zeros to the labels of training heads, which inference does not read."""
-    labels = [name for name in _open_variables(model) if name in _label_names(model)]
+    names = _label_names(model)
+    labels = [name for name in _open_variables(model) if name in names]
     if not labels:
         return inputs
-    graph = model.graph
-    arrays = dict(inputs.arrays)
-    for name in labels:
-        use = graph.uses[graph.variables[name]][0][0]
-        regression = graph.nodes[use.node].op.endswith("RegressionOutput")
-        if regression or is_true(graph.nodes[use.node].attrs, "multi_output", default=False):
-            raise DataError(
-                f"The model ends in {graph.nodes[use.node]}, whose label {name!r} has a shape of its own. "
-                "Compare the model without its training head."
-            )
-        arrays[name] = np.zeros(inputs.samples, np.float32)
+    shapes = _label_shapes(model, labels, inputs)
+    arrays = {**inputs.arrays, **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
     note = f"Labels of training heads were fed zeros, which inference does not read: {_listed(labels)}."
-    return replace(inputs, arrays=arrays, notes=(*inputs.notes, note))
+    # A head that flattens its data has a label for every row, and such labels are not cut as samples are.
+    batched = inputs.batched and all(shape[0] == inputs.samples for shape in shapes.values())
+    samples = inputs.samples if batched else 1
+    return replace(inputs, arrays=arrays, samples=samples, batched=batched, notes=(*inputs.notes, note))
+
+
+def _label_shapes(model: Model, labels: Sequence[str], inputs: Inputs) -> Mapping[str, tuple[int, ...]]:
+    """Return the shapes of labels, as MXNet infers them; without MXNet nothing runs that would need them.
+
+    Raises
+    ------
+    DataError
+        When the shapes of the inputs do not tell.
+    """
+    from mxamp.runtime.shapes import infer_shapes
+
+    graph = model.graph
+    given = {name: values.shape for name, values in inputs.arrays.items()}
+    try:
+        found = infer_shapes(graph, given, {**model.arg_params, **model.aux_params})
+    except MxnetMissingError:
+        return dict.fromkeys(labels, (inputs.samples,))
+    shapes = {}
+    for name in labels:
+        position = graph.variables[name]
+        shape = found[position][0]
+        if not shape:
+            head = graph.nodes[graph.uses[position][0][0].node]
+            raise DataError(
+                f"The model ends in {head}, and the shapes of the inputs do not tell that of its label "
+                f"{name!r}. Compare the model without its training head."
+            )
+        shapes[name] = shape
+    return shapes
 
 
 def counted(given: Any, what: str) -> int:
