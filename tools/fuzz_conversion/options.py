@@ -1,0 +1,99 @@
+"""Options of a conversion, drawn at random, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxamp.graph.output_names import output_names
+from mxamp.passes import PREPARATIONS, Emulation
+from tools.fuzz_conversion.model import RandomModel
+
+__all__ = ["arguments", "described", "random_options"]
+
+_TARGETS = {
+    "bfloat16": ("cpu-bf16", "cpu-bf16", "cpu-bf16-amx", "cpu-bf16-amx", "cpu-bf16-intel"),
+    "float16": ("cuda-fp16", "cuda-fp16", "cuda-fp16-sm70", "cuda-fp16-sm86", "generic-fp16"),
+}
+
+_EMULATED_ONLY = ("tfloat32", "float8_e4m3fn", "float8_e5m2")
+
+
+def random_options(seed: int, model: RandomModel) -> dict[str, Any]:
+    """Return keyword arguments of :func:`mxamp.convert_model`, as plain data.
+
+    ``shapes`` says whether ``input_shapes`` are given, and ``emulate`` holds the fields of
+    :class:`mxamp.passes.Emulation`, or None for a conversion that is run as it is.
+    """
+    random = np.random.default_rng([seed, 1])
+
+    def chance(probability: float) -> bool:
+        return bool(random.random() < probability)
+
+    def choice(items: Any) -> Any:
+        return items[int(random.integers(len(items)))]
+
+    dtype = "bfloat16" if chance(0.6) else "float16"
+    options: dict[str, Any] = {"target_dtype": dtype, "shapes": chance(0.5), "emulate": None}
+    if dtype == "float16" or chance(0.25):
+        options["emulate"] = {
+            "fusion": chance(0.7),
+            "overflow": "saturate" if chance(0.2) else "inf",
+        }
+        if chance(0.12):
+            options["target_dtype"] = choice(_EMULATED_ONLY)
+    if chance(0.5) and options["target_dtype"] == dtype:
+        options["target"] = choice(_TARGETS[dtype])
+    if chance(0.12):
+        options["policy"] = "pure"
+    if chance(0.2):
+        operators = [node.name for node in model.graph.nodes if not node.is_variable]
+        options["exclude"] = [choice(operators) for _ in range(int(random.integers(1, 3)))]
+    if chance(0.25):
+        options["fold_batch_norm"] = False
+    if chance(0.3):
+        options["prepare"] = [name for name in PREPARATIONS if chance(0.5)]
+    for name, probability in (("saturate", 0.15), ("rewrite_masks", 0.8), ("cast_optional_params", 0.85)):
+        if chance(0.3):
+            options[name] = chance(probability)
+    if options.get("saturate"):
+        options.pop("cast_optional_params", None)  # clamps what is cast now
+    if chance(0.2):
+        # Only where costs are known can they be weighed.
+        weighs = options["target_dtype"] == "bfloat16" and options["shapes"] and "policy" not in options
+        options["low_precision"] = choice(["required", "profitable"]) if weighs else "required"
+    if chance(0.08):
+        options["cast_op"] = "Cast"
+    if chance(0.2):
+        named = [*model.data[0], *output_names(model.graph)]
+        options["io_dtype"] = "low" if chance(0.5) else {choice(named): choice(["low", "float32"])}
+    return options
+
+
+def arguments(options: dict[str, Any], model: RandomModel) -> dict[str, Any]:
+    """Return what the options stand for."""
+    given = dict(options)
+    shapes, emulate = given.pop("shapes"), given.pop("emulate")
+    # A weight that is an input looks like a parameter that is missing.
+    given["inputs"] = sorted(model.data[0])
+    if shapes:
+        given["input_shapes"] = model.input_shapes
+    if emulate is not None:
+        given["emulate"] = Emulation(**emulate)
+    return given
+
+
+def described(options: dict[str, Any]) -> list[str]:
+    """Return the options as words, to count them by."""
+    words = []
+    for name, value in options.items():
+        if name == "emulate":
+            words.append("executed" if value is None else "emulated")
+        elif name in ("prepare", "exclude"):
+            words.append(f"{name} some")
+        elif name == "io_dtype":
+            words.append(f"io_dtype {value if isinstance(value, str) else 'mapping'}")
+        else:
+            words.append(f"{name} {value}")
+    return words
