@@ -20,7 +20,7 @@ from mxamp.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
 from mxamp.model import Model
 from mxamp.ops import FACTS
-from mxamp.ops.rounding import ROUND
+from mxamp.ops.rounding import is_rounding
 from mxamp.passes import EmulateLowPrecision, Emulation
 from mxamp.runtime.executor import run_entries, run_outputs
 from mxamp.targets import Target
@@ -118,7 +118,10 @@ def layer_agreements(
         for group in (real.arg_params, real.aux_params)
     ]
     exact = Graph(
-        tuple(node._replace(op="_copy", attrs={}) if node.op == ROUND else node for node in expressed.nodes),
+        tuple(
+            node._replace(op="_copy", attrs={}, subgraphs=()) if is_rounding(node.op) else node
+            for node in expressed.nodes
+        ),
         expressed.heads,
         expressed.attrs,
     )

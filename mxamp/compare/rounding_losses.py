@@ -12,7 +12,7 @@ from mxamp.compare.inputs import as_model, counted, prepare_inputs
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, OperatorError
 from mxamp.graph.graph import Entry, Graph
-from mxamp.ops.rounding import ROUND
+from mxamp.ops.rounding import ROUND, is_rounding
 from mxamp.params.ranges import overflow_limit
 
 __all__ = ["RoundingLoss", "measure_losses", "rounding_losses"]
@@ -168,7 +168,7 @@ def _roundings(graph: Graph) -> list[tuple[int, DType]]:
     return [
         (position, DType.parse(node.attrs["format"], emulated=True))
         for position, node in enumerate(graph.nodes)
-        if node.op == ROUND
+        if is_rounding(node.op)
     ]
 
 

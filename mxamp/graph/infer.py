@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Iterable, Mapping, Optional, Sequence, Tuple
 
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
@@ -12,7 +12,14 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
 from mxamp.ops.facts import OF_FIRST_INPUT
 
-__all__ = ["EntryDtypes", "check_dtypes", "infer_dtypes", "infer_with_data_dtypes", "variable_dtypes"]
+__all__ = [
+    "EntryDtypes",
+    "certain_dtypes",
+    "check_dtypes",
+    "infer_dtypes",
+    "infer_with_data_dtypes",
+    "variable_dtypes",
+]
 
 EntryDtypes = Sequence[Tuple[Optional[DType], ...]]
 """For every node, the dtype of each of its outputs; None where it cannot be known before run time."""
@@ -156,6 +163,29 @@ def infer_with_data_dtypes(
         dtypes.append(_special_dtypes(node, inputs))
         computed_in.append(None)
     return dtypes, computed_in
+
+
+def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Iterable[str]) -> EntryDtypes:
+    """Infer the dtype of every entry, None where it depends on what an input is fed with.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    variables
+        The dtype of every variable, as :func:`variable_dtypes` gives it.
+    undeclared
+        The inputs that do not say their dtype: it is an assumption there, for they may be fed with images of
+        ``uint8``. Certain is what is the same for those.
+    """
+    images = dict.fromkeys(undeclared, DType.UINT8)
+    assumed = infer_dtypes(graph, variables)
+    if not images:
+        return assumed
+    return [
+        tuple([dtype if dtype is other else None for dtype, other in zip(own, others)])
+        for own, others in zip(assumed, infer_dtypes(graph, {**variables, **images}))
+    ]
 
 
 def _special_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:

@@ -12,7 +12,7 @@ from mxamp.graph.graph import Graph
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS
 from mxamp.ops.grid import keeps_grid
-from mxamp.ops.rounding import ROUND, is_library_operator
+from mxamp.ops.rounding import is_library_operator, is_rounding
 
 __all__ = ["emulated_dtypes", "emulated_formats", "needs_operator_library"]
 
@@ -28,7 +28,7 @@ def emulated_formats(graph: Graph) -> Mapping[str, int]:
         node.attrs.get("format", "?")
         for top in graphs_within(graph)
         for node in top.nodes
-        if node.op == ROUND
+        if is_rounding(node.op)
     )
     return dict(found.most_common())
 
@@ -47,7 +47,7 @@ def emulated_dtypes(graph: Graph, dtypes: EntryDtypes) -> EntryDtypes:
     for node, own in zip(graph.nodes, dtypes):
         inputs = [found[entry.node][entry.output] for entry in node.inputs]
         facts = None if node.is_variable else FACTS.of(node.op, node.attrs)
-        if node.op == ROUND:
+        if is_rounding(node.op):
             own = (_format(node.attrs.get("format", "")) or own[0],)
         elif facts is not None:
             emulated = next((dtype for dtype in inputs if dtype is not None and dtype.is_low_precision), None)

@@ -6,6 +6,7 @@ from typing import Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
+from mxamp.ops.rounding import is_rounding
 
 __all__ = ["print_graph"]
 
@@ -54,7 +55,8 @@ def print_graph(
             if shown:
                 line += " {" + ", ".join(f"{key}: {value}" for key, value in shown.items()) + "}"
         lines.append(line)
-        for number, body in enumerate(node.subgraphs):
+        # A rounding's subgraph is for MXNet's inference of shapes, and says nothing.
+        for number, body in enumerate(() if is_rounding(node.op) else node.subgraphs):
             lines.append(f"{indent}  body {number}:")
             lines.append(print_graph(body, attrs=attrs, indent=indent + "    ").rstrip("\n"))
     lines.append(f"{indent}return {', '.join(graph.describe(head) for head in graph.heads)}")

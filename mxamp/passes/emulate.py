@@ -9,18 +9,22 @@ from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.control_flow import body_inputs, is_control_flow
-from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.graph.infer import EntryDtypes, infer_dtypes
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes
 from mxamp.graph.output_names import output_name, output_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
 from mxamp.ops.formats import Overflow
 from mxamp.ops.grid import keeps_grid, without_low_attributes
-from mxamp.ops.rounding import ROUND, round_node_name
+from mxamp.ops.rounding import ROUND_BOTH_WAYS, is_rounding, round_node_name
 from mxamp.passes.base import GraphPass
 from mxamp.targets import Target, fusion_groups
 
 __all__ = ["EmulateLowPrecision", "Emulation", "InsertedRound"]
+
+
+_IDENTITY = Graph((Node(VARIABLE, "data"), Node("_copy", "identity", {}, (Entry(0),))), (Entry(1),))
+"""The subgraph of every rounding: what MXNet infers its shape through."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class EmulateLowPrecision(GraphPass):
 
     After::
 
-        x -> _mxamp_round float16 -> conv (float32, weight rounded) -> _mxamp_round float16 -> relu -> y
+        x -> round float16 -> conv (float32, weight rounded) -> round float16 -> relu -> y
 
     Refuses: nothing; a graph without low dtypes is returned as it is. Operators without facts are left alone.
 
@@ -119,7 +123,13 @@ class EmulateLowPrecision(GraphPass):
 
     def run(self, graph: Graph) -> Graph:
         """Return the graph in float32."""
-        expression = _Expression(self, graph, self._variables)
+        undeclared = [
+            name
+            for name in self.inputs
+            if self._variables.get(name) is DType.FLOAT32
+            and graph.nodes[graph.variables[name]].attrs.get("__dtype__", "-1") == "-1"
+        ]
+        expression = _Expression(self, graph, self._variables, undeclared=undeclared)
         after = expression.express()
         self.rounds = tuple(expression.rounds)
         self.chains = tuple(expression.chains)
@@ -150,7 +160,8 @@ class EmulateLowPrecision(GraphPass):
 
     def round_node(self, name: str, source: Entry, dtype: DType) -> Node:
         """Return a node that rounds ``source`` to ``dtype``."""
-        return Node(ROUND, name, {"format": dtype.label, "overflow": self._emulation.overflow}, (source,))
+        attrs = {"format": dtype.label, "overflow": self._emulation.overflow}
+        return Node(ROUND_BOTH_WAYS, name, attrs, (source,), 1, (_IDENTITY,))
 
 
 def _widened(dtype: DType) -> DType:
@@ -166,6 +177,7 @@ class _Expression:
         graph: Graph,
         variables: Mapping[str, DType],
         *,
+        undeclared: Sequence[str],
         path: str = "",
         named_outputs: bool = True,
     ) -> None:
@@ -173,6 +185,7 @@ class _Expression:
         self.graph = graph
         self.variables = variables
         self.dtypes = infer_dtypes(graph, variables)
+        self.certain = certain_dtypes(graph, variables, undeclared)
         self.path = path
         self.named_outputs = named_outputs
         self.builder = GraphBuilder(node.name for node in graph.nodes)
@@ -239,6 +252,9 @@ class _Expression:
     def _dtype(self, entry: Entry) -> DType | None:
         return self.dtypes[entry.node][entry.output]
 
+    def _certain(self, entry: Entry) -> DType | None:
+        return self.certain[entry.node][entry.output]
+
     def _is_low(self, entry: Entry) -> bool:
         dtype = self._dtype(entry)
         return dtype is not None and dtype.is_low_precision
@@ -262,7 +278,8 @@ class _Expression:
 
     def _cast(self, position: int, node: Node) -> Entry:
         source, wanted = node.inputs[0], self.dtypes[position][0]
-        before = self._dtype(source)
+        # A cast of the user's may be there for images of uint8; mxamp's own cast nothing but floats.
+        before = self._dtype(source) if node.op == AMP_CAST else self._certain(source)
         if self._is_cast_back(position) or (before is wanted and wanted is not None and wanted in CASTABLE):
             self.changed = True
             return self._entry(source)
@@ -293,7 +310,7 @@ class _Expression:
 
     def _operator(self, position: int, node: Node) -> list[Entry]:
         attrs = without_low_attributes(FACTS.canonical(node.op), node.attrs, self._input_dtypes(node))
-        subgraphs = self._bodies(node) if node.subgraphs else node.subgraphs
+        subgraphs = self._bodies(node) if is_control_flow(node) else node.subgraphs
         if attrs is not node.attrs:
             self.changed = True
         rounded = self._outputs_to_round(position, node)
@@ -350,8 +367,18 @@ class _Expression:
                 for dtype in [self._dtype(node.inputs[place])]
                 if dtype is not None
             }
+            undeclared = [
+                name
+                for name, place in body_inputs(node, number).items()
+                if name in variables and self._certain(node.inputs[place]) is None
+            ]
             inner = _Expression(
-                self.rules, body, variables, path=f"{self.path}{node.name}/", named_outputs=False
+                self.rules,
+                body,
+                variables,
+                undeclared=undeclared,
+                path=f"{self.path}{node.name}/",
+                named_outputs=False,
             )
             after = inner.express()
             self.changed = self.changed or inner.changed
@@ -393,7 +420,7 @@ class _Expression:
         facts = FACTS.of(node.op, node.attrs)
         if node.is_variable:
             found = node.name
-        elif facts is not None and node.op != ROUND:
+        elif facts is not None and not is_rounding(node.op):
             found = f"{node.name}_{facts.output_name(entry.output, node.num_outputs)}"
         else:
             found = f"{node.name}_output"

@@ -9,8 +9,7 @@ from typing import AbstractSet, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
-from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
-from mxamp.ops.casts import AMP_CAST
+from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes, variable_dtypes
 from mxamp.params.parameter import Parameter
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.policy.policy import Policy
@@ -156,18 +155,12 @@ class Surroundings:
     @cached_property
     def certain_dtypes(self) -> EntryDtypes:
         """The dtype of every entry, None where it depends on what an input is fed with."""
-        certain = {
-            name: dtype
-            for name, dtype in self._variables.items()
-            if name in self.params
-            or self._graph.nodes[self._graph.variables[name]].attrs.get("__dtype__", "-1") != "-1"
-        }
-        found = infer_dtypes(self._graph, certain)
-        for node in self._graph.nodes:
-            # An integer passes through amp_cast, which inference takes for a cast where it knows nothing.
-            if node.op == AMP_CAST and found[node.inputs[0].node][node.inputs[0].output] is None:
-                return [(None,) * node.num_outputs for node in self._graph.nodes]
-        return found
+        undeclared = [
+            name
+            for name, position in self._graph.variables.items()
+            if name not in self.params and self._graph.nodes[position].attrs.get("__dtype__", "-1") == "-1"
+        ]
+        return certain_dtypes(self._graph, self._variables, undeclared)
 
     @cached_property
     def _variables(self) -> Mapping[str, DType]:

@@ -16,6 +16,7 @@ from mxamp.errors import GraphError, OperatorError
 from mxamp.graph.control_flow import CONTROL_FLOW, body_inputs, graphs_within
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops.attributes import integers
+from mxamp.ops.rounding import ROUND_BOTH_WAYS
 from mxamp.runtime.mxnet import import_mxnet
 
 __all__ = ["check_arity"]
@@ -68,11 +69,12 @@ def _check_node(node: Node, read: int, *, complete: bool) -> None:
             f"{node} is no operator that a saved model can hold: MXNet makes such nodes for itself and for "
             "training, and crashes on others. Export the model again."
         )
-    found = (
-        _control_flow_arity(node)
-        if node.op in CONTROL_FLOW
-        else _arity(node.op, tuple(sorted(node.attrs.items())))
-    )
+    if node.op in CONTROL_FLOW:
+        found: tuple[int, int] | None = _control_flow_arity(node)
+    elif node.op == ROUND_BOTH_WAYS:
+        found = _subgraph_arity(node)
+    else:
+        found = _arity(node.op, tuple(sorted(node.attrs.items())))
     if found is None:
         return  # MXNet will say what it does not like
     inputs, outputs = found
@@ -106,6 +108,17 @@ def _control_flow_arity(node: Node) -> tuple[int, int]:
             raise OperatorError(f"{node} gives its body {number} {given} inputs, and the body has {wanted}.")
     # It counts its bodies among its arguments.
     return counts[0] - bodies, counts[1]
+
+
+def _subgraph_arity(node: Node) -> tuple[int, int]:
+    """Return the inputs and outputs of a node that MXNet counts in its subgraph."""
+    if len(node.subgraphs) != 1:
+        raise GraphError(
+            f"{node} has {len(node.subgraphs)} subgraphs, and MXNet reads one without looking whether it is "
+            "there. Emulate the model again."
+        )
+    (body,) = node.subgraphs
+    return len(body.variables), len(body.heads)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)

@@ -1,6 +1,7 @@
 """mxamp's own MXNet operators: loading their library, and calling them.
 
-The library adds two operators to MXNet, ``_mxamp_round`` and ``_mxamp_observe``
+The library adds three operators to MXNet, ``_mxamp_round``, ``_mxamp_round_both_ways`` (the same as a node of
+an emulated graph) and ``_mxamp_observe``
 (``mxamp/ops/src/operators.cc``). It is loaded on first use, once a process, and built before that where it
 is not there yet. A graph that holds one of the operators runs only where the library is loaded; elsewhere
 MXNet says "Operator _mxamp_round is not registered".
@@ -14,7 +15,8 @@ MXNet 1.9.1:
   ``identity`` comes before each of them here: gradients are added in its backward. In executors and
   hybridized blocks it works in place.
 - Shapes must be known from their inputs on: inferring the shape of a parameter through one of them fails,
-  and all that MXNet says is "std::bad_alloc".
+  and all that MXNet says is "std::bad_alloc". ``_mxamp_round_both_ways`` is free of that: MXNet infers shapes
+  through its subgraph, which a Symbol can be given in its JSON alone.
 - They get no GPU memory unless compiled with CUDA, which these are not: they run on the CPU.
 """
 

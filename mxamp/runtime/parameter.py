@@ -82,8 +82,11 @@ class NDArrayParameter(Parameter):
         """See :class:`mxamp.params.parameter.Parameter`.
 
         Casting is done on the host with the same code as for files, so both routes give the same bits.
-        (MXNet's own ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.)
+        (MXNet's own ``Cast`` to bfloat16 truncates, and its ``amp_cast`` flushes subnormals.) Values of a
+        format that MXNet does not have are held as float32.
         """
+        if dtype.is_emulated_only:
+            dtype = DType.FLOAT32
         if 0 in self._shape or self._device[0] not in _HOST:
             return ArrayParameter(np.empty(self._shape, dtype.numpy)).allocate(dtype)
         made = _empty(self._shape, self._device, dtype)

@@ -22,7 +22,7 @@ def test_convert_writes_a_float32_model_that_says_what_it_is(folder, mxamp):
     assert "is for measuring, not for deploying" in " ".join(result.out.split())
     model = load("low")
     assert {str(value.dtype) for value in model.arg_params.values()} == {"float32"}
-    assert "_mxamp_round" in {node.op for node in model.graph.nodes}
+    assert "_mxamp_round_both_ways" in {node.op for node in model.graph.nodes}
 
 
 def test_the_json_of_a_conversion_says_what_is_emulated(folder, mxamp):

@@ -345,3 +345,79 @@ def test_a_recurrent_layer_says_that_its_states_are_not_rounded() -> None:
     emulated = mxamp.emulate(sym, values, {}, "float16")
     (sentence,) = emulated.report.approximations
     assert sentence.startswith("RNN rounds its states to float16 after every step (in 'gru')")
+
+
+class TestKindsOfInput:
+    """Whatever the model is given as, what is emulated is the same."""
+
+    SYM = S.FullyConnected(S.var("data"), num_hidden=3, name="fc")
+    WEIGHT = np.random.default_rng(5).normal(size=(3, 4)).astype(np.float32)
+
+    def given(self, kind: str, folder: Any) -> tuple[Any, Any]:
+        args = {"fc_weight": self.WEIGHT, "fc_bias": np.zeros(3, np.float32)}
+        if kind == "symbol and MXNet arrays":
+            return self.SYM, {name: mx.nd.array(values) for name, values in args.items()}
+        if kind == "symbol and NumPy arrays":
+            return self.SYM, args
+        model = Model.of(self.SYM, args, {})
+        if kind == "file":
+            model.save(folder / "net")
+            model = mxamp.load(folder / "net")
+        return model.graph, model.arg_params
+
+    @pytest.mark.parametrize("saturate", [False, True])
+    @pytest.mark.parametrize(
+        "kind", ["symbol and MXNet arrays", "symbol and NumPy arrays", "graph and parameters", "file"]
+    )
+    @pytest.mark.parametrize("label", ["float16", "bfloat16", "tfloat32", "float8_e4m3fn", "float8_e5m2"])
+    def test_parameters_are_rounded_to_every_format(
+        self, label: str, kind: str, saturate: bool, tmp_path: Any
+    ) -> None:
+        sym, args = self.given(kind, tmp_path)
+        emulated = mxamp.emulate(sym, args, {}, label, saturate=saturate)
+        np.testing.assert_array_equal(emulated.arg_params["fc_weight"].numpy(), round_to(self.WEIGHT, label))
+        data = np.random.default_rng(6).normal(size=(2, 4)).astype(np.float32)
+        (found,) = run_outputs(emulated, {"data": data})
+        np.testing.assert_array_equal(found, round_to(found, label))
+
+
+class TestUndeclaredInputs:
+    """The dtype of an input that does not say it is an assumption."""
+
+    def scaled(self, data: Any, dtype: str = "float32") -> Any:
+        return S.FullyConnected(S.Cast(data, dtype=dtype) / 255, num_hidden=2, no_bias=True, name="fc")
+
+    def outputs(self, sym: Any, dtype: str) -> Any:
+        emulated = mxamp.emulate(sym, {"fc_weight": np.eye(2, dtype=np.float32)}, {}, dtype)
+        return run_outputs(emulated, {"data": np.array([[100, 200]], np.uint8)})[0]
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+    def test_a_cast_of_images_is_kept(self, dtype: str) -> None:
+        found = self.outputs(self.scaled(S.var("data")), dtype)
+        np.testing.assert_allclose(found, [[100 / 255, 200 / 255]], rtol=1e-2)
+
+    def test_so_is_one_to_low_precision(self) -> None:
+        low = S.Cast(S.Cast(S.var("data"), dtype="float16"), dtype="float32")
+        found = self.outputs(self.scaled(low), "float16")
+        np.testing.assert_allclose(found, [[100 / 255, 200 / 255]], rtol=1e-2)
+
+    def test_so_is_one_in_a_loop(self) -> None:
+        weight = S.var("fc_weight")
+
+        def step(data: Any, state: Any) -> Any:
+            out = S.FullyConnected(S.Cast(data, dtype="float32") / 255, weight, num_hidden=2, no_bias=True)
+            return out, out + state
+
+        out, _ = S.contrib.foreach(step, S.expand_dims(S.var("data"), 1), S.zeros((1, 2)), name="loop")
+        found = self.outputs(out, "float16")
+        np.testing.assert_allclose(found, [[[100 / 255, 200 / 255]]], rtol=1e-2)
+
+    def test_a_cast_to_what_an_input_says_it_is_goes(self) -> None:
+        emulated = mxamp.emulate(
+            self.scaled(S.var("data", dtype="float32")),
+            {"fc_weight": np.eye(2, dtype=np.float32)},
+            {},
+            "float16",
+            prepare=(),
+        )
+        assert "Cast" not in {node.op for node in emulated.graph.nodes}

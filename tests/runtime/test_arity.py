@@ -75,6 +75,22 @@ def test_a_wrong_number_of_inputs_is_refused(op, inputs, attrs):
         check_arity(parse_symbol(symbol_text(op, inputs, attrs=attrs)))
 
 
+@pytest.mark.parametrize("subgraphs", [None, [], [{"nodes": [], "heads": []}] * 2], ids=["no", "none", "two"])
+def test_a_rounding_without_its_one_subgraph_is_refused(subgraphs):
+    rest = {} if subgraphs is None else {"subgraphs": subgraphs}
+    with pytest.raises(MxampError, match=r"node 'n'|subgraphs"):
+        check_arity(
+            parse_symbol(symbol_text("_mxamp_round_both_ways", 1, attrs={"format": "float16"}, **rest))
+        )
+
+
+def test_a_rounding_with_an_input_too_many_is_refused():
+    body = json.loads(symbol_text("_copy", 1))
+    text = symbol_text("_mxamp_round_both_ways", 2, attrs={"format": "float16"}, subgraphs=[body])
+    with pytest.raises(GraphError, match="reads 2 entries"):
+        check_arity(parse_symbol(text))
+
+
 def test_missing_inputs_in_the_file_of_an_old_version_are_left_to_mxnet_which_adds_them():
     text = symbol_text("BatchNorm", 3).replace('"mxnet_version": ["int", 10901]', "")
     check_arity(parse_symbol(text))

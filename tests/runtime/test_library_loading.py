@@ -17,6 +17,7 @@ from mxamp.ops import libraries
 
 mx = pytest.importorskip("mxnet", reason="the library is loaded into MXNet")
 
+from mxamp.ops.rounding import ROUND_BOTH_WAYS
 from mxamp.runtime import library
 
 COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
@@ -195,9 +196,10 @@ def test_without_mxnet_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> No
         library.load_operators()
 
 
-def test_the_library_adds_two_operators() -> None:
+def test_the_library_adds_its_operators_and_no_others() -> None:
     library.load_operators()
     assert [name for name in dir(mx.nd._internal) if name.startswith("_mxamp")] == [
         library.OBSERVE,
         library.ROUND,
+        ROUND_BOTH_WAYS,
     ]

@@ -5,6 +5,11 @@
  *     float32 -> float32. Rounds to the values of `format` (kernels.h). Its gradient is straight-through: the
  *     gradient of the output, unchanged.
  *
+ * _mxamp_round_both_ways(data, format, overflow=inf)
+ *     The same for graphs, as a node with a subgraph: an identity of its one input. MXNet infers the shapes of such a
+ *     node through its subgraph, from what it reads and from what reads it, with sizes that are known in part. Any
+ *     other operator of a library is told of its inputs alone, and must know their sizes.
+ *
  * _mxamp_observe(data)
  *     float32 -> (float32, float64). Output 0 is the data. Output 1 has kObservationLength numbers: count, nan, inf,
  *     zero, minimum, maximum, largest, smallest_nonzero, then the 256 counts of exponents, as in mxamp_observation.
@@ -165,6 +170,7 @@ MXReturnValue PassGradient(const Attributes&, std::vector<MXTensor>* in, std::ve
 // ---------------------------------------------------------------------------------------------------------------------
 
 constexpr char kRound[] = "_mxamp_round";
+constexpr char kRoundBothWays[] = "_mxamp_round_both_ways";
 
 struct Rounding {
   int format;
@@ -222,6 +228,53 @@ REGISTER_OP(_mxamp_round)
     .setInferType(InferType<kRound>)
     .setInferSType(InferStorage<kRound>)
     .setInferShape(InferShape<kRound>);
+
+/*! One node's rounding: an operator with a subgraph must have a state. */
+class StatefulRound : public mxnet::ext::CustomStatefulOp {
+ public:
+  explicit StatefulRound(Rounding rounding) : rounding_(rounding) {}
+
+  MXReturnValue Forward(std::vector<MXTensor>* in, std::vector<MXTensor>* out, const OpResource&) override {
+    if (in->at(0).dtype != mxnet::ext::kFloat32) {
+      return Fail(std::string(kRoundBothWays) + " takes float32 only, and its data is of the dtype with code " +
+                  std::to_string(in->at(0).dtype) + ". Cast it to float32 first.");
+    }
+    if (in->at(0).size() != out->at(0).size()) {
+      return Fail(std::string(kRoundBothWays) + " has a subgraph that is no identity: it makes " +
+                  std::to_string(out->at(0).size()) + " values of " + std::to_string(in->at(0).size()) + ".");
+    }
+    mxamp_round(in->at(0).data<float>(), out->at(0).data<float>(), static_cast<size_t>(out->at(0).size()),
+                rounding_.format, rounding_.overflow, 0);
+    return Succeed();
+  }
+
+  MXReturnValue Backward(std::vector<MXTensor>* in, std::vector<MXTensor>* out, const OpResource& resource) override {
+    return PassGradient(Attributes(), in, out, resource);
+  }
+
+ private:
+  Rounding rounding_;
+};
+
+MXReturnValue CreateRound(const Attributes& attributes, const mxnet::ext::MXContext&, const Shapes&,
+                          const std::vector<int>, mxnet::ext::CustomStatefulOp** op) {
+  Attributes own = attributes;
+  own.erase(MX_STR_SUBGRAPH_SYM_JSON);  // MXNet adds the subgraph to what the node has
+  Rounding rounding;
+  if (ReadRounding(own, &rounding) != MX_SUCCESS) return MX_FAIL;
+  *op = mxnet::ext::CustomStatefulOp::create<StatefulRound>(rounding);
+  return Succeed();
+}
+
+MXReturnValue RefuseGpuState(const Attributes&, const mxnet::ext::MXContext&, const Shapes&, const std::vector<int>,
+                             mxnet::ext::CustomStatefulOp**) {
+  return Fail(std::string(kRoundBothWays) + " runs on the CPU only. Bind the graph to mx.cpu().");
+}
+
+REGISTER_OP(_mxamp_round_both_ways)
+    .setIsSubgraphOp()
+    .setCreateOpState(CreateRound, "cpu")
+    .setCreateOpState(RefuseGpuState, "gpu");
 
 // ---------------------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mxamp.dtypes import DType
 from mxamp.ops.facts import ValueKind
+from mxamp.ops.rounding import OBSERVE, ROUND, ROUND_BOTH_WAYS
 from mxamp.ops.tables._notation import record
 
 __all__ = ["RECORDS"]
@@ -12,7 +13,7 @@ FP32 = DType.FLOAT32
 
 RECORDS = (
     # float32 alone: the library refuses every other dtype. Rounding keeps a coordinate a coordinate.
-    record("_mxamp_round", "fp32", ValueKind.AFFINE, out=FP32),
+    *(record(name, "fp32", ValueKind.AFFINE, out=FP32) for name in (ROUND, ROUND_BOTH_WAYS)),
     # The data, and float64 counts and magnitudes of it.
-    record("_mxamp_observe", "fp32", ValueKind.MOVE, out=(FP32, DType.FLOAT64), seeds=(1,)),
+    record(OBSERVE, "fp32", ValueKind.MOVE, out=(FP32, DType.FLOAT64), seeds=(1,)),
 )
