@@ -452,7 +452,9 @@ def _lost_branches(preparation: Preparation) -> list[str]:
     if not preparation.lost:
         return []
     first, nodes = preparation.lost[0], preparation.before.nodes
-    if first.reader is None:
+    if first.fault:
+        what = f"although {first.fault}, and that comes out wrong"
+    elif first.reader is None:
         what = "although that is an output of the model, so that one of the two results is lost"
     elif first.reader == first.fused:
         what = "which reads it twice, and fails"

@@ -24,7 +24,9 @@ class KeepBranches(PreparationPass):
         r = Reshape(y) {shape: (-2,)}
         z = elemwise_add(f(Activation(r)), y)
 
-    Also where y is a graph output. What is found is in :mod:`mxamp.targets.fusion_defect`.
+    Also where y is a graph output, and where it is the data of a BatchNorm whose mean or variance is read, or
+    that normalizes another axis than that of the channels: the backend fuses that, too. What is found is in
+    :mod:`mxamp.targets.fusion_defect`.
 
     Refuses: what is no such place; the bodies of control flow, which are not fused. Runs for targets that are
     CPUs alone.

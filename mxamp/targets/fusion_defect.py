@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, Sequence
+from typing import Collection, NamedTuple, Sequence
 
-from mxamp.graph.graph import Graph, Node, Use
+from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
@@ -31,12 +31,15 @@ class LostBranch(NamedTuple):
         What is fused with it. Whoever reads either gets the same: the one, or the other.
     reader
         What reads the value too; None where it is a graph output; ``fused`` itself where that reads it twice,
-        and MXNet raises.
+        and MXNet raises, and where it is a BatchNorm that the backend computes wrongly, whoever reads what.
+    fault
+        What is wrong with such a BatchNorm, as the end of "fused, although it ..."; empty elsewhere.
     """
 
     value: int
     fused: int
     reader: int | None
+    fault: str = ""
 
 
 class _Chain(enum.Enum):
@@ -70,6 +73,10 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
     and ``y`` is taken too, and MXNet then raises. Behind a FullyConnected other readers are not noticed at
     all once an activation is taken; it is, if it is the first that is offered.
 
+    A BatchNorm is fused whatever it normalizes and whatever of it is read. What its weights are scaled for is
+    axis 1, so another one is wrong; and the fused operator has one output, which stands for the mean and the
+    variance of ``output_mean_var``, too.
+
     Linear in nodes and inputs, and in the length of the detours around such sums.
 
     References
@@ -95,8 +102,29 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
                 break
             if not uses:
                 break
+            norm = uses[0].node
+            fault = _fault_of_norm(graph, norm, node, heads) if chain is _Chain.CONVOLUTION else ""
+            if fault and uses[0].input == 0:
+                found.append(LostBranch(end, norm, norm, fault))
+                break
             end, chain = _next(graph, uses[0], chain)
     return found
+
+
+def _fault_of_norm(graph: Graph, position: int, layer: Node, heads: Collection[Entry]) -> str:
+    """Return what is wrong with a BatchNorm that is fused with the layer before it; empty if nothing."""
+    node = graph.nodes[position]
+    if FACTS.canonical(node.op) != "BatchNorm":
+        return ""
+    if any(output > 0 for output in graph.uses[position]) or any(
+        head.node == position and head.output > 0 for head in heads
+    ):
+        return "its mean or variance is read"
+    axis = integers(node.attrs.get("axis", "1"))
+    rank = 2 + len(integers(layer.attrs.get("kernel", "()")) or ())
+    if axis is not None and len(axis) == 1 and axis[0] % rank != 1:
+        return "it normalizes another axis than that of the channels"
+    return ""
 
 
 def _is_fused(node: Node) -> bool:
