@@ -68,7 +68,8 @@ class ConvolveBatchNorm(PlannedPass):
     Refuses: where the BatchNorm stays FP32, its axis is not 1, or its statistics are handed on; where x is
     not certainly an image (four axes), or its channels are no multiple of 16; where a statistic is no
     parameter or not FP32, or parameters are cast at run time; where scale or shift would leave the dtype's
-    range; where MXNet's fusion would compute the new graph wrongly (:mod:`mxamp.targets.fusion_defect`).
+    range, or a scale be subnormal; where MXNet's fusion would compute the new graph wrongly
+    (:mod:`mxamp.targets.fusion_defect`).
 
     Parameters
     ----------
@@ -185,6 +186,8 @@ class ConvolveBatchNorm(PlannedPass):
             return None
         if any(ArrayParameter(values).range_loss(self._dtype) is not None for values in (weight, bias)):
             return None
+        if np.any((weight != 0.0) & (np.abs(weight) < self._dtype.smallest_normal)):
+            return None  # a subnormal number has fewer bits, and each is all the weights of a channel
         return _Layer(weight.reshape(-1, 1, 1, 1), bias)
 
     # ------------------------------------------------------------------ the new graph

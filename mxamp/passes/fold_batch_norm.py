@@ -16,8 +16,8 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.params.cast import float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.params.ranges import magnitude_range
 from mxamp.params.scaled import ScaledParameter
+from mxamp.passes.folded_range import overflows_folded, underflows_folded
 from mxamp.passes.planned import PlannedPass
 
 __all__ = ["FoldBatchNorm", "FoldedNorms", "read_by_norms_alone"]
@@ -69,6 +69,8 @@ class FoldedNorms:
         The BatchNorms that are Convolutions of their own now (:class:`ConvolveBatchNorm`), positions before.
     successors
         A gamma or beta of theirs that is gone -> the weight or bias in its place.
+    subnormal
+        BatchNorm -> the layer that it did not go into, for the weights would have become subnormal.
     """
 
     plan: Plan
@@ -77,6 +79,7 @@ class FoldedNorms:
     biases: Mapping[str, tuple[str, int]]
     convolved: AbstractSet[int] = frozenset()
     successors: Mapping[str, str] = field(default_factory=dict)
+    subnormal: Mapping[int, int] = field(default_factory=dict)
 
 
 class FoldBatchNorm(PlannedPass):
@@ -95,7 +98,8 @@ class FoldBatchNorm(PlannedPass):
     anything but the BatchNorm reads the layer, or the layer is a graph output; where the BatchNorm is a graph
     output (its name would go) or its statistics are read; where the layer's weight or bias has other readers,
     is no parameter, or is not FP32; where the BatchNorm's axis is not the layer's channel axis; where the
-    folded weight would leave the dtype's range.
+    folded weight would leave the dtype's range, or have so many subnormal values that it would be less
+    precise than the layer and the BatchNorm are (:mod:`mxamp.passes.folded_range`).
 
     Parameters
     ----------
@@ -143,6 +147,8 @@ class FoldBatchNorm(PlannedPass):
         self._layers = frozenset(layers)
         self.folded: Mapping[int, int] = {}
         """BatchNorm -> layer, positions before. Set by :meth:`run`."""
+        self.subnormal: dict[int, int] = {}
+        """BatchNorm -> layer whose weights would become subnormal, positions before. Set by :meth:`run`."""
         self.biases: Mapping[str, str] = {}
         """New bias -> the weight beside it. Set by :meth:`run`."""
 
@@ -165,7 +171,7 @@ class FoldBatchNorm(PlannedPass):
         """Return what :meth:`run` did."""
         biases = {weight: (bias, self.arg_params[bias].shape[0]) for bias, weight in self.biases.items()}
         positions = self.positions or range(len(self.plan.decisions))  # the pass may not have run
-        return FoldedNorms(self.plan, positions, self.folded, biases)
+        return FoldedNorms(self.plan, positions, self.folded, biases, subnormal=self.subnormal)
 
     # ------------------------------------------------------------------ what can be folded
 
@@ -244,10 +250,25 @@ class FoldBatchNorm(PlannedPass):
                 shifted = ArrayParameter(exact_shift[channels].astype(np.float32))
             if not all_in_range and shifted.range_loss(candidate.dtype) is not None:
                 continue
-            if _leaves_range(weight, scale[channels], candidate.dtype):
+            if overflows_folded(weight, scale[channels], candidate.dtype):
                 continue
-            factors = _broadcast_factors(FACTS.canonical(layer.op), layer, weight.shape, scale[channels])
+            op = FACTS.canonical(layer.op)
+            factors = _broadcast_factors(op, layer, weight.shape, scale[channels])
             if factors is not None:
+                groups = int(layer.attrs.get("num_group", "1")) if op == "Deconvolution" else None
+                with np.errstate(all="ignore"):
+                    of_layer = np.sqrt(variance[channels] + (mean - bias)[channels] ** 2)
+                    of_norm = np.hypot(scale[channels] * np.sqrt(variance[channels]), beta[channels])
+                if underflows_folded(
+                    weight,
+                    groups,
+                    scale[channels],
+                    candidate.dtype,
+                    of_layer=of_layer,
+                    of_norm=of_norm,
+                ):
+                    self.subnormal[candidate.norm] = candidate.layer
+                    continue
                 scaled = ScaledParameter(weight, factors)
                 folds[candidate.layer] = _Fold(
                     candidate.layer, candidate.norm, scaled, shifted, candidate.dtype
@@ -366,15 +387,6 @@ class FoldBatchNorm(PlannedPass):
                 args[beside[name]] = shifts[beside[name]]
         self.arg_params = args
         self.aux_params = {name: value for name, value in self.aux_params.items() if name not in gone}
-
-
-def _leaves_range(weight: Parameter, scale: NDArray[np.float64], dtype: DType) -> bool:
-    if not weight.magnitude_bound:
-        return False
-    factor, limit = float(np.abs(scale).max(initial=0.0)), dtype.max_finite
-    if weight.magnitude_bound * factor <= limit:
-        return False
-    return any(magnitude_range(part).largest * factor > limit for part in weight.parts())
 
 
 def _channel_axes_agree(op: str, layer: Node, norm: Node) -> bool:

@@ -284,6 +284,11 @@ def _add_nodes(
                 rule="fold batch norm",
                 reason=f"folded into the weights of {layer!r}, each rounded once; it costs nothing any more",
             )
+        elif position in rewrites.fold.subnormal:
+            layer = before.nodes[rewrites.fold.subnormal[position]].name
+            decision = decision._replace(
+                reason=f"{decision.reason}; not folded into {layer!r}, whose weights would become subnormal"
+            )
         elif position in rewrites.fold.convolved:
             decision = decision._replace(
                 reason=f"{decision.reason}; written as a depthwise Convolution, which is faster"

@@ -10,6 +10,7 @@ import mxamp
 from mxamp.graph import Entry, Graph, Node
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
+from mxamp.params.parameter import ArrayParameter
 
 CHANNELS = 8
 RANDOM = np.random.default_rng(7)
@@ -32,6 +33,7 @@ class Network:
         self.bias: np.ndarray | None = None
         self.norm_attrs = {"fix_gamma": "False", "eps": "1e-05"}
         self.extra: list[Node] = []
+        self.scales = np.ones(CHANNELS, np.float32)
         self.heads = ["relu"]
 
     def build(self) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -278,7 +280,6 @@ def test_refuses_when_parameters_are_cast_at_run_time() -> None:
 
 def test_runs_in_mxnet_as_the_float32_network() -> None:
     pytest.importorskip("mxnet", reason="executes the folded network")
-    from mxamp.params.parameter import ArrayParameter
     from mxamp.runtime.executor import run_outputs
 
     network = Network()
@@ -293,3 +294,80 @@ def test_runs_in_mxnet_as_the_float32_network() -> None:
     for fusion in (True, False):
         actual = run_outputs(network.convert(), data, fusion=fusion)[0]
         assert np.linalg.norm(actual - expected) < 6e-3 * np.linalg.norm(expected)
+
+
+class TestTheLowerEndOfTheRange:
+    """A small scale makes weights subnormal in float16, where they lose bits."""
+
+    @staticmethod
+    def network(scale: float, op: str = "Convolution", channels: slice = slice(None)) -> Network:
+        network = Network()
+        if op == "Deconvolution":
+            network.op = op
+            network.attrs["num_group"] = "2"
+            network.weight = RANDOM.normal(0.0, 0.2, (4, CHANNELS // 2, 3, 3)).astype(np.float32)
+        if op == "FullyConnected":
+            network.op = op
+            network.attrs = {"num_hidden": str(CHANNELS), "no_bias": "True"}
+            network.weight = RANDOM.normal(0.0, 0.2, (CHANNELS, 4 * 6 * 6)).astype(np.float32)
+        network.scales[channels] = scale
+        return network
+
+    @staticmethod
+    def models(network: Network, **options: object) -> tuple[Model, Model]:
+        """Return the network and its emulation; BatchNorm's statistics are those of its layer on the data."""
+        graph, args, auxs = network.build()
+        scales = network.scales
+        auxs = {"mean": np.zeros(CHANNELS, np.float32), "var": np.ones(CHANNELS, np.float32)}
+        args = {**args, "gamma": args["gamma"] * scales, "beta": args["beta"] * scales}
+        reference = Model(
+            graph,
+            {name: ArrayParameter(values) for name, values in args.items()},
+            {name: ArrayParameter(values) for name, values in auxs.items()},
+        )
+        return reference, mxamp.emulate(graph, args, auxs, "float16", **options)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("op", ["Convolution", "Deconvolution", "FullyConnected"])
+    @pytest.mark.parametrize("scale", [1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
+    def test_folding_is_never_less_precise(self, scale: float, op: str) -> None:
+        pytest.importorskip("mxnet", reason="executes the folded network")
+        from mxamp.errors import LibraryError
+        from mxamp.runtime.executor import run_outputs
+        from mxamp.runtime.library import load_operators
+
+        try:
+            load_operators()
+        except LibraryError as error:
+            pytest.skip(f"the operator library cannot be built: {error}")
+        network = self.network(scale, op)
+        data = {"data": RANDOM.normal(0.0, 1.0, (4, 4, 6, 6)).astype(np.float32)}
+        errors = []
+        for fold in (True, False):
+            reference, emulated = self.models(network, fold_batch_norm=fold)
+            expected, found = (run_outputs(model, data, fusion=False)[0] for model in (reference, emulated))
+            errors.append(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+        # Without folding the layer is rounded once more; below the range it is the results that are.
+        assert errors[0] < 1.3 * errors[1] + 1e-4
+
+    def test_what_is_not_folded_says_why(self) -> None:
+        _, emulated = self.models(self.network(1e-5))
+        assert (
+            "not folded into 'conv', whose weights would become subnormal"
+            in emulated.report.node("bn").reason
+        )
+
+    @pytest.mark.parametrize("scale", [0.0, 1e-9])
+    def test_a_dead_channel_keeps_nothing_from_being_folded(self, scale: float) -> None:
+        assert is_folded(self.models(self.network(scale, channels=slice(2, 3)))[1])
+
+    def test_one_small_channel_does(self) -> None:
+        network = self.network(1e-3)
+        assert is_folded(self.models(network)[1])
+        network.scales[2] = 5e-5
+        assert not is_folded(self.models(network)[1])
+
+    def test_bfloat16_has_float32s_exponents(self) -> None:
+        network = self.network(1e-5)
+        graph, args, auxs = network.build()
+        args["gamma"] = args["gamma"] * network.scales
+        assert is_folded(mxamp.convert_model(graph, args, auxs, "bfloat16"))
