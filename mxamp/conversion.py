@@ -164,10 +164,10 @@ def convert_graph(
     if inputs is None:
         check_params(graph, params)
         inputs = [name for name in graph.variables if name not in params]
-    check_rules_fit(policy, graph)
+    unused_rules = check_rules_fit(policy, graph)
     names = output_names(graph)
     low_inputs, low_outputs = resolve_io_dtype(io_dtype, policy.target_dtype, inputs, names)
-    notes = [*_notes(graph, policy, cast_op)]
+    notes = [*unused_rules, *_notes(graph, policy, cast_op)]
     if target.warning:
         notes.append(f"The target {target.name}: {target.warning}")
     if placing is not None:

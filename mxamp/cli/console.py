@@ -9,12 +9,23 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable, Iterator, TextIO
+from typing import Any, Callable, Iterator, Sequence, TextIO, TypeVar
 
-from mxamp.errors import MxampWarning
+from mxamp.errors import MxampError, MxampWarning
 from mxamp.report.table import format_bytes, terminal_width
 
-__all__ = ["Steps", "print_json", "show_warnings", "supports_progress"]
+__all__ = [
+    "Mistakes",
+    "SeveralMistakesError",
+    "ShownWarnings",
+    "Steps",
+    "StrictError",
+    "print_json",
+    "show_warnings",
+    "supports_progress",
+]
+
+_Checked = TypeVar("_Checked")
 
 _PROGRESS_EVERY = 0.2
 """Seconds between two looks at the clock."""
@@ -123,9 +134,93 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1))
 
 
+class SeveralMistakesError(MxampError):
+    """A command line has several mistakes.
+
+    Parameters
+    ----------
+    errors
+        What is wrong, one error each.
+    """
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        super().__init__("\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+
+
+class Mistakes:
+    """Checks of a command line that do not depend on each other: one run tells what all of them found."""
+
+    def __init__(self) -> None:
+        self._errors: list[Exception] = []
+
+    def check(self, check: Callable[[], _Checked]) -> _Checked | None:
+        """Return what a check returns; None where it found a mistake."""
+        try:
+            return check()
+        except (MxampError, OSError) as error:
+            self.note(error)
+            return None
+
+    def note(self, error: Exception) -> None:
+        """Note a mistake."""
+        self._errors.append(error)
+
+    def tell(self) -> None:
+        """Raise what was found.
+
+        Raises
+        ------
+        MxampError, OSError
+            The mistake, or a :class:`SeveralMistakesError`.
+        """
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise SeveralMistakesError(self._errors)
+
+
+class StrictError(MxampError):
+    """There were warnings, and ``--strict`` was given."""
+
+
+class ShownWarnings:
+    """The warnings that a command showed.
+
+    Parameters
+    ----------
+    strict
+        Whether each of them is an error.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
+        self.texts: list[str] = []
+
+    def refuse(self, what: str = "") -> None:
+        """End the command where there were warnings that are errors.
+
+        Parameters
+        ----------
+        what
+            What has not been done because of them, as a sentence.
+
+        Raises
+        ------
+        StrictError
+            With ``--strict``, where there were any.
+        """
+        if not self.strict or not self.texts:
+            return
+        count = len(self.texts)
+        which = "the warning above is an error" if count == 1 else f"the {count} warnings above are errors"
+        raise StrictError(f"With --strict {which}.{' ' if what else ''}{what}")
+
+
 @contextlib.contextmanager
-def show_warnings() -> Iterator[None]:
+def show_warnings(*, strict: bool = False) -> Iterator[ShownWarnings]:
     """Print mxamp's warnings as one line each, without the place in the code that a user cannot act on."""
+    shown = ShownWarnings(strict=strict)
     with warnings.catch_warnings():
         # A warning is news each time, not once a place.
         warnings.simplefilter("always", MxampWarning)
@@ -140,9 +235,10 @@ def show_warnings() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, MxampWarning):
+                shown.texts.append(str(message))
                 print(f"mxamp: warning: {message}", file=sys.stderr)
             else:
                 others(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
-        yield
+        yield shown

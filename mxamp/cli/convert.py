@@ -10,9 +10,9 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
-from mxamp.cli.console import Steps, print_json
+from mxamp.cli.console import Mistakes, Steps, print_json
 from mxamp.cli.data import load_data
 from mxamp.cli.source import (
     Source,
@@ -39,7 +39,7 @@ from mxamp.provenance import provenance_path
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
-from mxamp.targets import resolve_target
+from mxamp.targets import Target, resolve_target
 from mxamp.targets.choose import BEYOND_WHEELS
 from mxamp.targets.machine import compute_capability
 
@@ -271,19 +271,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     steps = Steps(quiet=args.quiet or args.json)
     destination = _destination(args)
-    _check_destination(destination, args)
-    policy = _policy(args)  # before the model is read: its mistakes show at once
-    shapes = parse_input_shapes(args.input_shape)
-    data = None if args.data is None else load_data(args.data)
-    if data is not None and shapes:
-        raise DataError("--data has the shapes of the inputs; leave --input-shape out.")
-    guard = (
-        Guard(seconds=args.guard_seconds, data=data, own_process=True)
-        if args.guard and not args.emulate
-        else False
-    )
-    io_dtype = _io_dtype(args.io_dtype)
-    target = None if args.target is None else resolve_target(args.target, policy.target_dtype)
+    policy, shapes, data, guard, io_dtype, target = _checked_options(args, destination)
 
     with steps.step(f"reading {args.model}"):
         source = read_source(
@@ -323,6 +311,7 @@ def run(args: argparse.Namespace) -> int:
             rewrite_masks=args.rewrite_masks,
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],
         )
+    args.shown_warnings.refuse("Nothing was written.")
     with steps.step(f"casting and writing {destination.prefix}") as progress:
         # Before anything is asked of the model: then its parameters are read once only.
         model.save(destination.prefix, progress=progress, provenance=args.provenance)
@@ -355,6 +344,46 @@ def run(args: argparse.Namespace) -> int:
 
 
 # ---------------------------------------------------------------------- what was asked for
+
+
+class _Options(NamedTuple):
+    """What options say, as the values that the conversion takes."""
+
+    policy: Policy
+    shapes: Mapping[str, tuple[int, ...]]
+    data: Any
+    guard: Guard | bool
+    io_dtype: str | dict[str, str] | None
+    target: Target | None
+
+
+def _checked_options(args: argparse.Namespace, destination: _Destination) -> _Options:
+    """Return what the options say; before the model is read, and all mistakes at once.
+
+    Raises
+    ------
+    MxampError
+        The mistakes.
+    """
+    mistakes = Mistakes()
+    dtype = mistakes.check(lambda: Policy.default(args.dtype).target_dtype)
+    policy = None if dtype is None else mistakes.check(lambda: _policy(args))
+    shapes = mistakes.check(lambda: parse_input_shapes(args.input_shape))
+    data = None if args.data is None else mistakes.check(lambda: load_data(args.data))
+    if args.data is not None and args.input_shape:
+        mistakes.note(DataError("--data has the shapes of the inputs; leave --input-shape out."))
+    guard: Guard | bool | None = False
+    if args.guard and not args.emulate:
+        guard = mistakes.check(lambda: Guard(seconds=args.guard_seconds, data=data, own_process=True))
+    io_dtype = mistakes.check(lambda: _io_dtype(args.io_dtype))
+    target = None
+    if args.target is not None and dtype is not None:
+        target = mistakes.check(lambda: resolve_target(args.target, dtype))
+    # What is there may be in the way of files; that is asked last, for --force changes the answer.
+    mistakes.check(lambda: _check_destination(destination, args))
+    mistakes.tell()
+    assert policy is not None  # what could not be told was a mistake
+    return _Options(policy, shapes or {}, data, guard or False, io_dtype, target)
 
 
 def _destination(args: argparse.Namespace) -> _Destination:

@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 from mxamp.arguments import as_options
 from mxamp.cli import compare, convert, inspect, policy, probe, targets, verify, zoo
-from mxamp.cli.console import show_warnings
+from mxamp.cli.console import SeveralMistakesError, show_warnings
 from mxamp.errors import MxampError
 from mxamp.version import __version__
 
@@ -39,6 +39,7 @@ examples:
       whether the files are still what was written
 
 `mxamp COMMAND --help` says more about each. Converting and inspecting files needs no MXNet.
+With --strict every warning is an error, for scripts and CI.
 Exit status: 0 success, 1 a comparison beyond its --tolerance or files that are not what was written, 2 an
 error you can act on, 70 a bug in mxamp, 130 interrupted."""
 
@@ -52,18 +53,24 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"mxamp {__version__}")
-    _add_traceback(parser, default=False)
+    _add_common_options(parser, default=False)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for module in (convert, inspect, compare, verify, policy, zoo, targets, probe):
         module.add_parser(subparsers)
     for subparser in subparsers.choices.values():
         if "-" in subparser.prefix_chars:  # `zoo` hands everything on
             # After the command too, which is where one adds it to a command that just failed.
-            _add_traceback(subparser, default=argparse.SUPPRESS)
+            _add_common_options(subparser, default=argparse.SUPPRESS)
     return parser
 
 
-def _add_traceback(parser: argparse.ArgumentParser, default: Any) -> None:
+def _add_common_options(parser: argparse.ArgumentParser, default: Any) -> None:
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        default=default,
+        help="make every warning an error: exit status 2, and convert writes nothing",
+    )
     parser.add_argument(
         "--traceback",
         action="store_true",
@@ -93,9 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USER_ERROR
     show_traceback = args.traceback or os.environ.get("MXAMP_DEBUG", "0") not in ("", "0")
     try:
-        with show_warnings(), as_options():
+        with show_warnings(strict=args.strict) as args.shown_warnings, as_options():
             status = args.run(args)
             sys.stdout.flush()
+            args.shown_warnings.refuse()
             return int(status)
     except KeyboardInterrupt:
         print("mxamp: interrupted; nothing half-written is left behind.", file=sys.stderr)
@@ -108,7 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if show_traceback:
             traceback.print_exc()
         if isinstance(error, (MxampError, OSError)):
-            print(f"mxamp: error: {error}", file=sys.stderr)
+            for each in error.errors if isinstance(error, SeveralMistakesError) else (error,):
+                print(f"mxamp: error: {each}", file=sys.stderr)
             return USER_ERROR
         print(_internal_error(error, show_traceback), file=sys.stderr)
         return INTERNAL_ERROR

@@ -53,5 +53,8 @@ def run(args: argparse.Namespace) -> int:
             "`mxamp zoo` runs model_zoo_eval, which is in mxamp's repository and is not installed with it. "
             "Run it in the repository's folder: python -m model_zoo_eval --help"
         )
+    if "--strict" in args.arguments:  # which is mxamp's own, and stands behind every other command
+        args.shown_warnings.strict = True
+    arguments = [argument for argument in args.arguments if argument != "--strict"]
     cli = importlib.import_module(f"{_PACKAGE}.cli")
-    return int(cli.main(args.arguments, program="mxamp zoo"))
+    return int(cli.main(arguments, program="mxamp zoo"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Sequence
 
-from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
+from mxamp.errors import UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.policy.color import USER_RULES, Color, Verdict
@@ -74,21 +73,22 @@ def _within_reason(context: ColoringContext, position: int, wish: Verdict) -> Ve
     return wish
 
 
-def check_rules_fit(policy: Policy, graph: Graph) -> None:
+def check_rules_fit(policy: Policy, graph: Graph) -> Sequence[str]:
     """Check that the names the user's rules mention exist in the graph.
+
+    Returns
+    -------
+    sequence of str
+        A warning for each rule that selects by pattern, operator or attribute and picks no node.
 
     Raises
     ------
     UnknownNameError
         For an exact name that no operator node has; suggests the nearest.
-
-    Warns
-    -----
-    MxampWarning
-        For a rule that selects by pattern, operator or attribute and picks no node.
     """
     if not policy.rules:
-        return
+        return ()
+    found = []
     nodes = [node for top in graphs_within(graph) for node in top.nodes if not node.is_variable]
     names = {node.name for node in nodes}
     variables = {name for top in graphs_within(graph) for name in top.variables}
@@ -113,6 +113,5 @@ def check_rules_fit(policy: Policy, graph: Graph) -> None:
                 f"{nearest_names(name, names)} Node names are listed by `mxamp inspect`."
             )
         if not rule.selector.names and not any(rule.selector.picks(node) for node in nodes):
-            warnings.warn(
-                f"The rule for {rule.selector} picks no node of this model.", MxampWarning, stacklevel=5
-            )
+            found.append(f"The rule for {rule.selector} picks no node of this model.")
+    return found
