@@ -139,6 +139,9 @@ def convert_graph(
     """
     if not isinstance(cast_op, str) or cast_op not in CAST_OPERATORS:
         raise PolicyError(f"cast_op must be {' or '.join(CAST_OPERATORS)}, not {cast_op!r}.")
+    if policy.target_dtype.is_emulated_only:
+        # No operator of MXNet's casts to such a format; emulation replaces every cast by a rounding.
+        cast_op = AMP_CAST
     check_flag(cast_offline, "cast_optional_params")
     check_flag(fold_batch_norm, "fold_batch_norm")
     check_flag(saturate, "saturate")

@@ -46,12 +46,14 @@ def emulated(sample: Sample, dtype: DType, **options: object) -> Model:
     pure=st.booleans(),
     fold=st.booleans(),
     io_dtype=st.sampled_from([None, "low"]),
+    cast_op=st.sampled_from(["amp_cast", "Cast"]),
 )
 def test_every_graph_emulates_to_a_sound_one(
-    sample: Sample, dtype: DType, pure: bool, fold: bool, io_dtype: str | None
+    sample: Sample, dtype: DType, pure: bool, fold: bool, io_dtype: str | None, cast_op: str
 ) -> None:
     policy = Policy.pure(dtype) if pure else Policy.default(dtype)
-    model = emulated(sample, dtype, policy=policy, fold_batch_norm=fold, io_dtype=io_dtype)
+    options = {"fold_batch_norm": fold, "io_dtype": io_dtype, "cast_op": cast_op}
+    model = emulated(sample, dtype, policy=policy, **options)
     verify_graph(model.graph)
     assert output_names(model.graph) == output_names(sample.graph)
     for kinds in infer_dtypes(model.graph, variables_of(model)):
