@@ -11,6 +11,7 @@ __all__ = ["argument", "as_options", "setting"]
 _OPTIONS = {
     "input_shapes": "--input-shape",
     "inputs": "--input",
+    "io_dtype": "--io-dtype",
 }
 """Argument -> the option that gives it. What has no option keeps its name."""
 

@@ -16,7 +16,7 @@ from mxamp.decisions import (
     Plan,
     already_low,
     decide,
-    resolve_io_dtype,
+    decide_interface,
     why_nothing_is_low,
 )
 from mxamp.dtypes import DType
@@ -25,7 +25,6 @@ from mxamp.garbage import paused_collection
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.graph.infer import variable_dtypes
-from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS
@@ -168,8 +167,8 @@ def convert_graph(
         check_params(graph, params)
         inputs = [name for name in graph.variables if name not in params]
     unused_rules = check_rules_fit(policy, graph)
-    names = output_names(graph)
-    low_inputs, low_outputs = resolve_io_dtype(io_dtype, policy.target_dtype, inputs, names)
+    stored = {name: value.dtype for name, value in params.items()}
+    interface = decide_interface(io_dtype, policy.target_dtype, graph, inputs, stored)
     notes = [*unused_rules, *_notes(graph, policy, cast_op)]
     if target.warning:
         notes.append(f"The target {target.name}: {target.warning}")
@@ -178,21 +177,14 @@ def convert_graph(
     if guard is not None and guard.warning is not None:
         notes.append(guard.warning)
     is_measured = placing is not None or (guard is not None and guard.result is not None)
-    for name in _outputs_that_stay(graph, names, low_inputs):
-        if name not in low_outputs:
-            continue
-        reason = (
-            f"the output {name!r} cannot be {policy.target_dtype}, for a cast would have to change its name"
-        )
-        if isinstance(io_dtype, Mapping):
-            raise PolicyError(f"io_dtype: {reason}. Leave it float32.")
-        notes.append(f"io_dtype: {reason}; it stays float32.")
-        del low_outputs[name]
+    notes.extend(interface.notes)
 
     # A pure policy asks what low precision does to the user's own nodes.
     steps = () if policy.is_pure else steps
     forms = {name: ParameterForm(value.shape, value.dtype) for name, value in params.items()}
-    preparation = prepare_graph(graph, params, policy, steps, target=target, shapes=shapes)
+    preparation = prepare_graph(
+        graph, params, policy, steps, target=target, shapes=shapes, low_inputs=interface.inputs
+    )
     graph, shapes = preparation.graph, preparation.shapes
     arg_params = {name: value for name, value in preparation.params.items() if name not in aux_params}
     aux_params = {name: value for name, value in preparation.params.items() if name in aux_params}
@@ -216,8 +208,8 @@ def convert_graph(
         shapes=shapes,
         inputs=inputs,
         build_symbol=build_symbol,
-        low_inputs=low_inputs,
-        low_heads=frozenset(n for n, name in enumerate(names) if name in low_outputs),
+        low_inputs=interface.inputs,
+        low_heads=interface.heads,
         notes=notes,
         saturate=saturate,
         masks=masks.masks,
@@ -389,19 +381,6 @@ class _Conversion:
         low = self.policy.target_dtype
         is_told = self.guard is not None and self.guard.warning is not None
         return () if is_told or already_low(plan) is low else (f"Nothing was converted to {low}: {nothing}.",)
-
-
-def _outputs_that_stay(graph: Graph, names: Sequence[str], low_inputs: Mapping[str, DType]) -> list[str]:
-    """Return the outputs whose name MXNet does not derive as it would a cast's (``node_output``)."""
-    stay = []
-    for head, name in zip(graph.heads, names):
-        node = graph.nodes[head.node]
-        if node.is_variable:
-            if node.name not in low_inputs:
-                stay.append(name)
-        elif name != f"{node.name}_output":
-            stay.append(name)
-    return stay
 
 
 def _stored(

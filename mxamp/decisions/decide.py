@@ -338,16 +338,18 @@ class _Decider:
             variables_before=dict(self.given.variables),
             variables_after=dict(self.given.low_inputs),
             heads=tuple(
-                None
-                if self.dtypes[head.node][head.output] not in CASTABLE
-                else self.low
-                if wanted is Demand.LOW
-                else self.dtypes[head.node][head.output]
+                self._head(self.dtypes[head.node][head.output], wanted)
                 for head, wanted in zip(self.graph.heads, head_demand)
             ),
             cast_offline=self.castable_params,
             estimates=estimates,
         )
+
+    def _head(self, before: DType | None, wanted: Demand) -> DType | None:
+        """Return the dtype that a head is cast to; None for one that leaves as it comes."""
+        if wanted is Demand.LOW and (before is None or before in CASTABLE):
+            return self.low
+        return before if before in CASTABLE else None
 
     def _estimates(self, green: set[int], choices: set[int]) -> Estimates | None:
         """Return what the choices cost; None where shapes or the target do not tell.

@@ -12,7 +12,7 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.cast_nodes import cast_node, multicast_node
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.infer import check_dtypes, infer_dtypes
-from mxamp.graph.output_names import output_name, output_names
+from mxamp.graph.output_names import cast_names, output_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
 from mxamp.passes.base import GraphPass
@@ -231,7 +231,9 @@ class _Rewriter:
         self.plan = plan
         self.variables: dict[str, DType] = dict(plan.variables_before)
         self.cast_op = cast_op
-        self.builder = GraphBuilder(_all_names(graph) | reserved_names)
+        # The heads of a control-flow body have no names that anybody sees.
+        self.names = cast_names(graph) if named_outputs else {}
+        self.builder = GraphBuilder({*_all_names(graph), *reserved_names, *self.names.values()})
         self.positions: list[int] = []
         self.dtypes: list[tuple[DType | None, ...]] = []
         self.cast_map: dict[tuple[Entry, DType], Entry] = {}
@@ -240,9 +242,8 @@ class _Rewriter:
         self.body_casts: list[BodyCasts] = []
         self.changed = False
         self.wanted = _wanted_dtypes(graph, plan)
-        self.head_dtypes: dict[int, DType] = {}
-        # The heads of a control-flow body have no names that anybody sees.
-        self.renamed = self._outputs_to_cast_back() if named_outputs else {}
+        self.head_dtypes: dict[Entry, DType] = {}
+        self.renamed = self._outputs_to_cast_back()
 
     # ------------------------------------------------------------------ the walk
 
@@ -370,7 +371,7 @@ class _Rewriter:
         known = self.cast_map.get((entry, dtype))
         if known is not None and not (for_head and self._loses_name(known, origin, dtype)):
             return known
-        if before is None and for_head:
+        if before is None and for_head and dtype is DType.FLOAT32:
             return entry  # an operator nobody knows hands on what it always did
         # `Cast` would turn an unknown operator's integers into floats; amp_cast lets them pass.
         op = AMP_CAST if before is None else self.cast_op
@@ -385,13 +386,13 @@ class _Rewriter:
 
     def _loses_name(self, known: Entry, origin: Entry, dtype: DType) -> bool:
         """Whether handing on ``known`` as the graph output ``origin`` would give that another name."""
-        if origin.output != 0 or self.head_dtypes.get(origin.node) is not dtype:
+        if self.head_dtypes.get(origin) is not dtype:
             return False
-        return self.builder.node(known.node).name != self.graph.nodes[origin.node].name
+        return self.builder.node(known.node).name != self.names[origin]
 
     def _cast_name(self, entry: Entry, origin: Entry, dtype: DType) -> str:
-        if origin.output == 0 and self.head_dtypes.get(origin.node) is dtype:
-            return self.graph.nodes[origin.node].name
+        if self.head_dtypes.get(origin) is dtype:
+            return self.names[origin]
         name = self.builder.node(entry.node).name
         if self.builder.node(entry.node).num_outputs > 1:
             name = f"{name}_{entry.output}"
@@ -432,19 +433,20 @@ class _Rewriter:
     # ------------------------------------------------------------------ output names
 
     def _outputs_to_cast_back(self) -> dict[int, str]:
-        """Return the nodes whose first output is a graph output that must be cast, with their new names."""
+        """Return the nodes of which a graph output must be cast, with their new names."""
         renamed: dict[int, str] = {}
         for head, wanted in zip(self.graph.heads, self.plan.heads):
             decision = self.plan.decisions[head.node]
-            if decision is None or wanted is None or head.output != 0 or head.node in renamed:
+            if decision is None or wanted is None or head in self.head_dtypes or head not in self.names:
                 continue
-            produced = decision.outputs[0]
-            name = self.graph.nodes[head.node].name
-            # Only an output called `<node>_output` keeps its name: that is what a cast's output is called.
-            keeps_name = output_name(self.graph, head) == f"{name}_output"
-            if produced is not None and produced is not wanted and produced in CASTABLE and keeps_name:
-                renamed[head.node] = self.builder.free_name(f"{name}_{produced}")
-                self.head_dtypes[head.node] = wanted
+            produced = decision.outputs[head.output]
+            is_cast = produced in CASTABLE if produced is not None else wanted is not DType.FLOAT32
+            if is_cast and produced is not wanted:
+                self.head_dtypes[head] = wanted
+                if head.node not in renamed:
+                    name = self.graph.nodes[head.node].name
+                    suffix = "uncast" if produced is None else produced.label
+                    renamed[head.node] = self.builder.free_name(f"{name}_{suffix}")
         return renamed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Sequence
 
+from mxamp.dtypes import DType
 from mxamp.errors import PassError, PolicyError, nearest_names
 from mxamp.graph.graph import Graph
 from mxamp.graph.output_names import output_names
@@ -164,6 +165,7 @@ def prepare_graph(
     *,
     target: Target | None = None,
     shapes: Sequence[NodeShapes] | None = None,
+    low_inputs: Mapping[str, DType] | None = None,
 ) -> Preparation:
     """Run the passes over a graph.
 
@@ -181,6 +183,8 @@ def prepare_graph(
         What the model is converted for; by default the built-in target for the policy's dtype.
     shapes
         For every node the shape of each output, where known.
+    low_inputs
+        The inputs that will arrive in low precision.
 
     Raises
     ------
@@ -206,7 +210,9 @@ def prepare_graph(
             continue
         if not step.runs_for(target):
             continue
-        done = step.run(state.graph, Surroundings(state.graph, state.params, policy, target, state.shapes))
+        done = step.run(
+            state.graph, Surroundings(state.graph, state.params, policy, target, state.shapes, low_inputs)
+        )
         finished.append(step.name)
         if done is None:
             continue

@@ -113,6 +113,8 @@ class Surroundings:
     shapes
         For every node the shape of each output, where known. They are those of one call: a pass may choose by
         them what is fastest, and must be right for all others.
+    low_inputs
+        The inputs that will arrive in low precision; a cast to that is one that does nothing.
     """
 
     def __init__(
@@ -122,12 +124,14 @@ class Surroundings:
         policy: Policy,
         target: Target,
         shapes: Sequence[NodeShapes] | None = None,
+        low_inputs: Mapping[str, DType] | None = None,
     ) -> None:
         self._graph = graph
         self.params = params
         self.policy = policy
         self.target = target
         self._shapes = shapes
+        self._low_inputs = low_inputs or {}
 
     @cached_property
     def heads(self) -> frozenset[int]:
@@ -155,12 +159,15 @@ class Surroundings:
     @cached_property
     def certain_dtypes(self) -> EntryDtypes:
         """The dtype of every entry, None where it depends on what an input is fed with."""
+        arriving = {name: dtype for name, dtype in self._low_inputs.items() if name in self._variables}
         undeclared = [
             name
             for name, position in self._graph.variables.items()
-            if name not in self.params and self._graph.nodes[position].attrs.get("__dtype__", "-1") == "-1"
+            if name not in self.params
+            and name not in arriving
+            and self._graph.nodes[position].attrs.get("__dtype__", "-1") == "-1"
         ]
-        return certain_dtypes(self._graph, self._variables, undeclared)
+        return certain_dtypes(self._graph, {**self._variables, **arriving}, undeclared)
 
     @cached_property
     def _variables(self) -> Mapping[str, DType]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Mapping, Sequence, Tuple
 
-from mxamp.graph.graph import VARIABLE, Graph
+from mxamp.graph.graph import VARIABLE, Entry, Graph
 from mxamp.graph.infer import EntryDtypes
+from mxamp.graph.output_names import cast_names
 from mxamp.ops import FACTS, OperatorFacts
 from mxamp.params.parameter import Parameter
 from mxamp.policy.color import Verdict
@@ -74,6 +75,11 @@ class ColoringContext:
         for node, output in self.graph.heads:
             found.setdefault(node, []).append(output)
         return {node: tuple(outputs) for node, outputs in found.items()}
+
+    @cached_property
+    def cast_names(self) -> Mapping[Entry, str]:
+        """The graph outputs that can be cast, with the names of the casts; see :func:`cast_names`."""
+        return cast_names(self.graph)
 
     @cached_property
     def sparse(self) -> frozenset[str]:

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from mxamp.graph.graph import Entry
-from mxamp.ops import InputRole, OperatorFacts, ValueKind
+from mxamp.graph.graph import Entry, Graph
+from mxamp.ops import FACTS, InputRole, OperatorFacts, ValueKind
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.policy.color import USER_RULES, Color, Verdict
 from mxamp.policy.context import ColoringContext
 
-__all__ = ["exact_region"]
+__all__ = ["exact_entries", "exact_region"]
 
 _EXACT_ROLES = frozenset({InputRole.INDEX, InputRole.COORDINATE})
 _SPREADING_FORWARD = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
@@ -221,3 +221,45 @@ def _spread_forward(
             entry = Entry(position, output)
             if entry not in features:
                 holds_positions.setdefault(entry, origin)
+
+
+def exact_entries(graph: Graph) -> frozenset[Entry]:
+    """Return the entries that hold indices or coordinates, whoever computes with them besides.
+
+    They are what is read and what is produced as such, and what these are moved or scaled from and to.
+    Unlike :func:`exact_region` this asks no policy; it is about what enters and leaves the graph.
+
+    Notes
+    -----
+    Linear in nodes and uses: two sweeps.
+    """
+    found: set[Entry] = set()
+    all_facts = [None if node.is_variable else FACTS.of(node.op, node.attrs) for node in graph.nodes]
+
+    def hands_on(position: int) -> bool:
+        facts, op = all_facts[position], graph.nodes[position].op
+        if facts is None:
+            return op in (AMP_CAST, AMP_MULTICAST)
+        return facts.kind in _SPREADING_FORWARD or facts.name == "Cast"
+
+    for position, node in enumerate(graph.nodes):
+        facts = all_facts[position]
+        if facts is not None:
+            found.update(Entry(position, output) for output in facts.seed_outputs(node.attrs))
+        reads = [
+            entry in found and _carries_values(facts, number, node.attrs)
+            for number, entry in enumerate(node.inputs)
+        ]
+        if any(reads) and hands_on(position):
+            found.update(Entry(position, output) for output in range(node.num_outputs))
+    for position in range(len(graph.nodes) - 1, -1, -1):
+        node, facts = graph.nodes[position], all_facts[position]
+        is_exact = any(Entry(position, output) in found for output in range(node.num_outputs))
+        for number, entry in enumerate(node.inputs):
+            # What an operator ranks is read exactly, too, and is no index.
+            is_ranked = facts is not None and facts.name in _INTEGER_ORDERING
+            if facts is not None and not is_ranked and _reads_exactly(facts, number, node.attrs):
+                found.add(entry)
+            if is_exact and hands_on(position) and _carries_values(facts, number, node.attrs):
+                found.add(entry)
+    return frozenset(found)

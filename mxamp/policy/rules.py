@@ -12,7 +12,7 @@ from typing import Protocol
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
-from mxamp.graph.graph import VARIABLE
+from mxamp.graph.graph import VARIABLE, Entry
 from mxamp.ops import InputRole, OperatorFacts
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.ops.facts import operator_label
@@ -208,7 +208,7 @@ class PromotedInputs:
 
 
 class NamedOutputs:
-    """A graph output of a multi-output operator keeps its name only if nothing comes after it."""
+    """A graph output keeps its name only if nothing comes after it, where no cast can be called so."""
 
     name = "output name"
 
@@ -219,10 +219,9 @@ class NamedOutputs:
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for a graph output whose name no cast could carry on."""
         outputs = context.head_outputs.get(position)
-        if outputs is None:
+        if outputs is None or context.facts[position] is None:
             return None
-        node, facts = context.graph.nodes[position], context.facts[position]
-        if facts is None or all(facts.output_name(n, node.num_outputs) == "output" for n in outputs):
+        if all(Entry(position, output) in context.cast_names for output in outputs):
             return None
         return Verdict(
             Color.RED,
