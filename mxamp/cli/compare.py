@@ -24,8 +24,12 @@ from mxamp.report.text import count_of, some_of
 
 __all__ = ["add_parser", "run"]
 
+_LATENCY_SECONDS = 10.0
+
 _EPILOG = """\
 Fidelity is the distance between two models on the same data; accuracy needs labels and is another question.
+Two models are timed as well, by turns, both as deployed: how many times as fast the conversion is, the spread
+of that over rounds, and on what machine. --latency-seconds 0 leaves it out.
 The FP32 outputs and all layers are measured with oneDNN fusion off, the converted outputs as deployed.
 Exit status: 0, 1 when --tolerance is exceeded, 2 when the comparison could not be made.
 """
@@ -101,6 +105,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="X",
         help="exit with status 1 when an output's relative L2 error exceeds X",
     )
+    parser.add_argument(
+        "--latency-seconds",
+        type=float,
+        metavar="SECONDS",
+        default=_LATENCY_SECONDS,
+        help="about how long to time PREFIX and one OUT by turns, on the first batch; it ends early where "
+        "the answer is clear, and 0 leaves it out (default: %(default).0f)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     parser.set_defaults(run=run)
 
@@ -141,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
         max_samples=args.max_samples,
         threshold=args.layer_threshold,
         progress=_show_progress if supports_progress(sys.stderr) else None,
+        latency_seconds=args.latency_seconds,
     )
     fidelity = dataclasses.replace(fidelity, notes=(*cautions, *fidelity.notes))
     print(fidelity.to_json() if args.json else fidelity)

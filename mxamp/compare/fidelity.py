@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Sequence
 
+from mxamp.compare.latency import Latency
 from mxamp.compare.metrics import Distance
 from mxamp.compare.rounding_losses import RoundingLoss
 from mxamp.errors import AccuracyError, DataError
@@ -112,6 +113,8 @@ class Fidelity:
     losses
         What the roundings of an emulated model lost for want of range, on the samples the layers are measured
         on; None for other models.
+    latency
+        How long both models take; None where they were not timed (``notes`` say why, if that was asked for).
     """
 
     outputs: tuple[OutputFidelity, ...]
@@ -127,6 +130,7 @@ class Fidelity:
     notes: tuple[str, ...] = ()
     emulated: tuple[str, ...] = ()
     losses: tuple[RoundingLoss, ...] | None = None
+    latency: Latency | None = None
 
     # ------------------------------------------------------------------ questions
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, fed_inputs, prepare_inputs
+from mxamp.compare.latency import time_models
 from mxamp.compare.matching import Match, match_entries
 from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
 from mxamp.compare.rounding_losses import measure_losses
@@ -46,6 +47,7 @@ def compare_models(
     max_samples: int | None = None,
     threshold: float | None = None,
     progress: Progress | None = None,
+    latency_seconds: float = 0.0,
 ) -> Fidelity:
     """Measure the fidelity of a conversion: how far its outputs and layers are from the FP32 model's.
 
@@ -68,6 +70,9 @@ def compare_models(
         of rounding to the low dtype (0.0625 for bfloat16, 0.0078 for float16).
     progress
         Called as the work proceeds.
+    latency_seconds
+        About how long to time both models by turns, on the first batch; 0 for not at all. It ends early where
+        the answer is clear.
 
     Returns
     -------
@@ -107,6 +112,7 @@ def compare_models(
     from mxamp.runtime.device import parse_context
     from mxamp.runtime.executor import batches, is_fusion_on
 
+    _check_seconds(latency_seconds)
     context = parse_context("cpu" if ctx is None else ctx)
     notes = list(inputs.notes)
     outputs, first = _compare_outputs(reference, converted, inputs, size, context, progress)
@@ -132,6 +138,21 @@ def compare_models(
             notes += _fusion_notes(outputs, first, low, converted.graph)
     emulated = tuple(emulated_formats(converted.graph))
     losses = measure_losses(converted, batch, context) if emulated else None
+    latency = None
+    if latency_seconds and emulated:
+        notes.append("Not timed: an emulated model shows what the numbers do, and not how fast they come.")
+    elif latency_seconds:
+        try:
+            latency = time_models(
+                reference,
+                converted,
+                batch,
+                ctx=context,
+                seconds=latency_seconds,
+                batch_size=min(size or 1, inputs.samples),
+            )
+        except OperatorError as error:
+            notes.append(f"The models could not be timed: {error}")
     return Fidelity(
         outputs=outputs,
         layers=records,
@@ -146,6 +167,7 @@ def compare_models(
         notes=tuple(notes),
         emulated=emulated,
         losses=losses,
+        latency=latency,
     )
 
 
@@ -153,6 +175,11 @@ def _checked_threshold(given: Any) -> float:
     if not isinstance(given, numbers.Real) or not float(given) >= 0:
         raise DataError(f"The threshold must be a number from 0 on, not {given!r}.")
     return float(given)
+
+
+def _check_seconds(given: Any) -> None:
+    if not isinstance(given, numbers.Real) or not 0 <= float(given) < math.inf:
+        raise DataError(f"latency_seconds must be a number from 0 on, not {given!r}.")
 
 
 def _batch_size(inputs: Inputs, wanted: int | None) -> int | None:

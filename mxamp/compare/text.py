@@ -50,6 +50,8 @@ def format_fidelity(fidelity: Fidelity, width: int | None = None) -> str:
             width,
         )
     lines += ["", *_output_table(fidelity.outputs, width)]
+    if fidelity.latency is not None:
+        lines += ["", *paragraph(str(fidelity.latency), width)]
     if fidelity.losses is not None:
         lines += ["", *loss_lines(fidelity.losses, width)]
     if fidelity.layers is not None:

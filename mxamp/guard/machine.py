@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Iterable, Mapping
 
@@ -13,7 +12,7 @@ from mxamp.guard.options import Guard
 from mxamp.model import Model
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target
-from mxamp.targets.machine import AMX_SETTING, asks_for_amx, cpu_name, leaves_amx_unused, unmet_need
+from mxamp.targets.machine import AMX_SETTING, cpu_and_threads, leaves_amx_unused, unmet_need
 
 __all__ = ["available_memory", "describe_machine", "why_not_here"]
 
@@ -120,11 +119,11 @@ def describe_machine(target: Target, *, is_measured_here: bool = True) -> Mappin
         return {}
     from mxamp.runtime.mxnet import import_mxnet
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpu, threads = cpu_and_threads()
     return {
         **({"advice": _USE_AMX} if target.device == "cpu" and leaves_amx_unused() else {}),
-        "cpu": f"{cpu_name()} with AMX" if asks_for_amx() else cpu_name(),
-        "threads": os.environ.get("OMP_NUM_THREADS", str(cores)),
+        "cpu": cpu,
+        "threads": threads,
         "device": "gpu(0)" if target.device == "gpu" else "cpu(0)",
         "mxnet": str(import_mxnet().__version__),
     }

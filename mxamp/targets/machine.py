@@ -18,6 +18,7 @@ __all__ = [
     "NEEDS",
     "asks_for_amx",
     "compute_capability",
+    "cpu_and_threads",
     "cpu_flags",
     "cpu_name",
     "cpu_vendor",
@@ -99,6 +100,13 @@ def _lines(path: Path) -> Sequence[str]:
         return path.read_text("utf-8", "replace").splitlines()
     except OSError:
         return []
+
+
+def cpu_and_threads() -> tuple[str, str]:
+    """Return what figures of the CPU hold for: its name, whether AMX is used, and the number of threads."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    name = f"{cpu_name()} with AMX" if asks_for_amx() else cpu_name()
+    return name, os.environ.get("OMP_NUM_THREADS", str(cores))
 
 
 def asks_for_amx(environment: Mapping[str, str] = os.environ) -> bool:

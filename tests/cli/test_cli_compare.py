@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mxamp.compare.race import FEWEST_TELLING_ROUNDS
 from mxamp.convert import convert_model
 from mxamp.model import Model, load
 from mxamp.params.parameter import ArrayParameter
+from mxamp.targets.machine import cpu_name
 
 
 @pytest.fixture
@@ -69,6 +72,29 @@ def test_json_is_all_that_is_printed(running, mxamp):
     assert document["outputs"][0]["name"] == "exp0_output"
 
 
+def test_both_models_are_timed_by_turns_in_text_and_in_json(running, mxamp):
+    arguments = ("compare", "net", "low", "--data", "images.npz", "--no-layers", "--latency-seconds", "0.2")
+    document = json.loads(mxamp(*arguments, "--batch-size", "4", "--json").out)
+    latency = document["latency"]
+    assert latency["batch_size"] == 4
+    assert latency["rounds"] >= FEWEST_TELLING_ROUNDS
+    assert 0 < latency["low"] <= latency["ratio"] <= latency["high"]
+    assert latency["median_low"] <= latency["ratio"] <= latency["median_high"]
+    assert min(latency["float32_ms"], latency["converted_ms"]) > 0
+    assert cpu_name() in latency["machine"]
+    text = " ".join(mxamp(*arguments).out.split())
+    assert "Latency of one forward pass, batch 6, by turns on " in text
+    assert re.search(r"times as fast \([\d.]+ to [\d.]+, \d+ rounds\)", text)
+
+
+def test_timing_can_be_left_out(running, mxamp):
+    arguments = ("compare", "net", "low", "--data", "images.npz", "--no-layers", "--latency-seconds", "0")
+    assert json.loads(mxamp(*arguments, "--json").out)["latency"] is None
+    assert "Latency" not in mxamp(*arguments).out
+    message = error_of(mxamp(*arguments[:-1], "-1"))
+    assert "latency_seconds must be a number from 0 on" in message
+
+
 def test_without_layers_and_with_fewer_samples(running, mxamp):
     result = mxamp(
         "compare", "net", "low", "--data", "images.npy", "--no-layers", "--max-samples", "2", "--json"
@@ -98,7 +124,7 @@ def test_an_exceeded_tolerance_prints_the_comparison_and_exits_with_1(running, m
 
 
 def test_random_data_come_with_a_caution_and_are_the_same_each_time(running, mxamp):
-    arguments = ("compare", "net", "low", "--random", "--shape", "data=2,4,5,5")
+    arguments = ("compare", "net", "low", "--random", "--shape", "data=2,4,5,5", "--latency-seconds", "0")
     first, second = mxamp(*arguments), mxamp(*arguments)
     assert "The inputs are random numbers (standard normal, seed 0), not real data" in " ".join(
         first.out.split()

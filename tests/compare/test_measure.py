@@ -237,3 +237,12 @@ def test_a_loop_is_compared_at_its_outputs():
     found = compare_models(triple, convert_model(*triple, target_dtype="bfloat16"), data)
     assert found.layers[-1].op == "_foreach"
     assert found.outputs[0].distance.relative_l2 < 0.05
+
+
+def test_an_emulated_model_is_not_timed_and_a_note_says_why(conv_net):
+    pytest.importorskip("mxnet", reason="runs models")
+    fp32 = conv_net()
+    emulated = convert_model(fp32.graph, fp32.arg_params, fp32.aux_params, "float16", emulate=True)
+    found = compare_models(fp32, emulated, IMAGES[:2, :, :8, :8], layers=False, latency_seconds=1)
+    assert found.latency is None
+    assert any(note.startswith("Not timed: an emulated model") for note in found.notes)
