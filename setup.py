@@ -136,7 +136,13 @@ DASK = [
     "distributed>=2023.5",  # the last for Python 3.8
 ]
 
+ONNX = [
+    "onnx>=1.14",  # the first that infers the type of one node's outputs
+    "onnxruntime>=1.15",
+]
+
 TEST = [
+    *ONNX,
     "pytest>=8.2",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",
@@ -193,6 +199,7 @@ setup(
         "zoo": ZOO,
         "demo": DEMO,
         "dask": DASK,
+        "onnx": ONNX,
         "test": TEST,
         "dev": DEV,
         "fuzz": FUZZ,

@@ -13,7 +13,9 @@ from mxamp.convert_block import convert_block
 from mxamp.dtypes import DType
 from mxamp.emulate import emulate
 from mxamp.errors import MxampError, MxampWarning
+from mxamp.export import export_onnx
 from mxamp.model import Model, load
+from mxamp.onnx import OnnxExport, register_onnx_mapping
 from mxamp.own_operators import Registration, register_operator
 from mxamp.policy import Color, NodeView, Policy
 from mxamp.report.model import Report
@@ -32,6 +34,7 @@ __all__ = [
     "MxampError",
     "MxampWarning",
     "NodeView",
+    "OnnxExport",
     "Policy",
     "Registration",
     "Report",
@@ -46,7 +49,9 @@ __all__ = [
     "convert_model",
     "convert_symbol",
     "emulate",
+    "export_onnx",
     "load",
+    "register_onnx_mapping",
     "register_operator",
     "rounding_losses",
     "verify",

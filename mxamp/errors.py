@@ -21,6 +21,7 @@ __all__ = [
     "MxampError",
     "MxampWarning",
     "MxnetMissingError",
+    "OnnxMissingError",
     "OperatorError",
     "ParamsError",
     "PassError",
@@ -111,6 +112,10 @@ class TracingError(MxampError, ValueError):
 
 class MxnetMissingError(MxampError, ImportError):
     """The operation needs MXNet, and MXNet cannot be imported here."""
+
+
+class OnnxMissingError(MxampError, ImportError):
+    """The operation needs onnx or ONNX Runtime, which cannot be imported here."""
 
 
 def nearest_names(name: object, known: Iterable[str], *, limit: int = 3) -> str:

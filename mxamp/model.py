@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, Union
+from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from mxamp.files import atomic_write, settle_leftovers, unchanged_while_reading
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
 from mxamp.graph.serde import read_symbol, write_symbol
+from mxamp.onnx import OnnxExport, export_graph
 from mxamp.params.on_disk import open_parameters
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.stream import Progress, stream_params
@@ -32,6 +34,7 @@ from mxamp.provenance import (
 )
 from mxamp.read_back import read_back
 from mxamp.report.model import Report
+from mxamp.version import __version__
 
 __all__ = ["Model", "load"]
 
@@ -239,6 +242,39 @@ class Model:
                 MxampWarning,
                 stacklevel=2,
             )
+
+    def export_onnx(
+        self,
+        path: PathLike,
+        *,
+        input_shapes: Mapping[str, Sequence[int]] | None = None,
+        opset: int | None = None,
+        dynamic_batch: bool = False,
+        progress: Progress | None = None,
+    ) -> OnnxExport:
+        """Write the model as ONNX, casts included; see :func:`mxamp.export_onnx`. Needs no MXNet."""
+        graph, params = self.graph, {**self.arg_params, **self.aux_params}
+        source = self._history.source
+        with contextlib.nullcontext() if source is None else source.hashing() as hashed:
+            metadata = {"mxamp": __version__}
+            if source is not None and hashed is not None:
+                record = {"symbol": asdict(source.symbol), "params": asdict(hashed.result())}
+                metadata["mxamp.source"] = json.dumps(record)
+        report, policy = self.report, self._history.policy
+        if report is not None:
+            metadata.update({"mxamp.target_dtype": report.target_dtype, "mxamp.target": report.target})
+        if policy is not None:
+            metadata["mxamp.policy"] = json.dumps(asdict(policy))
+        return export_graph(
+            graph,
+            params,
+            path,
+            input_shapes=input_shapes,
+            opset=opset,
+            dynamic_batch=dynamic_batch,
+            metadata=metadata,
+            progress=progress,
+        )
 
     def _write_params(self, file: BinaryIO, progress: Progress | None) -> None:
         """Write the parameters to an open file."""

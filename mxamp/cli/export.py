@@ -1,0 +1,171 @@
+"""``mxamp export``: a model as an ONNX file."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+from mxamp.cli.console import Steps, print_json
+from mxamp.cli.source import add_source_options, parse_input_shapes, read_source
+from mxamp.compare.sample_inputs import sample_inputs
+from mxamp.errors import ExportError, MxampWarning
+from mxamp.export import OutputDifference, explicit_casts_of, verify_onnx
+from mxamp.model import Model
+from mxamp.onnx import OnnxExport
+from mxamp.report.table import format_bytes
+
+__all__ = ["add_onnx_options", "add_parser", "export_model"]
+
+DIFFERS = 1
+
+_EPILOG = """\
+examples:
+  mxamp export resnet50 -o resnet50.onnx --input-shape data=1,3,224,224
+  mxamp export resnet50-fp16 -o resnet50-fp16.onnx --input-shape data=1,3,224,224
+  mxamp export zoo:mobilenet1.0 -o mobilenet.onnx --verify
+
+A converted model keeps its casts. Names, order and dtypes of inputs and outputs are kept. The file is checked
+by ONNX's checker before it gets its name. Files need no MXNet; zoo:NAME and --verify do.
+Exit status: 0 written, 1 --verify found outputs that differ, 2 an error you can act on."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "export",
+        help="write a model as ONNX",
+        description="Write a model, FP32 or converted, as an ONNX file for ONNX Runtime, TensorRT, OpenVINO.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model",
+        metavar="PREFIX",
+        help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="what to write")
+    add_source_options(parser)
+    parser.add_argument(
+        "--input-shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="such as data=1,3,224,224 (repeatable); an ONNX file says the shapes of its inputs",
+    )
+    add_onnx_options(parser)
+    parser.add_argument(
+        "--force", "--overwrite", action="store_true", help="replace FILE.onnx where it exists"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+
+
+def add_onnx_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options that say how ONNX is written."""
+    parser.add_argument(
+        "--opset",
+        type=int,
+        metavar="N",
+        help="ONNX's operator set (default: 17, newer where the model needs it)",
+    )
+    parser.add_argument(
+        "--dynamic-batch", action="store_true", help="leave the size of the inputs' first axis open"
+    )
+    parser.add_argument(
+        "--explicit-casts",
+        action="store_true",
+        help="write each rounding as Cast down and back, arithmetic in float32: what low precision does, on "
+        "any CPU",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="run the file in ONNX Runtime on random data and compare with MXNet, fusion off",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="ERROR",
+        help="--verify: the most relative L2 error of an output (default: 1e-4, and 2e-2 in low precision)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export a model."""
+    steps = Steps(quiet=args.quiet or args.json)
+    if Path(args.output).exists() and not args.force:
+        raise ExportError(f"{args.output} exists. Give --force to replace it, or choose another name.")
+    shapes = parse_input_shapes(args.input_shape)
+    with steps.step(f"reading {args.model}"):
+        source = read_source(
+            args.model, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
+        )
+    if source.weights is not None:
+        steps.done("weights", source.weights)
+        if source.has_random_weights and (args.quiet or args.json):
+            warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
+    return export_model(source.model, args.output, shapes or dict(source.input_shapes), args, steps)
+
+
+def export_model(
+    model: Model, path: str, shapes: dict[str, tuple[int, ...]] | Any, args: argparse.Namespace, steps: Steps
+) -> int:
+    """Write a model as the options say, verify it where that was asked for, and say what was done."""
+    written = explicit_casts_of(model) if args.explicit_casts else model
+    with steps.step(f"writing {path}") as progress:
+        export = written.export_onnx(
+            path,
+            input_shapes=shapes or None,
+            opset=args.opset,
+            dynamic_batch=args.dynamic_batch,
+            progress=progress,
+        )
+    steps.done("writing", f"{', '.join(map(str, export.files))}, {format_bytes(export.bytes)}")
+    steps.done("ONNX", _onnx_line(export))
+    if model.report is not None and not args.explicit_casts and not args.json:
+        warnings.warn(
+            f"what is low precision was decided for {model.report.target}, a target of MXNet's; the runtime "
+            "that reads the ONNX file may have other kernels, and cast where it has none.",
+            MxampWarning,
+            stacklevel=2,
+        )
+    differences: tuple[OutputDifference, ...] = ()
+    if args.verify:
+        with steps.step("verifying"):
+            differences = verify_onnx(path, model, sample_inputs(model, shapes))
+        worst = max(difference.error for difference in differences)
+        steps.done(
+            "verifying",
+            f"ONNX Runtime against MXNet on random data: relative L2 error {worst:.1e} in the worst of "
+            f"{len(differences)} outputs",
+        )
+    if args.json:
+        print_json(
+            {
+                "files": [str(file) for file in export.files],
+                "bytes": export.bytes,
+                "opset": export.opset,
+                "opset_reason": export.opset_reason,
+                "nodes": export.nodes,
+                "inputs": list(export.inputs),
+                "outputs": list(export.outputs),
+                "errors": {difference.name: difference.error for difference in differences},
+            }
+        )
+    tolerance = args.tolerance
+    if tolerance is None:
+        low = any(value.dtype.is_low_precision for value in model.arg_params.values())
+        tolerance = 2e-2 if low else 1e-4
+    beyond = [difference for difference in differences if not difference.error <= tolerance]
+    if beyond and not args.json:
+        names = ", ".join(f"{difference.name} ({difference.error:.1e})" for difference in beyond)
+        print(f"beyond the tolerance of {tolerance:g}: {names}")
+    return DIFFERS if beyond else 0
+
+
+def _onnx_line(export: OnnxExport) -> str:
+    why = f", because {export.opset_reason}" if export.opset_reason else ""
+    return f"{export.nodes} nodes, opset {export.opset}{why}; it passes ONNX's checker"

@@ -1,0 +1,196 @@
+"""The front door of the ONNX exporter: any kind of model to a file, and the file held against the model."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.emulation import emulate_model
+from mxamp.errors import DataError, ExportError
+from mxamp.graph.infer import infer_dtypes, variable_dtypes
+from mxamp.model import Model, PathLike
+from mxamp.onnx import OnnxExport, OnnxSession
+from mxamp.passes import Emulation
+from mxamp.targets import Target
+
+__all__ = ["OutputDifference", "explicit_casts_of", "export_onnx", "verify_onnx"]
+
+
+def export_onnx(
+    model: Any,
+    path: PathLike,
+    *,
+    input_shapes: Any = None,
+    opset: int | None = None,
+    dynamic_batch: bool = False,
+    explicit_casts: bool = False,
+) -> OnnxExport:
+    """Write a model as an ONNX file: FP32 as it is, a converted one with its casts.
+
+    Parameters
+    ----------
+    model
+        A :class:`mxamp.Model`, the triple ``(sym, args, auxs)``, or a Gluon block (also one that
+        :func:`mxamp.convert_block` returned). Not changed. Models need no MXNet.
+    path
+        The file, replaced where it exists. Parameters beyond 2 GB go into ``path + ".data"``.
+    input_shapes
+        The shapes of the inputs. By name, such as ``{"data": (1, 3, 224, 224)}``; for a block as
+        :func:`mxamp.convert_block` takes them. Inputs whose variable states its shape may be left out.
+    opset
+        The version of ONNX's operators, 13 to 22. By default 17, or the first that the model can be written
+        with; the result says which, and why.
+    dynamic_batch
+        Whether the size of the first axis of every input is left open. Not every model can be written so: one
+        whose shapes follow from the batch in ways that ONNX cannot say is an error that names the node.
+    explicit_casts
+        Whether to write the float32 model whose every rounding is a Cast to the low dtype and back. A CPU
+        runs it with the roundings that the low precision model has on a GPU; ONNX Runtime's own FP16 on CPUs
+        drops most of them. For measuring, not for deploying.
+
+    Returns
+    -------
+    OnnxExport
+        The files, the opset, how many nodes.
+
+    Raises
+    ------
+    ExportError
+        When an operator has no mapping (the message names the nodes), the opset is too old for the model,
+        the graph does not pass ONNX's checker, or the file cannot be written. Nothing half-written is left
+        behind.
+    DataError, UnknownNameError
+        When the shape of an input is missing, or one is given for what is no input.
+    TracingError
+        When a block cannot be turned into a graph.
+    OnnxMissingError
+        When onnx is not installed: ``pip install 'mxamp[onnx]'``.
+
+    Examples
+    --------
+    >>> mxamp.export_onnx((sym, args, auxs), "net.onnx", input_shapes={"data": (1, 3, 224, 224)})
+    ... # doctest: +SKIP
+    """
+    given, shapes = _as_model(model, input_shapes)
+    if explicit_casts:
+        given = explicit_casts_of(given)
+    return given.export_onnx(path, input_shapes=shapes, opset=opset, dynamic_batch=dynamic_batch)
+
+
+def _as_model(given: Any, input_shapes: Any) -> tuple[Model, Mapping[str, Sequence[int]] | None]:
+    """Return any kind of model as one, and its inputs' shapes by name."""
+    if isinstance(given, Model):
+        return given, input_shapes
+    if isinstance(given, (tuple, list)) and len(given) == 3:
+        return Model.of(*given), input_shapes
+    if isinstance(getattr(given, "model", None), Model):  # what convert_block returned
+        return given.model, input_shapes
+    if hasattr(given, "collect_params"):
+        from mxamp.runtime.trace import check_block, trace_block
+
+        check_block(given)
+        traced = trace_block(given, input_shapes=input_shapes)
+        return Model.of(traced.graph, traced.args, traced.auxs), traced.input_shapes
+    raise ExportError(
+        "export_onnx takes an mxamp.Model, a triple (sym, args, auxs) or a Gluon block, not "
+        f"{type(given).__name__}. A symbol alone has no parameters to write; files are read with mxamp.load."
+    )
+
+
+def explicit_casts_of(model: Model) -> Model:
+    """Return the float32 model that rounds where a converted model does.
+
+    Raises
+    ------
+    ExportError
+        When the model is float32 throughout.
+    """
+    stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
+    dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
+    low = {dtype for entries in dtypes for dtype in entries if dtype is not None and dtype.is_low_precision}
+    if not low:
+        raise ExportError(
+            "explicit_casts writes the roundings of low precision, and this model is float32 throughout. "
+            "Convert it first, or leave explicit_casts out."
+        )
+    if len(low) > 1:
+        raise ExportError(
+            f"This model computes in {' and '.join(sorted(map(str, low)))}; emulation knows one."
+        )
+    history = model._history
+    emulated = emulate_model(model, Target.for_dtype(low.pop()), Emulation())
+    object.__setattr__(emulated, "_history", history)
+    return emulated
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """How far an output of the file is from the model's.
+
+    Attributes
+    ----------
+    name
+        The output.
+    error
+        Relative L2: the norm of the difference over that of the reference.
+    """
+
+    name: str
+    error: float
+
+
+def verify_onnx(
+    path: str | os.PathLike[str], model: Model, data: Mapping[str, NDArray[Any]]
+) -> tuple[OutputDifference, ...]:
+    """Run a file in ONNX Runtime, on its CPU provider, and compare all outputs with MXNet's, fusion off.
+
+    A model in float16, which MXNet does not run on CPUs, is emulated there, and so it is where ONNX Runtime
+    drops the roundings that the difference shows.
+
+    Parameters
+    ----------
+    path
+        The file.
+    model
+        What it was exported from.
+    data
+        Input name -> values.
+
+    Raises
+    ------
+    MxnetMissingError, OnnxMissingError
+        When one of the two is not installed.
+    DataError, OperatorError
+        When either cannot run the data.
+    """
+    from mxamp.runtime.executor import run_outputs
+
+    try:
+        reference = explicit_casts_of(model)
+    except ExportError:
+        reference = model
+    expected = run_outputs(reference, data, fusion=False)
+    session = OnnxSession(path)
+    found = session.run(data)
+    differences = []
+    for name, ours, theirs in zip(session.output_names, found, expected):
+        if ours.shape != theirs.shape:
+            raise DataError(
+                f"The output {name!r} of {os.fspath(path)} has the shape {ours.shape}, and the model's "
+                f"{theirs.shape}."
+            )
+        differences.append(OutputDifference(name, _relative(ours, theirs)))
+    return tuple(differences)
+
+
+def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    difference = np.where(same, 0.0, found - expected)
+    size = float(np.linalg.norm(np.where(np.isfinite(expected), expected, 0.0)))
+    distance = float(np.linalg.norm(difference))
+    return distance / size if size else distance

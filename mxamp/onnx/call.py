@@ -1,0 +1,268 @@
+"""One MXNet node as a mapping sees it: typed inputs, attributes as values, and nodes to emit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.dtypes import DType
+from mxamp.errors import ExportError
+from mxamp.graph.graph import Node
+from mxamp.onnx.tensor import ONNX_CODES, Shape, Tensor
+from mxamp.onnx.writer import Writer
+from mxamp.ops.attributes import integers, is_true
+
+__all__ = ["LAST", "Call", "Operand"]
+
+LAST = 2**63 - 1
+"""The end of a slice that goes on to the end."""
+
+Operand = Union[Tensor, None]
+
+_MEANS_ABSENT = (None, "None")
+
+
+class Call:
+    """A node that is being mapped.
+
+    Parameters
+    ----------
+    writer
+        Where the ONNX nodes go.
+    node
+        MXNet's node.
+    inputs
+        What it reads, as ONNX tensors.
+
+    Attributes
+    ----------
+    inputs
+        What it reads.
+    opset
+        The version of ONNX's operators that is written.
+    """
+
+    def __init__(self, writer: Writer, node: Node, inputs: Sequence[Tensor]) -> None:
+        self.node = node
+        self.inputs = tuple(inputs)
+        self.opset = writer.opset
+        self._writer = writer
+
+    @property
+    def data(self) -> Tensor:
+        """The first input."""
+        return self.inputs[0]
+
+    def refuse(self, why: str) -> NoReturn:
+        """Say that this node cannot be written.
+
+        Raises
+        ------
+        ExportError
+            Always.
+        """
+        raise ExportError(
+            f"{str(self.node)[0].upper()}{str(self.node)[1:]} cannot be written as ONNX: {why} A mapping of "
+            "your own can be registered: mxamp.register_onnx_mapping."
+        )
+
+    # ------------------------------------------------------------------ attributes
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        """Return an attribute as it is written; ``default`` where it is absent or None."""
+        found = self.node.attrs.get(key)
+        return default if found in _MEANS_ABSENT else found
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """Return an attribute that is true or false."""
+        return is_true(self.node.attrs, key, default=default)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Return a floating-point attribute."""
+        text = self.text(key)
+        try:
+            if text is None and default is not None:
+                return default
+            return float(str(text).replace("True", "1").replace("False", "0"))
+        except ValueError:
+            self.refuse(f"its attribute {key}={text!r} is no number.")
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """Return an integer attribute."""
+        value = self.number(key, default)
+        if value != int(value):
+            self.refuse(f"its attribute {key}={value!r} is no integer.")
+        return int(value)
+
+    def sizes(self, key: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return an attribute that holds integers."""
+        text = self.text(key)
+        if text is None or text in ("()", "[]"):
+            if default is None:
+                self.refuse(f"it has no attribute {key!r}, or an empty one.")
+            return tuple(default)
+        found = integers(text)
+        if found is None:
+            self.refuse(f"its attribute {key}={text!r} holds no integers.")
+        return found
+
+    def optional_sizes(self, key: str) -> tuple[int | None, ...]:
+        """Return an attribute that holds integers and None."""
+        text = (self.text(key) or "()").replace("(", "[").replace(")", "]").replace(",]", "]")
+        try:
+            found = json.loads(text.replace("None", "null"))
+        except ValueError:
+            self.refuse(f"its attribute {key}={text!r} holds no integers.")
+        return tuple(found) if isinstance(found, list) else (found,)
+
+    def numbers(self, key: str, default: Sequence[float]) -> tuple[float, ...]:
+        """Return an attribute that holds floating-point numbers."""
+        text = self.text(key)
+        if text is None:
+            return tuple(default)
+        try:
+            return tuple(float(part) for part in text.strip("()[] ").split(",") if part.strip())
+        except ValueError:
+            self.refuse(f"its attribute {key}={text!r} holds no numbers.")
+
+    def dtype(self, key: str = "dtype", default: DType | None = None) -> DType:
+        """Return an attribute that names a dtype; that of the data where it is absent."""
+        text = self.text(key)
+        if text is None:
+            return self.data.dtype if default is None else default
+        return DType.parse(text)
+
+    # ------------------------------------------------------------------ shapes
+
+    def rank(self, tensor: Tensor) -> int:
+        """Return how many axes a tensor has."""
+        if tensor.shape is None:
+            self.refuse("the shape of what it reads is not known.")
+        return len(tensor.shape)
+
+    def axis(self, tensor: Tensor, axis: int) -> int:
+        """Return the number of an axis, counted from the front."""
+        rank = self.rank(tensor)
+        if not -rank <= axis < rank:
+            self.refuse(f"it names the axis {axis} of what has {rank} axes.")
+        return axis % rank
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """Return a shape all of whose sizes are known."""
+        sizes = tensor.shape
+        if sizes is None or None in sizes:
+            self.refuse(
+                "it needs the shape of what it reads, "
+                f"{'of which nothing' if sizes is None else f'{_shown(sizes)}, of which not all'} is known. "
+                "Export with fixed shapes, without --dynamic-batch (dynamic_batch=False)."
+            )
+        return tuple(size for size in sizes if size is not None)
+
+    def size(self, tensor: Tensor, axis: int) -> int:
+        """Return the size of one axis."""
+        found = None if tensor.shape is None else tensor.shape[self.axis(tensor, axis)]
+        return self.shape(tensor)[axis] if found is None else found
+
+    # ------------------------------------------------------------------ emitting
+
+    def emit(self, op: str, *inputs: Operand, domain: str = "", **attributes: Any) -> Tensor:
+        """Add a node with one output, and return that."""
+        return self.emit_several(op, *inputs, outputs=1, domain=domain, **attributes)[0]
+
+    def emit_several(
+        self, op: str, *inputs: Operand, outputs: int, domain: str = "", **attributes: Any
+    ) -> tuple[Tensor, ...]:
+        """Add a node with several outputs, and return them."""
+        name = self.node.name
+        return self._writer.emit(
+            op, inputs, outputs, attributes, name=name, where=str(self.node), domain=domain
+        )
+
+    def state_shape(self, tensor: Tensor, shape: Shape) -> Tensor:
+        """Return a tensor with a shape that ONNX's inference cannot tell."""
+        return self._writer.state_shape(tensor, shape)
+
+    def array(self, values: Any, dtype: DType) -> Tensor:
+        """Return a constant tensor."""
+        array: NDArray[Any] = np.asarray(values).astype(dtype.numpy)
+        return self._writer.constant(array, f"{self.node.name}/constant")
+
+    def indices(self, values: Any) -> Tensor:
+        """Return a constant of int64, as shapes, axes and indices are given."""
+        return self.array(values, DType.INT64)
+
+    def scalar(self, value: float, like: Tensor) -> Tensor:
+        """Return a constant without axes, in the dtype of another tensor."""
+        return self.array(value, like.dtype)
+
+    def cast(self, tensor: Tensor, dtype: DType) -> Tensor:
+        """Return a tensor in a dtype; itself where it is in it."""
+        return tensor if tensor.dtype is dtype else self.emit("Cast", tensor, to=ONNX_CODES[dtype])
+
+    def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+        """Reshape: 0 keeps a size, one -1 is what remains; itself where it has the shape."""
+        if tensor.shape == tuple(shape) and 0 not in shape:
+            return tensor
+        return self.emit("Reshape", tensor, self.indices(list(shape)))
+
+    def transpose(self, tensor: Tensor, order: Sequence[int]) -> Tensor:
+        """Transpose; itself where the axes stay in order."""
+        if list(order) == sorted(order):
+            return tensor
+        return self.emit("Transpose", tensor, perm=list(order))
+
+    def unsqueeze(self, tensor: Tensor, *axes: int) -> Tensor:
+        """Add axes of size 1."""
+        return self.emit("Unsqueeze", tensor, self.indices(list(axes)))
+
+    def squeeze(self, tensor: Tensor, *axes: int) -> Tensor:
+        """Remove axes of size 1."""
+        return self.emit("Squeeze", tensor, self.indices(list(axes))) if axes else tensor
+
+    def slice(
+        self,
+        tensor: Tensor,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        axes: Sequence[int],
+        steps: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Cut a part out."""
+        return self.emit(
+            "Slice",
+            *(tensor, self.indices(list(starts)), self.indices(list(ends)), self.indices(list(axes))),
+            None if steps is None else self.indices(list(steps)),
+        )
+
+    def split(self, tensor: Tensor, sizes: Sequence[int], axis: int) -> tuple[Tensor, ...]:
+        """Split into parts of given sizes."""
+        return self.emit_several("Split", tensor, self.indices(list(sizes)), outputs=len(sizes), axis=axis)
+
+    def reduce(self, op: str, tensor: Tensor, axes: Sequence[int] | None, *, keepdims: bool) -> Tensor:
+        """Reduce over axes, or over all of them for None.
+
+        ReduceSum takes its axes as an input from opset 13 on, the others from 18 on.
+        """
+        keep = int(keepdims)
+        if axes is None:
+            return self.emit(op, tensor, keepdims=keep)
+        if not axes:
+            return tensor
+        if op == "ReduceSum" or self.opset >= 18:
+            return self.emit(op, tensor, self.indices(list(axes)), keepdims=keep)
+        return self.emit(op, tensor, axes=list(axes), keepdims=keep)
+
+    def clip(self, tensor: Tensor, low: float, high: float) -> Tensor:
+        """Keep values between two numbers."""
+        return self.emit("Clip", tensor, self.scalar(low, tensor), self.scalar(high, tensor))
+
+    def bounded_indices(self, indices: Tensor, count: int) -> Tensor:
+        """Return indices as int64 that point nowhere but into ``count`` rows, as MXNet clips them."""
+        return self.clip(self.cast(indices, DType.INT64), 0, count - 1)
+
+
+def _shown(shape: Shape) -> str:
+    return "(" + ", ".join("?" if size is None else str(size) for size in shape) + ")"

@@ -1,0 +1,114 @@
+"""Run ONNX files in ONNX Runtime, on its CPU provider."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError
+from mxamp.onnx.package import import_onnxruntime
+
+__all__ = ["OnnxSession"]
+
+_NUMPY_OF = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+    "tensor(bool)": np.bool_,
+}
+
+
+class OnnxSession:
+    """An ONNX file, loaded to run.
+
+    Parameters
+    ----------
+    path
+        The file.
+    threads
+        How many threads an operator may use; ONNX Runtime's choice for None.
+
+    Attributes
+    ----------
+    input_shapes
+        Input name -> shape; 0 for a size that is open.
+    output_names
+        The names of the outputs, in order.
+
+    Raises
+    ------
+    ModelFileNotFoundError
+        When there is no such file.
+    OperatorError
+        When ONNX Runtime cannot load it.
+    OnnxMissingError
+        When ONNX Runtime is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None) -> None:
+        runtime = import_onnxruntime()
+        self.path = os.fspath(path)
+        if not os.path.isfile(self.path):
+            raise ModelFileNotFoundError(f"There is no ONNX file {self.path!r}.")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3  # errors alone, which are raised too
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        try:
+            self._session: Any = runtime.InferenceSession(
+                self.path, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # its exceptions have no common class of their own
+            raise OperatorError(
+                f"ONNX Runtime {runtime.__version__} cannot load {self.path}: {_one_line(error)}"
+            ) from error
+        self._inputs = {entry.name: entry for entry in self._session.get_inputs()}
+        self.input_shapes = {
+            name: tuple(size if isinstance(size, int) else 0 for size in entry.shape)
+            for name, entry in self._inputs.items()
+        }
+        self.output_names = [entry.name for entry in self._session.get_outputs()]
+
+    def run(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run once.
+
+        Parameters
+        ----------
+        data
+            Input name -> values, cast to the dtype the file takes.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            float16 results as float32, everything else as it is.
+
+        Raises
+        ------
+        DataError
+            When an input is missing, or of a dtype that NumPy does not have.
+        OperatorError
+            When an operator fails.
+        """
+        fed = {}
+        for name, entry in self._inputs.items():
+            if name not in data:
+                raise DataError(f"The input {name!r} of {self.path} is missing.")
+            if entry.type not in _NUMPY_OF:
+                raise DataError(f"The input {name!r} of {self.path} is a {entry.type}, which cannot be fed.")
+            fed[name] = np.ascontiguousarray(data[name]).astype(_NUMPY_OF[entry.type], copy=False)
+        try:
+            outputs = self._session.run(None, fed)
+        except Exception as error:  # its exceptions have no common class of their own
+            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {_one_line(error)}") from error
+        return [value.astype(np.float32) if value.dtype == np.float16 else value for value in outputs]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]

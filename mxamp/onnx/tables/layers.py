@@ -1,0 +1,284 @@
+"""Convolutions, dense layers, pooling, resampling."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+import numpy as np
+
+from mxamp.dtypes import DType
+from mxamp.onnx.call import Call
+from mxamp.onnx.mapping import Written, mapping
+from mxamp.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+_LAYOUTS = ("NCW", "NCHW", "NCDHW")
+
+
+def _check_layout(call: Call) -> None:
+    layout = call.text("layout")
+    if layout is not None and layout not in _LAYOUTS:
+        call.refuse(f"its layout is {layout}, and ONNX's layers have channels first.")
+
+
+def _bias(call: Call, number: int) -> Tensor | None:
+    return call.inputs[number] if len(call.inputs) > number else None
+
+
+@mapping("Convolution Convolution_v1", "Conv")
+def _convolution(call: Call) -> Written:
+    _check_layout(call)
+    kernel = call.sizes("kernel")
+    ones, pad = [1] * len(kernel), list(call.sizes("pad", [0] * len(kernel)))
+    return call.emit(
+        *("Conv", call.data, call.inputs[1], _bias(call, 2)),
+        kernel_shape=list(kernel),
+        strides=list(call.sizes("stride", ones)),
+        dilations=list(call.sizes("dilate", ones)),
+        pads=[*pad, *pad],
+        group=call.integer("num_group", 1),
+    )
+
+
+@mapping("Deconvolution", "ConvTranspose")
+def _deconvolution(call: Call) -> Written:
+    _check_layout(call)
+    kernel = call.sizes("kernel")
+    ones, zeros = [1] * len(kernel), [0] * len(kernel)
+    if any(call.sizes("target_shape", zeros)):
+        call.refuse("its target_shape has no mapping, for MXNet's CPU cannot run it to compare with.")
+    pad = list(call.sizes("pad", zeros))
+    return call.emit(
+        *("ConvTranspose", call.data, call.inputs[1], _bias(call, 2)),
+        kernel_shape=list(kernel),
+        strides=list(call.sizes("stride", ones)),
+        dilations=list(call.sizes("dilate", ones)),
+        pads=[*pad, *pad],
+        output_padding=list(call.sizes("adj", zeros)),
+        group=call.integer("num_group", 1),
+    )
+
+
+@mapping("FullyConnected", "Gemm after Flatten; MatMul where flatten=False")
+def _fully_connected(call: Call) -> Written:
+    data, weight, bias = call.data, call.inputs[1], _bias(call, 2)
+    rank = call.rank(data)
+    if rank == 2 or call.flag("flatten", True):
+        if rank != 2:
+            data = call.emit("Flatten", data, axis=1)
+        return call.emit("Gemm", data, weight, bias, transB=1)
+    product = call.emit("MatMul", data, call.transpose(weight, [1, 0]))
+    return product if bias is None else call.emit("Add", product, bias)
+
+
+@mapping("Pooling Pooling_v1", "MaxPool, AveragePool, LpPool and their Global forms")
+def _pooling(call: Call) -> Written:
+    _check_layout(call)
+    kind = call.text("pool_type", "max")
+    axes = list(range(2, call.rank(call.data)))
+    if call.flag("global_pool"):
+        if kind == "sum":
+            return call.reduce("ReduceSum", call.data, axes, keepdims=True)
+        names = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}
+        power = call.integer("p_value", 2) if kind == "lp" else None
+        return call.emit(names[str(kind)], call.data, p=power)
+    kernel = call.sizes("kernel")
+    convention = call.text("pooling_convention", "valid")
+    if convention == "same":
+        call.refuse("its pooling_convention 'same' has no equal in ONNX.")
+    pad = list(call.sizes("pad", [0] * len(kernel)))
+    window: dict[str, Any] = {
+        "kernel_shape": list(kernel),
+        "strides": list(call.sizes("stride", [1] * len(kernel))),
+        "pads": [*pad, *pad],
+    }
+    if kind == "lp":
+        if convention == "full":
+            call.refuse("ONNX's LpPool cannot round sizes up before opset 18.")
+        return call.emit("LpPool", call.data, p=call.integer("p_value", 2), **window)
+    window["ceil_mode"] = int(convention == "full")
+    if kind == "max":
+        return call.emit("MaxPool", call.data, **window)
+    counted = kind == "sum" or call.flag("count_include_pad", True)
+    mean = call.emit("AveragePool", call.data, count_include_pad=int(counted), **window)
+    return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(math.prod(kernel), mean))
+
+
+@mapping("_contrib_AdaptiveAvgPooling2D", "GlobalAveragePool; two MatMul with averaging matrices")
+def _adaptive_average(call: Call) -> Written:
+    sizes = call.sizes("output_size", [1])
+    height, width = sizes if len(sizes) == 2 else (sizes[0], sizes[0])
+    if (height, width) == (1, 1):
+        return call.emit("GlobalAveragePool", call.data)
+    left = _averaging(call.size(call.data, 2), height)
+    right = _averaging(call.size(call.data, 3), width).T
+    rows = call.emit("MatMul", call.array(left, call.data.dtype), call.data)
+    return call.emit("MatMul", rows, call.array(right, call.data.dtype))
+
+
+def _averaging(size: int, parts: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return the matrix of means of windows from floor(i * size / parts) to ceil((i + 1) * size / parts).
+
+    The windows overlap where ``parts`` does not divide ``size`` (START_IND and END_IND in
+    src/operator/contrib/adaptive_avg_pooling-inl.h).
+    """
+    matrix = np.zeros((parts, size))
+    for part in range(parts):
+        start, stop = part * size // parts, -(-(part + 1) * size // parts)
+        matrix[part, start:stop] = 1 / (stop - start)
+    return matrix
+
+
+@mapping("_contrib_BilinearResize2D", "Resize, linear")
+def _bilinear_resize(call: Call) -> Written:
+    data = call.data
+    height, width = call.size(data, 2), call.size(data, 3)
+    target = [_resized(call, size, name) for size, name in ((height, "height"), (width, "width"))]
+    if call.text("mode", "size") == "like":
+        target = [call.size(call.inputs[1], 2), call.size(call.inputs[1], 3)]
+    return _resize(call, data, target, "linear", call.flag("align_corners", True))
+
+
+def _resized(call: Call, size: int, name: str) -> int:
+    """Return a side after resizing: BilinearSampleOpInferShape in bilinear_resize-inl.h."""
+    mode = call.text("mode", "size")
+    scale = call.number(f"scale_{name}", 0)
+    is_odd = size % 2
+    if mode == "odd_scale":
+        return int((size - 1) * scale) + 1 if is_odd else int(size * scale)
+    if mode in ("to_even_down", "to_odd_up"):
+        return size - is_odd if mode == "to_even_down" else size + 1 - is_odd
+    if mode in ("to_even_up", "to_odd_down"):
+        return size + is_odd if mode == "to_even_up" else size - 1 + is_odd
+    return int(size * scale) if scale else call.integer(name, 1)
+
+
+def _resize(call: Call, data: Tensor, target: Sequence[int], mode: str, align_corners: bool) -> Tensor:
+    """Resize the two last axes of four to a size."""
+    first = call.slice(call.emit("Shape", data), [0], [2], [0]) if None in (data.shape or ()) else None
+    known = None if first is not None else call.shape(data)[:2]
+    if first is not None:
+        sizes = call.emit("Concat", first, call.indices(list(target)), axis=0)
+    else:
+        sizes = call.indices([*(known or ()), *target])
+    transformation = "align_corners" if align_corners else "half_pixel"
+    resized = call.emit(
+        *("Resize", data, None, None, sizes), mode=mode, coordinate_transformation_mode=transformation
+    )
+    assert data.shape is not None
+    return call.state_shape(resized, (*data.shape[:2], *target))
+
+
+@mapping("UpSampling", "Resize, nearest; ConvTranspose where sample_type=bilinear")
+def _up_sampling(call: Call) -> Written:
+    scale = call.integer("scale")
+    if call.text("sample_type") == "bilinear":
+        # A Deconvolution with a weight (UpSamplingBilinear in src/operator/nn/upsampling-inl.h).
+        pad = math.ceil((scale - 1) / 2)
+        return call.emit(
+            *("ConvTranspose", call.data, call.inputs[1]),
+            kernel_shape=[2 * scale - scale % 2] * 2,
+            strides=[scale, scale],
+            pads=[pad] * 4,
+            group=call.integer("num_filter"),
+        )
+    if len(call.inputs) == 1:
+        return _nearest(call, call.data, scale)
+    height = call.size(call.data, 2) * scale
+    scaled = [_nearest(call, tensor, height // call.size(tensor, 2)) for tensor in call.inputs]
+    if call.text("multi_input_mode", "concat") == "sum":
+        return call.emit("Sum", *scaled)
+    return call.emit("Concat", *scaled, axis=1)
+
+
+def _nearest(call: Call, data: Tensor, scale: int) -> Tensor:
+    return call.emit(
+        *("Resize", data, None, call.array([1, 1, scale, scale], DType.FLOAT32)),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+@mapping("Pad", "Pad")
+def _pad(call: Call) -> Written:
+    widths = call.sizes("pad_width")
+    value = call.scalar(call.number("constant_value", 0), call.data)
+    mode = call.text("mode", "constant")
+    return call.emit(
+        *("Pad", call.data, call.indices([*widths[0::2], *widths[1::2]])),
+        value if mode == "constant" else None,
+        mode=mode,
+    )
+
+
+@mapping("Crop", "Slice")
+def _crop(call: Call) -> Written:
+    height, width = call.size(call.data, 2), call.size(call.data, 3)
+    wanted = call.sizes("h_w", [0, 0])
+    if len(call.inputs) > 1:
+        wanted = (call.size(call.inputs[1], 2), call.size(call.inputs[1], 3))
+    top, left = call.sizes("offset", [0, 0])
+    if call.flag("center_crop"):
+        top, left = (height - wanted[0]) // 2, (width - wanted[1]) // 2
+    return call.slice(call.data, [top, left], [top + wanted[0], left + wanted[1]], [2, 3])
+
+
+@mapping("_contrib_DeformableConvolution", "DeformConv with a mask for what lies outside", opset=19)
+def _deformable(call: Call) -> Written:
+    """Write a layer that reads 0 at each position outside the image, however near.
+
+    DeformConv, like MXNet's modulated layer, interpolates with zeros there instead, within one pixel of the
+    border. (``deformable_im2col_bilinear`` in src/operator/contrib/nn/deformable_im2col.h)
+    """
+    data, offset = call.data, call.inputs[1]
+    kernel, groups = call.sizes("kernel"), call.integer("num_deformable_group", 1)
+    stride, pad, dilate = (
+        call.sizes(key, (value, value)) for key, value in (("stride", 1), ("pad", 0), ("dilate", 1))
+    )
+    out = [call.size(offset, axis) for axis in (2, 3)]
+    base = np.zeros((groups, *kernel, 2, *out))
+    for axis in (0, 1):
+        taps = np.arange(kernel[axis]) * dilate[axis]
+        starts = np.arange(out[axis]) * stride[axis] - pad[axis]
+        places = taps[:, None] + starts  # (kernel, out)
+        if axis == 0:
+            base[:, :, :, 0] = places[None, :, None, :, None]
+        else:
+            base[:, :, :, 1] = places[None, None, :, None, :]
+    count = groups * kernel[0] * kernel[1]
+    fixed = call.array(base.reshape(1, 2 * count, *out), offset.dtype)
+    sizes = np.array([call.size(data, axis) for axis in (2, 3)] * count).reshape(1, -1, 1, 1)
+    where = call.emit("Add", offset, fixed)
+    inside = call.emit(
+        "And",
+        call.emit("GreaterOrEqual", where, call.scalar(0, where)),
+        call.emit("Less", where, call.array(sizes, offset.dtype)),
+    )
+    apart = call.reshape(call.cast(inside, data.dtype), [0, count, 2, *out])
+    mask = call.reduce("ReduceMin", apart, [2], keepdims=False)
+    nearest = call.emit("Max", where, call.scalar(0, where))
+    nearest = call.emit("Min", nearest, call.array(sizes - 1, offset.dtype))
+    moved = call.emit("Sub", nearest, fixed)
+    return _deform(call, moved, mask, call.inputs[2], _bias(call, 3))
+
+
+@mapping("_contrib_ModulatedDeformableConvolution", "DeformConv with a mask", opset=19)
+def _modulated_deformable(call: Call) -> Written:
+    return _deform(call, call.inputs[1], call.inputs[2], call.inputs[3], _bias(call, 4))
+
+
+def _deform(call: Call, offset: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    kernel = call.sizes("kernel")
+    pad = list(call.sizes("pad", [0, 0]))
+    return call.emit(
+        *("DeformConv", call.data, weight, offset, bias, mask),
+        kernel_shape=list(kernel),
+        strides=list(call.sizes("stride", [1, 1])),
+        dilations=list(call.sizes("dilate", [1, 1])),
+        pads=[*pad, *pad],
+        group=call.integer("num_group", 1),
+        offset_group=call.integer("num_deformable_group", 1),
+    )

@@ -1,0 +1,342 @@
+"""The walk over the graph: every node by its mapping, in order."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from mxamp.dtypes import DType
+from mxamp.errors import DataError, ExportError, MxampError, UnknownNameError, nearest_names
+from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.infer import variable_dtypes
+from mxamp.graph.output_names import output_name, output_names
+from mxamp.onnx import tables
+from mxamp.onnx.call import Call
+from mxamp.onnx.mapping import OLDEST_OPSET, OnnxMapping, mapping_of
+from mxamp.onnx.package import import_onnx
+from mxamp.onnx.tensor import Shape, Tensor
+from mxamp.onnx.writer import Writer
+from mxamp.ops.attributes import integers
+from mxamp.ops.facts import operator_label
+from mxamp.params.parameter import Parameter
+
+__all__ = ["DEFAULT_OPSET", "NEWEST_OPSET", "OnnxGraph", "input_names", "write_graph"]
+
+assert tables  # importing them fills the table
+
+DEFAULT_OPSET = 17
+"""What is written unless a model needs a newer one: ONNX Runtime reads it from 1.12 (2022) on."""
+
+NEWEST_OPSET = 22
+"""The newest opset that the mappings were tested at."""
+
+_BFLOAT16_OPSET = 22
+"""The first at which Conv, pooling and HardSigmoid take bfloat16."""
+
+_LABELLED = frozenset(
+    {
+        *("SoftmaxOutput", "Softmax", "LinearRegressionOutput", "LogisticRegressionOutput"),
+        *("MAERegressionOutput", "SVMOutput"),
+    }
+)
+"""Training heads: their second input is a label, which inference does not read."""
+
+_NAMED_AT_MOST = 6
+
+
+@dataclass(frozen=True)
+class OnnxGraph:
+    """An ONNX graph, whose parameters are not read yet.
+
+    Attributes
+    ----------
+    writer
+        Nodes, constants and the parameters that are read.
+    nodes
+        ``NodeProto`` of everything that the outputs need, in order.
+    inputs, outputs
+        ``ValueInfoProto`` of the graph's inputs and outputs.
+    opset
+        The version of ONNX's operators.
+    opset_reason
+        Why it is newer than the default; empty where it is not.
+    parameters, constants
+        What the nodes read.
+    """
+
+    writer: Writer
+    nodes: Sequence[Any]
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    opset: int
+    opset_reason: str
+    parameters: Mapping[str, Parameter]
+    constants: Mapping[str, Any]
+
+
+def input_names(graph: Graph, params: Mapping[str, Parameter]) -> list[str]:
+    """Return the names of the inputs in MXNet's order, without labels that only training reads."""
+    found = []
+    for position in graph.input_order():
+        name = graph.nodes[position].name
+        uses = graph.uses[position].get(0, ())
+        is_label = bool(uses) and all(
+            use.input == 1 and graph.nodes[use.node].op in _LABELLED for use in uses
+        )
+        if name not in params and not is_label:
+            found.append(name)
+    return found
+
+
+def write_graph(
+    graph: Graph,
+    params: Mapping[str, Parameter],
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    opset: int | None = None,
+    dynamic_batch: bool = False,
+) -> OnnxGraph:
+    """Write a graph with ONNX's operators.
+
+    Parameters
+    ----------
+    graph
+        The graph, casts included.
+    params
+        Parameters and auxiliary states by name.
+    input_shapes
+        Input name -> shape; where one is left out, what the variable's ``__shape__`` says.
+    opset
+        The version of ONNX's operators; by default 17, or the first that the model can be written with.
+    dynamic_batch
+        Whether the size of the first axis of every input is left open.
+
+    Raises
+    ------
+    ExportError
+        When an operator has no mapping, or the opset is too old.
+    DataError, UnknownNameError
+        When the shape of an input is missing, or one is given for what is no input.
+    """
+    names = input_names(graph, params)
+    shapes = _shapes(graph, names, params, input_shapes or {})
+    dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
+    mappings = _mappings(graph)
+    chosen, reason = _opset(graph, mappings, dtypes, opset)
+    writer = Writer(chosen)
+    for name in graph.variables:
+        writer.reserve(name)
+    heads = _unique(output_names(graph), set(graph.variables))
+    for name in heads:
+        writer.reserve(name)
+    labels = frozenset(graph.variables) - set(params) - set(names)
+    tensors: dict[Entry, Tensor] = {}
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable:
+            if node.name in params:
+                tensors[Entry(position)] = writer.parameter(node.name, params[node.name])
+            elif node.name in shapes:
+                shape: Shape = shapes[node.name]
+                shape = (None, *shape[1:]) if dynamic_batch else shape
+                tensors[Entry(position)] = writer.input(node.name, dtypes[node.name], shape)
+            continue
+        mapping = mappings[position]
+        reads = [entry for entry in node.inputs if graph.nodes[entry.node].name not in labels]
+        for entry in reads:
+            if entry not in tensors:
+                raise ExportError(
+                    f"The mapping of {graph.nodes[entry.node]} writes no output {entry.output}, which {node} "
+                    "reads. A mapping of your own can be registered: mxamp.register_onnx_mapping."
+                )
+        before = len(writer.nodes)
+        written = _write(mapping, Call(writer, node, [tensors[entry] for entry in reads]))
+        fresh = {name for emitted in writer.nodes[before:] for name in emitted.output}
+        for number, tensor in enumerate(written):
+            entry = Entry(position, number)
+            tensors[entry] = tensor
+            if tensor.name in fresh and not writer.is_renamed(tensor) and entry not in graph.heads:
+                writer.rename(tensor, writer.unique(output_name(graph, entry)))
+    outputs = _outputs(graph, writer, tensors, heads)
+    nodes, read = _needed(writer.finished_nodes(), heads)
+    return OnnxGraph(
+        writer,
+        nodes,
+        [_value_info(writer, tensors[Entry(graph.variables[name])], name) for name in names],
+        outputs,
+        chosen,
+        reason,
+        {name: value for name, value in writer.parameters.items() if name in read},
+        {name: value for name, value in writer.constants.items() if name in read},
+    )
+
+
+def _write(mapping: OnnxMapping, call: Call) -> tuple[Tensor, ...]:
+    try:
+        written = mapping.write(call)
+    except MxampError:
+        raise
+    except (KeyError, ValueError, IndexError, ZeroDivisionError, TypeError) as error:
+        raise ExportError(
+            f"{str(call.node)[0].upper()}{str(call.node)[1:]} cannot be written as ONNX: its attributes "
+            f"{dict(call.node.attrs)!r:.200} do not fit what it reads ({type(error).__name__}: {error})."
+        ) from error
+    return (written,) if isinstance(written, Tensor) else tuple(written)
+
+
+def _outputs(
+    graph: Graph, writer: Writer, tensors: Mapping[Entry, Tensor], names: Sequence[str]
+) -> list[Any]:
+    """Give the outputs their names; what is an input, a constant or an output already is handed on."""
+    computed = {name for node in writer.nodes for name in node.output}
+    found = []
+    for head, name in zip(graph.heads, names):
+        tensor = tensors.get(head)
+        if tensor is None:
+            raise ExportError(f"The mapping of {graph.nodes[head.node]} writes no output {head.output}.")
+        if tensor.name not in computed or writer.is_renamed(tensor):
+            call = Call(writer, graph.nodes[head.node], [tensor])
+            tensor = call.emit("Identity", tensor)
+        writer.rename(tensor, name)
+        found.append(_value_info(writer, tensor, name))
+    return found
+
+
+def _value_info(writer: Writer, tensor: Tensor, name: str) -> Any:
+    if tensor.shape is None:
+        raise ExportError(
+            f"The shape of the output {name!r} is not known, and an ONNX file says the shapes of its "
+            "outputs. A mapping of yours can state it: call.state_shape(tensor, shape)."
+        )
+    return import_onnx().helper.make_value_info(name, writer.type_of(tensor))
+
+
+def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> tuple[list[Any], set[str]]:
+    """Return the nodes that the outputs need, and the names of all that these read."""
+    read, kept = set(outputs), []
+    for node in reversed(nodes):
+        if read.intersection(node.output):
+            kept.append(node)
+            read.update(node.input)
+    return kept[::-1], read
+
+
+def _unique(names: Sequence[str], taken: set[str]) -> list[str]:
+    """Return names of outputs that differ from each other and from the names of inputs."""
+    found = []
+    for name in names:
+        candidate, number = name, 1
+        while candidate in taken:
+            candidate = f"{name}_{number}"
+            number += 1
+        taken.add(candidate)
+        found.append(candidate)
+    return found
+
+
+def _mappings(graph: Graph) -> dict[int, OnnxMapping]:
+    """Return the mapping of every node; name all that have none."""
+    found: dict[int, OnnxMapping] = {}
+    missing: dict[str, list[str]] = {}
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable:
+            continue
+        mapping = mapping_of(node.op, node.attrs)
+        if mapping is None:
+            missing.setdefault(operator_label(node.op, node.attrs), []).append(node.name)
+        else:
+            found[position] = mapping
+    if missing:
+        listed = []
+        for op, names in missing.items():
+            shown = ", ".join(repr(name) for name in names[:_NAMED_AT_MOST])
+            more = f" and {len(names) - _NAMED_AT_MOST} more" if len(names) > _NAMED_AT_MOST else ""
+            listed.append(f"{op} ({shown}{more})")
+        raise ExportError(
+            f"The ONNX exporter has no mapping for {'; '.join(listed)}. Register one with "
+            "mxamp.register_onnx_mapping, which can also write a node of a domain of your own; docs/onnx.md "
+            "has the list of all that are there."
+        )
+    return found
+
+
+def _opset(
+    graph: Graph, mappings: Mapping[int, OnnxMapping], dtypes: Mapping[str, DType], asked: int | None
+) -> tuple[int, str]:
+    """Return the opset to write, and why it is not the default."""
+    newest = min(NEWEST_OPSET, int(import_onnx().defs.onnx_opset_version()))
+    needed, reason = OLDEST_OPSET, ""
+    for position, mapping in mappings.items():
+        if mapping.opset > needed:
+            needed, reason = mapping.opset, f"{graph.nodes[position]} is written as {mapping.becomes}"
+    if any(dtype is DType.BFLOAT16 for dtype in dtypes.values()) or any(
+        node.attrs.get("dtype") == "bfloat16" for node in graph.nodes if not node.is_variable
+    ):
+        needed, reason = _BFLOAT16_OPSET, "the model computes in bfloat16"
+    if asked is not None:
+        try:
+            asked = operator.index(asked)
+        except TypeError:
+            raise ExportError(f"opset must be a number such as {DEFAULT_OPSET}, not {asked!r}.") from None
+        if not OLDEST_OPSET <= asked <= newest:
+            raise ExportError(
+                f"opset must be from {OLDEST_OPSET} to {newest}, not {asked}: those are what the mappings, "
+                "and the onnx that is installed, can write."
+            )
+        if asked < needed:
+            raise ExportError(
+                f"Opset {asked} is too old for this model: {reason}, which needs opset {needed}. Give "
+                f"--opset {needed} (opset={needed}), or leave it out."
+            )
+        return asked, ""
+    if needed > newest:
+        raise ExportError(
+            f"This model needs opset {needed}: {reason}. The onnx that is installed knows {newest}; install "
+            "a newer one."
+        )
+    return (needed, reason) if needed > DEFAULT_OPSET else (DEFAULT_OPSET, "")
+
+
+def _shapes(
+    graph: Graph,
+    names: Sequence[str],
+    params: Mapping[str, Parameter],
+    given: Mapping[str, Sequence[int]],
+) -> dict[str, tuple[int, ...]]:
+    if not isinstance(given, Mapping):
+        raise DataError(
+            "input_shapes must map input names to shapes, as in {'data': (1, 3, 224, 224)}, "
+            f"not {given!r:.80}."
+        )
+    for name in given:
+        if name not in names and name not in graph.variables:
+            raise UnknownNameError(
+                f"input_shapes names {name!r}, which is no input of the model.{nearest_names(name, names)} "
+                f"The inputs are: {', '.join(names) or '(none)'}."
+            )
+        if name in params:
+            raise UnknownNameError(
+                f"input_shapes names {name!r}, which is a parameter, whose shape is known."
+            )
+    shapes: dict[str, tuple[int, ...]] = {}
+    missing = []
+    for name in names:
+        stated = integers(graph.nodes[graph.variables[name]].attrs.get("__shape__", "()")) or ()
+        try:
+            shape = tuple(operator.index(size) for size in given.get(name, stated))
+        except TypeError:
+            raise DataError(
+                f"The shape of the input {name!r} must be a sequence of sizes such as (1, 3, 224, 224), not "
+                f"{given[name]!r}."
+            ) from None
+        if not shape or min(shape) <= 0:
+            missing.append(name)
+        shapes[name] = shape
+    if missing:
+        options = " ".join(f"--input-shape {name}=1,3,224,224" for name in missing)
+        raise DataError(
+            f"The shape of the input {', '.join(map(repr, missing))} is not known, and an ONNX file says the "
+            f"shapes of its inputs. Give what the model was trained with: {options} (in Python input_shapes="
+            f"{{{missing[0]!r}: (1, 3, 224, 224)}})."
+        )
+    return shapes

@@ -1,0 +1,73 @@
+"""Detection: suppression, decoding, overlap, pooling of regions."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+import numpy as np
+
+from tests.onnx.operators import Case, case
+
+__all__ = ["box_cases"]
+
+
+def rows(samples: int, count: int, classes: int, *, seed: int = 0) -> Any:
+    """Return rows of id, score, box: many overlap, a fifth are of the background or below the threshold."""
+    generator = np.random.default_rng(seed)
+    start = generator.uniform(0, 60, (samples, count, 2))
+    size = generator.uniform(10, 40, (samples, count, 2))
+    ids = generator.integers(-1, classes, (samples, count, 1))
+    # All different, so that the order does not hang on ties.
+    scores = generator.permutation(samples * count).reshape(samples, count, 1) / (samples * count)
+    return np.concatenate([ids, scores, start, start + size], axis=-1).astype(np.float32)
+
+
+def centered(values: Any) -> Any:
+    start, end = values[..., 2:4], values[..., 4:6]
+    return np.concatenate([values[..., :2], (start + end) / 2, end - start], axis=-1)
+
+
+def regions(count: int, images: int) -> Any:
+    generator = np.random.default_rng(3)
+    start = generator.uniform(-4, 60, (count, 2))
+    size = generator.uniform(0.5, 50, (count, 2))
+    index = generator.integers(0, images, (count, 1))
+    return np.concatenate([index, start, start + size], axis=-1).astype(np.float32)
+
+
+def box_cases() -> Iterator[Case]:
+    nms = "_contrib_box_nms"
+    data = rows(3, 60, 5)
+    yield case(nms, data, id_index=0, topk=30, valid_thresh=0.2, overlap_thresh=0.3, tolerance=0)
+    yield case(nms, data, id_index=0, overlap_thresh=0.45, tolerance=0)
+    yield case(nms, data, id_index=0, background_id=2, overlap_thresh=0.45, tolerance=0)
+    yield case(nms, data, id_index=0, force_suppress=True, topk=400, overlap_thresh=0.45, tolerance=0)
+    yield case(nms, data, overlap_thresh=0.7, topk=20, tolerance=0)
+    yield case(nms, data[0], id_index=0, valid_thresh=0.5, tolerance=0)
+    yield case(nms, data[None], id_index=0, valid_thresh=0.99999, tolerance=0)
+    yield case(nms, data, valid_thresh=2, tolerance=0)
+    yield case(nms, data[..., 1:].copy(), score_index=0, coord_start=1, overlap_thresh=0.5, tolerance=0)
+    yield case(nms, centered(data), id_index=0, in_format="center", out_format="center", tolerance=0)
+    yield case(nms, centered(data), id_index=0, in_format="center", out_format="corner")
+    yield case(nms, data, id_index=0, in_format="corner", out_format="center")
+    decode = "_contrib_box_decode"
+    anchors = rows(1, 20, 1, seed=4)[..., 2:]
+    shifts = (np.random.default_rng(5).standard_normal((2, 20, 4)) / 2).astype(np.float32)
+    for form in ("corner", "center"):
+        yield case(decode, shifts, anchors, format=form, std0=0.1, std1=0.1, std2=0.2, std3=0.2)
+    yield case(decode, shifts, anchors, format="corner", clip=0.3)
+    for form in ("corner", "center"):
+        left, right = rows(1, 7, 1, seed=6)[0, :, 2:], rows(1, 9, 1, seed=7)[0, :, 2:]
+        yield case("_contrib_box_iou", left, right, format=form)
+    yield case("_contrib_box_iou", rows(2, 3, 1)[..., 2:], rows(2, 4, 1)[..., 2:])
+    features = (2, 3, 16, 20)
+    for ratio in (-1, 2):
+        for aligned in (False, True):
+            yield case(
+                *("_contrib_ROIAlign", features, regions(12, 2)),
+                pooled_size="(7, 5)",
+                spatial_scale=0.25,
+                sample_ratio=ratio,
+                aligned=aligned,
+                tolerance=5e-6,
+            )

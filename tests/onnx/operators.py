@@ -1,0 +1,114 @@
+"""One operator at a time: written, run in ONNX Runtime, and compared with MXNet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from mxamp.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import Graph as _Graph
+from mxamp.model import Model
+from mxamp.onnx import OnnxSession, export_graph
+from mxamp.params.parameter import ArrayParameter
+
+__all__ = ["Case", "Given", "case", "compare", "graph_of_case"]
+
+Given = Any
+"""A shape, whose values are standard normal, or an array."""
+
+
+class Case(NamedTuple):
+    """One call: what it is called with, and how far the results may be apart."""
+
+    op: str
+    inputs: tuple[Given, ...]
+    attrs: Mapping[str, str]
+    outputs: int
+    parameters: tuple[int, ...]
+    tolerance: float
+
+    def __str__(self) -> str:
+        shapes = [
+            "x".join(map(str, np.shape(given)))
+            if isinstance(given, np.ndarray)
+            else "x".join(map(str, given))
+            for given in self.inputs
+        ]
+        return "-".join([self.op, *shapes, *(f"{key}={value}" for key, value in self.attrs.items())])
+
+
+def case(
+    op: str,
+    *inputs: Given,
+    outputs: int = 1,
+    parameters: Sequence[int] = (),
+    tolerance: float = 1e-6,
+    **attrs: Any,
+) -> Case:
+    """Write one call."""
+    texts = {key: str(value) for key, value in attrs.items()}
+    return Case(op, inputs, texts, outputs, tuple(parameters), tolerance)
+
+
+def _values(given: Given, seed: int) -> np.ndarray[Any, Any]:
+    if isinstance(given, np.ndarray):
+        return given
+    return np.random.default_rng(seed).standard_normal(given).astype(np.float32)
+
+
+def graph_of_case(given: Case, *, total: int | None = None) -> _Graph:
+    """Return the graph of one call, all outputs that are seen being heads."""
+    names = [f"in{number}" for number in range(len(given.inputs))]
+    codes = {"float32": "0", "float64": "1", "uint8": "3", "int32": "4", "int8": "5", "int64": "6"}
+    variables = tuple(
+        Node(VARIABLE, name, {"__dtype__": codes[str(_values(value, 0).dtype)]})
+        for name, value in zip(names, given.inputs)
+    )
+    inputs = tuple(Entry(number) for number in range(len(names)))
+    node = Node(given.op, "n", given.attrs, inputs, total or given.outputs)
+    heads = tuple(Entry(len(names), number) for number in range(given.outputs))
+    return Graph((*variables, node), heads, {"mxnet_version": ["int", 10901]})
+
+
+def compare(given: Case, folder: Path, *, opset: int | None = None, hidden: int = 0) -> None:
+    """Check that ONNX Runtime and MXNet return the same, in dtype, shape and values."""
+    from mxamp.runtime.executor import run_outputs
+
+    graph = graph_of_case(given, total=given.outputs + hidden)
+    arrays = {f"in{number}": _values(value, number) for number, value in enumerate(given.inputs)}
+    stored = {f"in{number}" for number in given.parameters}
+    params = {name: ArrayParameter(arrays[name]) for name in stored}
+    auxiliary = {name for name in stored if _is_auxiliary(graph, name)}
+    model = Model(
+        graph,
+        {name: value for name, value in params.items() if name not in auxiliary},
+        {name: value for name, value in params.items() if name in auxiliary},
+    )
+    data = {name: values for name, values in arrays.items() if name not in stored}
+    expected = run_outputs(model, data, fusion=False)
+    export_graph(
+        graph,
+        params,
+        folder / "n.onnx",
+        input_shapes={name: values.shape for name, values in data.items()},
+        opset=opset,
+    )
+    found = OnnxSession(folder / "n.onnx").run(data)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected):
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        assert (np.isnan(ours) == np.isnan(theirs)).all()
+        finite = np.isfinite(theirs)
+        assert (ours[~finite] == theirs[~finite])[~np.isnan(theirs[~finite])].all()
+        size = float(np.linalg.norm(theirs[finite].astype(np.float64)))
+        error = float(np.linalg.norm(ours[finite].astype(np.float64) - theirs[finite]))
+        assert error <= given.tolerance * max(size, 1e-30), f"relative L2 {error / max(size, 1e-30):.2e}"
+
+
+def _is_auxiliary(graph: _Graph, name: str) -> bool:
+    from mxamp.graph.parameters import auxiliary_names
+
+    return name in auxiliary_names(graph)
