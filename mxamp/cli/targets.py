@@ -175,6 +175,7 @@ def _costs(target: Target, width: int) -> list[str]:
         low = f"{target.dtype} {_rates(cost, low=True)}"
     return [
         *paragraph(f"Costs ({_basis(cost)}): {cost.source}.", width, hanging="  "),
+        *(_kernels(cost, width) if cost.kernels else ()),
         *paragraph(
             f"At best float32 {_rates(cost, low=False)}; {low}. Casts {_gigabytes(cost.cast.bytes_per_us)}.",
             width,
@@ -182,6 +183,18 @@ def _costs(target: Target, width: int) -> list[str]:
             hanging="  ",
         ),
     ]
+
+
+def _kernels(cost: CostModel, width: int) -> list[str]:
+    """Return what is known of kernels: of how many families, for which machine, and where it comes from."""
+    about = f": {cost.kernels_measured}" if cost.kernels_measured else ""
+    return paragraph(
+        f"Times are those of {cost.machine}. {len(cost.kernels)} kinds of kernels have costs of their own"
+        f"{about}.",
+        width,
+        indent="  ",
+        hanging="  ",
+    )
 
 
 def _rates(cost: CostModel, *, low: bool) -> str:
@@ -214,6 +227,9 @@ def _document(target: Target) -> dict[str, Any]:
             "bytes_per_us": cost.bytes_per_us._asdict(),
             "low_over_float32": cost.low_over_float32,
             "cast_bytes_per_us": cost.cast.bytes_per_us,
+            "machine": cost.machine,
+            "kernels": sorted(cost.kernels),
+            "kernels_measured": cost.kernels_measured,
         },
     }
 

@@ -15,8 +15,9 @@ from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.ops.attributes import integers
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
+from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
 
-__all__ = ["Estimates", "estimate", "unknown_work", "work_of"]
+__all__ = ["Estimates", "chain_work", "estimate", "unknown_work", "work_of"]
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
@@ -143,15 +144,33 @@ def estimate(
         if chain[0] in choices:
             # If the head is low, what must be FP32 behind it runs alone.
             low[chain[0]] += sum(alone[position] for position in chain[1:] if position not in choices)
+
+    def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
+        found = []
+        for position, outputs in enumerate(shapes):
+            is_blocked = _is_blocked(graph, position)
+            found.append(
+                tuple(
+                    [
+                        model.cast_microseconds(
+                            0 if shape is None else math.prod(shape),
+                            shape=shape or (),
+                            is_blocked=is_blocked and len(shape or ()) in _BLOCKED_RANKS,
+                            down=down,
+                        )
+                        for shape in outputs
+                    ]
+                )
+            )
+        return found
+
     return Estimates(
         groups=groups,
         float32=float32,
         low=low,
-        casts=[
-            tuple([model.cast_microseconds(0 if shape is None else math.prod(shape)) for shape in outputs])
-            for outputs in shapes
-        ],
+        casts=casts(down=False),
         is_measured=model.is_measured,
+        casts_down=casts(down=True) if model.kernels else None,
     )
 
 
@@ -179,19 +198,36 @@ class _Pricing:
         head = chain[0]
         if self._graph.nodes[head].is_variable:
             return 0.0
-        work = self._works[head] or Work(0, 0)
-        if len(chain) > 1:
-            # What passes from one link to the next stays in registers.
-            work = work._replace(
-                multiply_adds=sum((self._works[position] or work).multiply_adds for position in chain),
-                elements=sum((self._works[position] or work).elements for position in chain)
-                - 2 * sum(self._written(position) for position in chain[:-1]),
-            )
-        return self._model.microseconds(self._names[head], work, low=low)
+        work = chain_work(self._graph, chain, self._shapes, [self._works[position] for position in chain])
+        return self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
 
-    def _written(self, position: int) -> int:
-        shape = self._shapes[position][0]
-        return 0 if shape is None else math.prod(shape)
+
+def chain_work(
+    graph: Graph, chain: Sequence[int], shapes: Shapes, works: Sequence[Work | None]
+) -> Work | None:
+    """Return what a chain does that runs as one kernel; None where it is not known of its first node.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    chain
+        Its nodes, first to last; one node is a chain too.
+    shapes
+        For every node of the graph the shape of each output.
+    works
+        For every node of the chain what it does alone.
+    """
+    work = works[0]
+    if work is None or len(chain) == 1:
+        return work
+    # What passes from one link to the next stays in registers.
+    written = [shapes[position][0] for position in chain[:-1]]
+    return work._replace(
+        multiply_adds=sum((one or work).multiply_adds for one in works),
+        elements=sum((one or work).elements for one in works)
+        - 2 * sum(0 if shape is None else math.prod(shape) for shape in written),
+    )
 
 
 def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
@@ -219,7 +255,31 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         has_bias=is_layer and len(inputs) > 2,
         rank=0 if first is None else len(first),
         attributes=node.attrs,
+        inputs=tuple([shape for shape in inputs if shape is not None]),
+        output=output,
+        is_blocked=first is not None
+        and len(first) in _BLOCKED_RANKS
+        and _is_blocked(graph, node.inputs[0].node),
     )
+
+
+def _is_blocked(graph: Graph, position: int) -> bool:
+    """Return whether a node writes oneDNN's blocked layout: a layer does, and what keeps what it reads."""
+    for _ in range(_LOOK_BACK):
+        node = graph.nodes[position]
+        if node.op in WRITE_BLOCKS:
+            return True
+        if node.op not in KEEP_LAYOUT or not node.inputs:
+            return False
+        position = node.inputs[0].node
+    return False
+
+
+_BLOCKED_RANKS = (4, 5)
+"""Images and volumes; oneDNN writes sequences in plain order."""
+
+_LOOK_BACK = 16
+"""How far back a layout is followed; nothing but operators that keep it stand in between."""
 
 
 _LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})

@@ -202,13 +202,16 @@ def document_text(document: Mapping[str, Any]) -> str:
         elif key in ("fusion", "rounds_once"):
             body = _block([json.dumps(pattern) for pattern in value], "[]", 1)
         elif key == "cost" and value is not None:
-            rows = [f"{json.dumps(op)}: {json.dumps(entry)}" for op, entry in value["operators"].items()]
+            tables = [name for name in ("operators", "kernels") if name in value]
             head = [
                 f"{json.dumps(name)}: {json.dumps(part)}"
                 for name, part in value.items()
-                if name != "operators"
+                if name not in tables
             ]
-            body = _block([*head, f'"operators": {_block(rows, "{}", 2)}'], "{}", 1)
+            for name in tables:
+                rows = [f"{json.dumps(one)}: {json.dumps(entry)}" for one, entry in value[name].items()]
+                head.append(f'"{name}": {_block(rows, "{}", 2)}')
+            body = _block(head, "{}", 1)
         else:
             body = json.dumps(value)
         parts.append(f"{json.dumps(key)}: {body}")

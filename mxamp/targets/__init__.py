@@ -1,11 +1,12 @@
 """Targets: what machines can run in low precision, and what it costs."""
 
 from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, resolve_target
-from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates, Work
+from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates
 from mxamp.targets.fusion import fusion_groups
 from mxamp.targets.layout import read_volumes
 from mxamp.targets.mismatch import Mismatch, machine_mismatch
 from mxamp.targets.target import FusionPattern, FusionStep, OperatorSupport, Support, Target
+from mxamp.targets.work import Work
 
 __all__ = [
     "AUTO",

@@ -1,9 +1,11 @@
-"""What things cost on a target: a roofline, with a factor for each operator that was measured.
+"""What things cost on a target: kernels with costs of their own, and a roofline for all others.
 
-An operator does a number of floating-point operations and moves a number of bytes. It takes at least as long
-as the slower of the two takes at the machine's best rates (Williams, Waterman, Patterson, "Roofline: an
-insightful visual performance model for multicore architectures", CACM 52(4), 2009). A factor says how many
-times longer the operator really takes; 1 where nobody measured it.
+What networks spend their time in has costs that were fitted on random shapes
+(:mod:`mxamp.targets.kernel_cost`). Any other operator does a number of floating-point operations and moves a
+number of bytes. It takes at least as long as the slower of the two takes at the machine's best rates
+(Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore
+architectures", CACM 52(4), 2009). A factor says how many times longer the operator really takes; 1 where
+nobody measured it.
 """
 
 from __future__ import annotations
@@ -11,37 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple
 
-__all__ = ["CastCost", "CostModel", "OperatorCost", "Rates", "Work"]
+from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
+from mxamp.targets.kernel_terms import amounts_and_traits, family_of
+from mxamp.targets.work import Work
 
+__all__ = ["CAST_DOWN", "CAST_UP", "CastCost", "CostModel", "KernelCosts", "OperatorCost", "Rates"]
 
-class Work(NamedTuple):
-    """What one operator, or a fused chain of them, does in a forward pass.
-
-    Attributes
-    ----------
-    multiply_adds
-        Its multiply-adds; 0 where it is no sum of products.
-    elements
-        The values it reads and writes, parameters included.
-    channels
-        The channels of its first input, where that has any; else 0.
-    is_depthwise
-        Whether it is a convolution with one input channel a group.
-    has_bias
-        Whether a layer has a bias.
-    rank
-        The number of axes of its first input.
-    attributes
-        The node's attributes.
-    """
-
-    multiply_adds: int
-    elements: int
-    channels: int = 0
-    is_depthwise: bool = False
-    has_bias: bool = False
-    rank: int = 0
-    attributes: Mapping[str, str] = {}
+CAST_DOWN, CAST_UP = "cast down", "cast up"
+"""The families of casts to the low dtype and to FP32."""
 
 
 class Rates(NamedTuple):
@@ -118,6 +97,19 @@ class CastCost:
     overhead_us: float
 
 
+class KernelCosts(NamedTuple):
+    """What the kernels of one family cost.
+
+    Attributes
+    ----------
+    float32, low
+        In FP32 and in the low dtype; None where that was not measured.
+    """
+
+    float32: KernelCost | None
+    low: KernelCost | None
+
+
 @dataclass(frozen=True)
 class CostModel:
     """What operators and casts cost on a target, in microseconds.
@@ -144,7 +136,11 @@ class CostModel:
     source
         Where they come from.
     machine
-        The machine that they are of, in a few words.
+        The machine that they are of, in a few words, with the number of threads.
+    kernels
+        Family -> what its kernels cost (:func:`mxamp.targets.kernel_terms.family_of`).
+    kernels_measured
+        Where that comes from: on which machine it was measured, or that it was not.
     """
 
     flops_per_us: Rates
@@ -157,6 +153,8 @@ class CostModel:
     is_measured: bool = False
     source: str = ""
     machine: str = ""
+    kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
+    kernels_measured: str = ""
 
     def microseconds(self, op: str, work: Work, *, low: bool) -> float:
         """Return what an operator costs, or a fused chain that begins with it.
@@ -172,13 +170,27 @@ class CostModel:
         """
         if low and self.low_over_float32:
             return self.low_over_float32 * self.microseconds(op, work, low=False)
+        costs = self.kernels.get(family_of(op, work)) if work.inputs and self.kernels else None
+        if costs is None:
+            return self._by_roofline(op, work, low=low)
+        own = costs.low if low else costs.float32
+        if own is not None:
+            return kernel_microseconds(own, *amounts_and_traits(op, work, low=low))
+        # In one of the dtypes alone it was not timed: it takes as many times longer as the table says.
+        table = self._by_roofline(op, work, low=low)
+        other = costs.float32 if low else costs.low
+        if other is None:
+            return table
+        known = kernel_microseconds(other, *amounts_and_traits(op, work, low=not low))
+        return known * table / max(self._by_roofline(op, work, low=not low), 1e-9)
+
+    def _by_roofline(self, op: str, work: Work, *, low: bool) -> float:
         factors = self.default
         for cost in self.operators.get(op, ()):
             if cost.holds_for(work):
                 factors = cost.factors
                 break
-        roofline = self.roofline(work, low=low)
-        return self.overhead_us[low] + factors[low] * roofline
+        return self.overhead_us[low] + factors[low] * self.roofline(work, low=low)
 
     def roofline(self, work: Work, *, low: bool) -> float:
         """Return how long the work takes at the machine's best rates."""
@@ -187,9 +199,27 @@ class CostModel:
             2 * work.multiply_adds / self.flops_per_us[low], itemsize * work.elements / self.bytes_per_us[low]
         )
 
-    def cast_microseconds(self, elements: int) -> float:
-        """Return what casting so many values costs, in either direction."""
-        return self.cast.overhead_us + (4 + 2) * elements / self.cast.bytes_per_us
+    def cast_microseconds(
+        self, elements: int, *, shape: tuple[int, ...] = (), is_blocked: bool = False, down: bool = False
+    ) -> float:
+        """Return what a cast costs.
+
+        Parameters
+        ----------
+        elements
+            The values that are cast.
+        shape
+            Their shape; without it they cost what their number says.
+        is_blocked
+            Whether they come in the blocked layout that a convolution writes.
+        down
+            Whether to the low dtype.
+        """
+        costs = self.kernels.get(CAST_DOWN if down else CAST_UP) if shape and self.kernels else None
+        if costs is None or costs.float32 is None:
+            return self.cast.overhead_us + (4 + 2) * elements / self.cast.bytes_per_us
+        work = Work(0, 2 * elements, rank=len(shape), inputs=(shape,), output=shape, is_blocked=is_blocked)
+        return kernel_microseconds(costs.float32, *amounts_and_traits("amp_cast", work, low=False))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> CostModel:
@@ -218,7 +248,17 @@ class CostModel:
             is_measured=bool(document["measured"]),
             source=str(document["source"]),
             machine=str(document.get("machine", document["source"])),
+            kernels={
+                family: KernelCosts(*(_tree(given, label, family) for label in ("float32", "low")))
+                for family, given in document.get("kernels", {}).items()
+            },
+            kernels_measured=str(document.get("kernels_measured", "")),
         )
+
+
+def _tree(given: Mapping[str, Any], label: str, family: str) -> KernelCost | None:
+    found = given.get(label)
+    return None if found is None else tree_from_document(found, f"kernels: {family}, {label}")
 
 
 _CONDITIONS: Mapping[str, type] = {

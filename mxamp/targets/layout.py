@@ -10,7 +10,7 @@ from typing import Sequence
 
 from mxamp.graph.graph import Graph
 
-__all__ = ["read_volumes"]
+__all__ = ["KEEP_LAYOUT", "WRITE_BLOCKS", "read_volumes"]
 
 _MAKES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 _KEEPS = frozenset(
@@ -29,6 +29,12 @@ _KEEPS = frozenset(
     }
 )
 """oneDNN's operators hand on the layout they read; all others write plain tensors."""
+
+WRITE_BLOCKS = frozenset({"Convolution", "Deconvolution"})
+"""The operators that write blocks of channels, whatever they read."""
+
+KEEP_LAYOUT = _KEEPS - {"amp_cast", "amp_multicast"}
+"""The operators whose readers find the layout that they themselves found; casts write plain tensors."""
 
 
 def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:

@@ -400,12 +400,32 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     merged = {key: value for key, value in base.items() if key not in _OWN}
     for key, value in changes.items():
         if key in ("operators", "cost") and isinstance(merged.get(key), Mapping) and value is not None:
-            merged[key] = {**merged[key], **value}
+            inherited = merged[key] if key == "operators" else _without_overruled_kernels(merged[key], value)
+            merged[key] = {**inherited, **value}
             if key == "cost" and "source" in value and "machine" not in value:
                 merged[key].pop("machine", None)  # the base's; these numbers are of another
         else:
             merged[key] = value
     return merged
+
+
+def _without_overruled_kernels(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a ``cost`` without the kernels that a document based on it prices by other numbers."""
+    kernels = base.get("kernels")
+    if not kernels or "kernels" in changes:
+        return base
+    if not set(changes) <= {"cast", "operators", "machine", "source"}:
+        return {**base, "kernels": {}}  # the rates themselves are others
+    changed = {FACTS.canonical(op) for op in changes.get("operators", {})}
+    if "cast" in changes:
+        changed.add("cast")
+    kept = {family: trees for family, trees in kernels.items() if not _belongs(family, changed)}
+    return {**base, "kernels": kept}
+
+
+def _belongs(family: str, operators: set[str]) -> bool:
+    """Whether a family of kernels is one of these operators', such as ``Convolution 1x1``."""
+    return family in operators or family.split(" ")[0] in operators
 
 
 def _canonical(cost: Mapping[str, Any]) -> Mapping[str, Any]:

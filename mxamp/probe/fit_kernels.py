@@ -1,0 +1,280 @@
+"""Fitting what kernels cost: for each family a tree of conditions, with non-negative rates at its leaves.
+
+Rates are fitted to relative errors, by non-negative least squares (Lawson and Hanson, "Solving Least Squares
+Problems", 1974). A family is split where two sets of rates fit much better than one, as in model trees
+(Quinlan, "Learning with continuous classes", 1992), for a library runs different code there. Leaves with few
+samples lean on the rates of what they were split from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST
+from mxamp.targets.cost import CAST_DOWN, CAST_UP
+from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, tree_to_document
+from mxamp.targets.kernel_terms import amounts_and_traits, family_of
+from mxamp.targets.work import Work
+
+__all__ = ["KernelSample", "by_family", "fit_family", "fit_kernels", "read_kernels"]
+
+_FEWEST = 8
+"""A leaf has so many samples at least."""
+
+_PRIOR = 1.5
+"""Samples that the rates of the parent count for."""
+
+_WORST = 1.2
+"""A logarithm of a ratio; larger ones count as this one, for they are accidents."""
+
+_LEAST_GAIN = 0.35
+"""What a split must save of squared logarithms, over all of its samples, ..."""
+
+_LEAST_SHARE = 0.06
+"""... and which share of them."""
+
+_THRESHOLDS = 9
+
+_FOLDS = 4
+
+_DIGITS = 4
+
+
+class KernelSample(NamedTuple):
+    """One kernel that was timed.
+
+    Attributes
+    ----------
+    family
+        The kind of kernel that it is.
+    op
+        Its canonical operator name.
+    work
+        What it does.
+    times
+        Microseconds in FP32 and in the low dtype; None where it does not run. A cast has one time.
+    """
+
+    family: str
+    op: str
+    work: Work
+    times: tuple[float | None, float | None]
+
+
+def read_kernels(timed: Iterable[Mapping[str, Any]]) -> list[KernelSample]:
+    """Return what :func:`mxamp.runtime.kernel_times.time_kernels` measured, as samples."""
+    samples = []
+    for one in timed:
+        if one["work"] is None:
+            continue
+        op, work, times = FACTS.canonical(one["op"]), Work.from_document(one["work"]), one["us"]
+        if op == AMP_CAST:  # what it does there is what it is called by
+            for label, family in (("float32", CAST_DOWN), ("low", CAST_UP)):
+                if label in times:
+                    samples.append(KernelSample(family, op, work, (times[label], None)))
+        else:
+            samples.append(
+                KernelSample(family_of(op, work), op, work, (times.get("float32"), times.get("low")))
+            )
+    return samples
+
+
+def fit_kernels(samples: Sequence[KernelSample]) -> dict[str, Any]:
+    """Return what a target's ``cost`` says of kernels: family -> a tree for FP32 and one for the low dtype.
+
+    Families of which too few were timed are left out.
+    """
+    document: dict[str, Any] = {}
+    for family, own in sorted(by_family(samples).items()):
+        trees = {
+            label: tree_to_document(tree)
+            for label, low in (("float32", False), ("low", True))
+            for tree in [fit_family(own, low=low)]
+            if tree is not None
+        }
+        if "float32" in trees:
+            document[family] = trees
+    return document
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The samples of a family as arrays."""
+
+    amounts: NDArray[np.float64]
+    traits: NDArray[np.float64]
+    times: NDArray[np.float64]
+
+    def rows(self, chosen: NDArray[Any]) -> _Table:
+        return _Table(self.amounts[chosen], self.traits[chosen], self.times[chosen])
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+@dataclass
+class _Node:
+    rates: NDArray[np.float64]
+    trait: int = -1
+    below: float = 0.0
+    lower: _Node | None = None
+    upper: _Node | None = None
+
+    def predict(self, table: _Table) -> NDArray[np.float64]:
+        if self.lower is None or self.upper is None:
+            return _predict(self.rates, table)
+        is_lower = table.traits[:, self.trait] < self.below
+        found = np.empty(len(table))
+        found[is_lower] = self.lower.predict(table.rows(is_lower))
+        found[~is_lower] = self.upper.predict(table.rows(~is_lower))
+        return found
+
+
+def fit_family(samples: Sequence[KernelSample], *, low: bool) -> KernelCost | None:
+    """Return what the kernels of one family cost; None where too few were timed to tell.
+
+    Parameters
+    ----------
+    samples
+        Kernels of one family, with their times.
+    low
+        Whether they computed in the low dtype.
+    """
+    timed = [(sample, time) for sample in samples for time in [sample.times[low]] if time]
+    if len(timed) < _FEWEST:
+        return None
+    samples = [sample for sample, _ in timed]
+    described = [amounts_and_traits(sample.op, sample.work, low=low) for sample in samples]
+    names, traits = list(described[0][0]), list(described[0][1])
+    table = _Table(
+        np.array([[amounts[name] for name in names] for amounts, _ in described]),
+        np.array([[float(own[name]) for name in traits] for _, own in described]),
+        np.array([time for _, time in timed]),
+    )
+    tree = _grow(table, _fit(table, None), depth=0)
+    _prune(tree, table)
+    return _as_cost(tree, names, traits)
+
+
+def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> KernelCost:
+    if node.lower is None or node.upper is None:
+        return Leaf({name: float(f"{rate:.{_DIGITS}g}") for name, rate in zip(names, node.rates) if rate > 0})
+    return Split(
+        traits[node.trait],
+        float(f"{node.below:.{_DIGITS}g}"),
+        _as_cost(node.lower, names, traits),
+        _as_cost(node.upper, names, traits),
+    )
+
+
+def _grow(table: _Table, rates: NDArray[np.float64], *, depth: int) -> _Node:
+    node = _Node(rates)
+    loss = _loss(rates, table)
+    best: tuple[float, int, float] | None = None
+    if len(table) >= 2 * _FEWEST and depth < 7:
+        for trait in range(table.traits.shape[1]):
+            for below in _thresholds(table.traits[:, trait]):
+                is_lower = table.traits[:, trait] < below
+                if min(is_lower.sum(), (~is_lower).sum()) < _FEWEST:
+                    continue
+                parts = [table.rows(is_lower), table.rows(~is_lower)]
+                found = sum(_loss(_fit(part, rates, rounds=3), part) for part in parts)
+                if best is None or found < best[0]:
+                    best = (found, trait, below)
+    if best is None or loss - best[0] < max(_LEAST_GAIN, _LEAST_SHARE * loss):
+        return node
+    _, node.trait, node.below = best
+    is_lower = table.traits[:, node.trait] < node.below
+    lower, upper = table.rows(is_lower), table.rows(~is_lower)
+    node.lower = _grow(lower, _fit(lower, rates), depth=depth + 1)
+    node.upper = _grow(upper, _fit(upper, rates), depth=depth + 1)
+    return node
+
+
+def _prune(node: _Node, table: _Table) -> None:
+    """Take back splits that do not hold for samples that they were not made from."""
+    if node.lower is None or node.upper is None:
+        return
+    is_lower = table.traits[:, node.trait] < node.below
+    _prune(node.lower, table.rows(is_lower))
+    _prune(node.upper, table.rows(~is_lower))
+    if node.lower.lower is not None or node.upper.lower is not None:
+        return
+    apart = together = 0.0
+    for fold in range(_FOLDS):
+        kept = np.arange(len(table)) % _FOLDS != fold
+        whole = _fit(table.rows(kept), None)
+        together += _loss(whole, table.rows(~kept))
+        for side in (is_lower, ~is_lower):
+            part = _fit(table.rows(kept & side), whole) if (kept & side).any() else whole
+            apart += _loss(part, table.rows(~kept & side))
+    if apart >= together:
+        node.lower = node.upper = None
+
+
+def _thresholds(values: NDArray[np.float64]) -> Sequence[float]:
+    distinct = np.unique(values)
+    if len(distinct) < 2:
+        return ()
+    middles = np.sqrt(np.maximum(distinct[:-1], 0.25) * np.maximum(distinct[1:], 0.25))
+    middles = np.where((middles > distinct[:-1]) & (middles <= distinct[1:]), middles, distinct[1:])
+    if len(middles) <= _THRESHOLDS:
+        return list(middles)
+    return sorted({float(value) for value in np.quantile(values, np.linspace(0.06, 0.94, _THRESHOLDS))})
+
+
+def _predict(rates: NDArray[np.float64], table: _Table) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.maximum(table.amounts @ rates, 1e-2)
+    return found
+
+
+def _loss(rates: NDArray[np.float64], table: _Table) -> float:
+    if not len(table):
+        return 0.0
+    off = np.minimum(np.abs(np.log(_predict(rates, table) / table.times)), _WORST)
+    return float(np.sum(off**2))
+
+
+def _fit(table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4) -> NDArray[np.float64]:
+    """Return the rates that fit best, by relative errors."""
+    amounts, times = table.amounts, table.times
+    scale = np.maximum(amounts.max(axis=0), 1e-12)
+    scaled = amounts / scale
+    prior = np.zeros((0, scaled.shape[1]))
+    wanted = np.zeros(0)
+    if parent is not None:
+        expected = parent * math.exp(float(np.median(np.log(times / _predict(parent, table)))))
+        # As samples of what the parent says, each of one amount alone.
+        typical = np.median(scaled / times[:, None], axis=0) * math.sqrt(_PRIOR)
+        prior, wanted = np.diag(typical), typical * expected * scale
+    weights = 1.0 / times
+    found = np.zeros(scaled.shape[1])
+    for _ in range(rounds):
+        try:
+            found, _residual = nnls(
+                np.vstack([scaled * weights[:, None], prior]), np.concatenate([times * weights, wanted])
+            )
+        except RuntimeError:  # it did not converge; the last round's are good enough
+            break
+        ratio = np.maximum(scaled @ found, 1e-3) / times
+        # Squared logarithms rather than squared relative errors, and less of what is far off.
+        off = np.abs(np.log(ratio))
+        slope = off / np.maximum(np.abs(ratio - 1.0), 1e-6)
+        weights = slope / times / np.sqrt(np.maximum(off, 0.15) / 0.15)
+    rates: NDArray[np.float64] = found / scale
+    return rates
+
+
+def by_family(samples: Sequence[KernelSample]) -> Mapping[str, Sequence[KernelSample]]:
+    """Return the samples of each family."""
+    found: dict[str, list[KernelSample]] = {}
+    for sample in samples:
+        found.setdefault(sample.family, []).append(sample)
+    return found

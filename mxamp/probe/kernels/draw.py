@@ -1,0 +1,63 @@
+"""Random sizes as networks have them: on a logarithmic scale, for networks differ by factors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mxamp.probe.kernels.kernel import BLOCKED, PLAIN
+
+__all__ = ["MOST_ELEMENTS", "MOST_MULTIPLY_ADDS", "Draw"]
+
+MOST_MULTIPLY_ADDS = 3e8
+"""What takes longer is made smaller."""
+
+MOST_ELEMENTS = 2e6
+
+
+class Draw:
+    """Random numbers as the families need them."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random = random
+
+    def size(self, low: float, high: float) -> int:
+        """Return a whole number, on a logarithmic scale."""
+        return round(math.exp(self._random.uniform(math.log(low), math.log(high))))
+
+    def channels(self, high: int = 1024) -> int:
+        """Return a number of channels: mostly whole blocks of 16."""
+        kind = self._random.random()
+        if kind < 0.6:
+            return 16 * self.size(1, high / 16)
+        if kind < 0.75:
+            return 8 * self.size(1, high / 8)
+        return self.size(5, high)
+
+    def batch(self) -> int:
+        """Return a batch size: mostly 1."""
+        return int(self._random.choice([1, 1, 1, 1, 2, 4, 8]))
+
+    def one_of(self, *values: object) -> object:
+        """Return one of some values."""
+        return values[int(self._random.integers(len(values)))]
+
+    def chance(self, share: float) -> bool:
+        """Return True in so many of all cases."""
+        return bool(self._random.random() < share)
+
+    def side(self, high: int = 128) -> int:
+        """Return the side of an image."""
+        return self.size(3, high)
+
+    def layout(self, share: float = 0.7) -> str:
+        """Return a layout; images are blocked more often than not."""
+        return BLOCKED if self.chance(share) else PLAIN
+
+    def image(self, most_channels: int = 1024) -> tuple[int, int, int, int]:
+        """Return the shape of a feature map."""
+        n, c, s = self.batch(), self.channels(most_channels), self.side()
+        while s > 3 and n * c * s * s > MOST_ELEMENTS:
+            s = max(3, s * 3 // 4)
+        return n, c, s, s

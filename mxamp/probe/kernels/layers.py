@@ -1,0 +1,219 @@
+"""Random convolutions and fully connected layers: what networks spend most of their time in."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Mapping
+
+from mxamp.probe.kernels.draw import MOST_ELEMENTS, MOST_MULTIPLY_ADDS, Draw
+from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
+
+__all__ = ["LAYERS"]
+
+
+def _convolution(
+    draw: Draw,
+    family: str,
+    *,
+    kernel_size: int,
+    c: int,
+    filters: int,
+    groups: int = 1,
+    layout: str,
+    tail: str,
+) -> Kernel:
+    n, s = draw.batch(), draw.side(160 if c > 4 else 256)
+    stride = 2 if draw.chance(0.25) and s > 7 else 1
+    while s > 3 and (
+        n * filters * c / groups * (s / stride * kernel_size) ** 2 > MOST_MULTIPLY_ADDS
+        or n * max(c, filters) * s * s > MOST_ELEMENTS
+    ):
+        s = max(3, s * 3 // 4)
+    s = max(s, kernel_size)
+    dilate = 2 if kernel_size == 3 and s > 8 and draw.chance(0.05) else 1
+    bias = draw.chance(0.6)
+    operands = [
+        Operand((n, c, s, s)),
+        Operand((filters, c // groups, kernel_size, kernel_size), "weight"),
+        *([Operand((filters,), "weight")] if bias else []),
+    ]
+    return kernel(
+        family,
+        "Convolution",
+        operands,
+        layout=layout,
+        tail=tail,
+        kernel=(kernel_size, kernel_size),
+        stride=(stride, stride),
+        dilate=(dilate, dilate),
+        pad=(dilate * (kernel_size // 2),) * 2,
+        num_filter=filters,
+        num_group=groups,
+        no_bias=not bias,
+    )
+
+
+def _tail(draw: Draw) -> str:
+    return str(draw.one_of("", "", "relu", "relu", "add", "add relu"))
+
+
+def _pointwise(draw: Draw) -> Kernel:
+    return _convolution(
+        draw,
+        "Convolution 1x1",
+        kernel_size=1,
+        c=draw.channels(),
+        filters=draw.channels() if draw.chance(0.85) else draw.size(1, 32),
+        layout=draw.layout(0.85),
+        tail=_tail(draw),
+    )
+
+
+def _spatial(draw: Draw) -> Kernel:
+    return _convolution(
+        draw,
+        "Convolution",
+        kernel_size=int(str(draw.one_of(3, 3, 3, 3, 5, 7, 9, 2))),
+        c=draw.channels(512),
+        filters=draw.channels(512) if draw.chance(0.8) else draw.size(1, 32),
+        layout=draw.layout(0.85),
+        tail=_tail(draw),
+    )
+
+
+def _first(draw: Draw) -> Kernel:
+    return _convolution(
+        draw,
+        "Convolution of few channels",
+        kernel_size=int(str(draw.one_of(1, 3, 3, 5, 7, 9, 11))),
+        c=int(str(draw.one_of(1, 1, 2, 3, 3, 3, 4))),
+        filters=draw.channels(256),
+        layout=PLAIN,
+        tail=str(draw.one_of("", "relu")),
+    )
+
+
+def _depthwise(draw: Draw) -> Kernel:
+    c = draw.channels()
+    return _convolution(
+        draw,
+        "Convolution depthwise",
+        kernel_size=int(str(draw.one_of(1, 3, 3, 3, 5, 5, 7))),
+        c=c,
+        filters=c,
+        groups=c,
+        layout=draw.layout(0.85),
+        tail=str(draw.one_of("", "relu")),
+    )
+
+
+def _grouped(draw: Draw) -> Kernel:
+    groups, each = 2 ** draw.size(1, 5), 4 * draw.size(1, 16)
+    return _convolution(
+        draw,
+        "Convolution grouped",
+        kernel_size=int(str(draw.one_of(1, 3, 3))),
+        c=groups * each,
+        filters=groups * each if draw.chance(0.7) else groups * 4 * draw.size(1, 16),
+        groups=groups,
+        layout=draw.layout(0.85),
+        tail=_tail(draw),
+    )
+
+
+def _sequence(draw: Draw) -> Kernel:
+    c, filters, size = draw.channels(512), draw.channels(512), int(str(draw.one_of(1, 3, 5, 7, 11)))
+    n, s, bias = draw.batch(), max(size, draw.size(8, 512)), draw.chance(0.6)
+    return kernel(
+        "Convolution of sequences",
+        "Convolution",
+        [
+            Operand((n, c, s)),
+            Operand((filters, c, size), "weight"),
+            *([Operand((filters,), "weight")] if bias else []),
+        ],
+        kernel=(size,),
+        stride=(1,),
+        pad=(size // 2,),
+        num_filter=filters,
+        no_bias=not bias,
+    )
+
+
+def _volume(draw: Draw) -> Kernel:
+    c = 3 if draw.chance(0.2) else draw.channels(256)
+    filters, depth, s, n = draw.channels(256), draw.size(2, 16), draw.size(4, 56), draw.batch()
+    size = [(3, 3, 3), (1, 3, 3), (3, 1, 1), (1, 1, 1)][int(str(draw.one_of(0, 1, 2, 3)))]
+    while s > 4 and n * filters * c * depth * s * s * math.prod(size) > MOST_MULTIPLY_ADDS:
+        s = max(4, s * 3 // 4)
+    return kernel(
+        "Convolution of volumes",
+        "Convolution",
+        [Operand((n, c, depth, s, s)), Operand((filters, c, *size), "weight")],
+        kernel=size,
+        stride=(1, 1, 1),
+        pad=tuple(one // 2 for one in size),
+        num_filter=filters,
+        no_bias=True,
+    )
+
+
+def _deconvolution(draw: Draw) -> Kernel:
+    c, filters = draw.channels(512), draw.channels(512) if draw.chance(0.7) else draw.size(1, 32)
+    size, stride, pad = [(4, 2, 1), (2, 2, 0), (3, 1, 1), (3, 2, 1), (4, 1, 0)][
+        int(str(draw.one_of(0, 0, 1, 2, 3, 4)))
+    ]
+    n, s, bias = draw.batch(), draw.size(2, 64), draw.chance(0.3)
+    while s > 2 and n * filters * c * (s * size) ** 2 > MOST_MULTIPLY_ADDS:
+        s = max(2, s * 3 // 4)
+    return kernel(
+        "Deconvolution",
+        "Deconvolution",
+        [
+            Operand((n, c, s, s)),
+            Operand((c, filters, size, size), "weight"),
+            *([Operand((filters,), "weight")] if bias else []),
+        ],
+        layout=draw.layout(),
+        kernel=(size, size),
+        stride=(stride, stride),
+        pad=(pad, pad),
+        num_filter=filters,
+        no_bias=not bias,
+    )
+
+
+def _dense(draw: Draw) -> Kernel:
+    rows = 1 if draw.chance(0.4) else draw.size(2, 512)
+    width = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(4, 4096)
+    units = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(1, 4096)
+    while rows * width * units > MOST_MULTIPLY_ADDS or width * units > 8e6:
+        units = max(1, units // 2)
+    bias = draw.chance(0.8)
+    return kernel(
+        "FullyConnected",
+        "FullyConnected",
+        [
+            Operand((rows, width)),
+            Operand((units, width), "weight"),
+            *([Operand((units,), "weight")] if bias else []),
+        ],
+        tail=str(draw.one_of("", "", "relu")),
+        num_hidden=units,
+        no_bias=not bias,
+        flatten=draw.chance(0.5),
+    )
+
+
+LAYERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
+    "Convolution 1x1": (6, _pointwise),
+    "Convolution": (8, _spatial),
+    "Convolution of few channels": (3, _first),
+    "Convolution depthwise": (4, _depthwise),
+    "Convolution grouped": (3, _grouped),
+    "Convolution of sequences": (2, _sequence),
+    "Convolution of volumes": (2, _volume),
+    "Deconvolution": (2.5, _deconvolution),
+    "FullyConnected": (5, _dense),
+}
+"""Name -> how often it is drawn beside the others, and what draws it."""

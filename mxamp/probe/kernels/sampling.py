@@ -1,0 +1,44 @@
+"""Random kernels of every costly operator.
+
+Channels fill blocks of 16 more often than not, and often enough do not. What would take long is made smaller.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping, Sequence
+
+import numpy as np
+
+from mxamp.probe.kernels.draw import Draw
+from mxamp.probe.kernels.kernel import Kernel
+from mxamp.probe.kernels.layers import LAYERS
+from mxamp.probe.kernels.others import OTHERS
+
+__all__ = ["FAMILIES", "draw_kernels"]
+
+FAMILIES: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {**LAYERS, **OTHERS}
+"""What is drawn, and how often beside the others."""
+
+
+def draw_kernels(
+    count: int, random: np.random.Generator, weights: Mapping[str, float] | None = None
+) -> Sequence[Kernel]:
+    """Return random kernels.
+
+    Parameters
+    ----------
+    count
+        How many.
+    random
+        Where the numbers come from.
+    weights
+        Name in :data:`FAMILIES` -> how often it is drawn beside the others, where that is not what is given
+        there: more where the error is large.
+    """
+    draw = Draw(random)
+    names = list(FAMILIES)
+    shares = np.array([FAMILIES[name][0] if weights is None else weights.get(name, 0.0) for name in names])
+    chosen: list[Kernel] = []
+    for number in random.choice(len(names), size=count, p=shares / shares.sum()):
+        chosen.append(FAMILIES[names[int(number)]][1](draw))
+    return chosen

@@ -1,0 +1,243 @@
+"""Time random kernels, some dozens in one graph; a program, for it needs an engine of its own and may crash.
+
+Each kernel gets its data as a network hands them on: from a 1x1 convolution, in oneDNN's blocks of channels
+or brought into plain order, freshly written. Between a kernel's runs all others run, so that its weights
+have to come from where a network's do. What is timed is a node of the graph as the backend fuses it
+(:mod:`mxamp.runtime.node_times`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.decisions.estimates import chain_work, work_of
+from mxamp.dtypes import DType
+from mxamp.errors import MxampError
+from mxamp.graph.graph import Graph
+from mxamp.probe.kernels import Kernel, draw_kernels
+from mxamp.probe.kernels.kernel import BLOCKED, Operand
+from mxamp.runtime.mxnet import import_mxnet
+from mxamp.runtime.node_times import NodeClock, kernels
+from mxamp.runtime.parameter import ndarray_from_numpy
+from mxamp.runtime.shapes import infer_shapes
+from mxamp.runtime.symbol import graph_from_symbol
+
+__all__ = ["main", "time_kernels"]
+
+_FEED_CHANNELS = 16
+_WARMUP = 2
+_CAST = "amp_cast"
+
+
+class _Graph:
+    """The symbol of some kernels in one dtype, with values for its variables."""
+
+    def __init__(
+        self, chosen: Sequence[Kernel], dtype: DType, other: DType, random: np.random.Generator
+    ) -> None:
+        self._mx, self._dtype, self._other, self._random = import_mxnet(), dtype, other, random
+        self.values: dict[str, tuple[NDArray[Any], DType]] = {}
+        self.members: list[tuple[str, ...]] = []
+        heads = []
+        for number, one in enumerate(chosen):
+            head, names = self._kernel(one, f"k{number}")
+            heads.append(head)
+            self.members.append(names)
+        # One output each: further ones, as a BatchNorm's statistics, are none of a network's.
+        self.symbol = self._mx.sym.Group([head[0] for head in heads])
+
+    def _variable(self, name: str, shape: Sequence[int], dtype: DType, limit: int = 0) -> Any:
+        if limit:
+            array = self._random.integers(0, limit, shape).astype(np.float32)
+        else:
+            array = self._random.uniform(0.1, 1.0, shape).astype(np.float32)
+        self.values[name] = (array, dtype)
+        return self._mx.sym.Variable(name)
+
+    def _data(self, operand: Operand, name: str, layout: str) -> Any:
+        """Return data as a layer has just written them."""
+        shape, dtype = operand.shape, self._dtype
+        sym = self._mx.sym
+        if len(shape) == 4:
+            n, c, *sides = shape
+            source = self._variable(f"{name}_source", (n, _FEED_CHANNELS, *sides), dtype)
+            weight = self._variable(f"{name}_feed", (c, _FEED_CHANNELS, 1, 1), dtype)
+            fed = sym.Convolution(source, weight, kernel=(1, 1), num_filter=c, no_bias=True)
+            # A Pooling keeps the layout, and nothing is fused with it.
+            fed = sym.Pooling(fed, kernel=(1, 1), pool_type="max")
+            return fed if layout == BLOCKED else sym.Reshape(fed, shape=(0, 0, 0, 0))
+        rows = int(np.prod(shape[:-1]))
+        source = self._variable(f"{name}_source", (rows, _FEED_CHANNELS), dtype)
+        weight = self._variable(f"{name}_feed", (shape[-1], _FEED_CHANNELS), dtype)
+        fed = sym.FullyConnected(source, weight, num_hidden=shape[-1], no_bias=True)
+        return sym.Reshape(fed, shape=tuple(shape))
+
+    def _operand(self, operand: Operand, name: str, layout: str) -> Any:
+        if operand.role == "data":
+            return self._data(operand, name, layout)
+        if operand.role == "index":
+            return self._variable(name, operand.shape, DType.FLOAT32, operand.limit)
+        dtype = self._dtype if operand.role == "weight" else DType.FLOAT32
+        return self._variable(name, operand.shape, dtype)
+
+    def _kernel(self, one: Kernel, name: str) -> tuple[Any, tuple[str, ...]]:
+        inputs = [
+            self._operand(operand, f"{name}_in{number}", one.layout)
+            for number, operand in enumerate(one.operands)
+        ]
+        attrs = dict(one.attrs)
+        if one.op == _CAST:
+            attrs["dtype"] = self._other.label
+        value = self._compose(one.op, name, inputs, attrs)
+        names = [name]
+        for part in one.tail.split():
+            names.append(f"{name}_{part}")
+            if part == "add":
+                shape = self._output_shape(value)
+                value = self._compose(
+                    "elemwise_add", names[-1], [value[0], self._data(Operand(shape), names[-1], BLOCKED)], {}
+                )
+            else:
+                value = self._compose("Activation", names[-1], [value[0]], {"act_type": "relu"})
+        return value, tuple(names)
+
+    def _output_shape(self, value: Any) -> tuple[int, ...]:
+        shapes = {name: array.shape for name, (array, _) in self.values.items()}
+        known = {name: shapes[name] for name in value.list_arguments() if name in shapes}
+        return tuple(value.infer_shape(**known)[1][0])
+
+    def _compose(self, op: str, name: str, inputs: Sequence[Any], attrs: Mapping[str, str]) -> Any:
+        from mxnet._ctypes.symbol import _symbol_creator
+
+        base = self._mx.base
+        handle = ctypes.c_void_p()
+        base.check_call(base._LIB.NNGetOpHandle(op.encode(), ctypes.byref(handle)))
+        return _symbol_creator(
+            handle.value, list(inputs), None, list(attrs), list(attrs.values()), name, False
+        )
+
+    def bind(self) -> _Bound:
+        """Return it bound, fused as deployed."""
+        device = self._mx.cpu()
+        arrays = {
+            name: ndarray_from_numpy(array.astype(dtype.numpy), device)
+            for name, (array, dtype) in self.values.items()
+        }
+        executor = self.symbol.bind(
+            device,
+            args={name: arrays[name] for name in self.symbol.list_arguments()},
+            aux_states={name: arrays[name] for name in self.symbol.list_auxiliary_states()},
+            grad_req="null",
+        )
+        return _Bound(executor)
+
+
+class _Bound:
+    """What :class:`mxamp.runtime.node_times.NodeClock` asks of a model."""
+
+    def __init__(self, executor: Any) -> None:
+        self.executor = executor
+
+    def forward(self) -> None:
+        """Run a forward pass."""
+        for output in self.executor.forward(is_train=False):
+            output.wait_to_read()
+
+
+def time_kernels(
+    chosen: Sequence[Kernel], low: DType, runs_low: Sequence[int], *, rounds: int, seed: int
+) -> list[dict[str, Any]]:
+    """Time kernels in FP32 and, those whose operators run in it, in the low dtype.
+
+    Parameters
+    ----------
+    chosen
+        The kernels.
+    low
+        The low dtype.
+    runs_low
+        The numbers of those that run in it.
+    rounds
+        Forward passes of each graph.
+    seed
+        Where values come from.
+
+    Returns
+    -------
+    list of dict
+        For each kernel ``family``, ``op``, ``work`` and ``us``: microseconds in ``float32`` and, where it
+        runs, in ``low``; for a cast those of casting down and of casting up.
+    """
+    plans = [("float32", DType.FLOAT32, low, list(range(len(chosen))))]
+    plans += [("low", low, DType.FLOAT32, list(runs_low))] if runs_low else []
+    results: list[dict[str, Any]] = [{"family": one.family, "op": one.op, "us": {}} for one in chosen]
+    clocks = []
+    for label, dtype, other, numbers in plans:
+        built = _Graph([chosen[number] for number in numbers], dtype, other, np.random.default_rng(seed))
+        if label == "float32":
+            for number, work in enumerate(_works(built)):
+                results[number]["work"] = work
+        names, fused = kernels(built.symbol)
+        clocks.append((label, numbers, built, fused, NodeClock(built.bind(), names)))
+    for *_, clock in clocks:
+        for _ in range(_WARMUP):
+            clock.run()
+        clock.forget()
+    for _ in range(rounds):
+        for *_, clock in clocks:
+            clock.run()
+    for label, numbers, built, fused, clock in clocks:
+        microseconds = clock.microseconds()
+        for number, members in zip(numbers, built.members):
+            ran = [name for name in microseconds if set(fused.get(name, (name,))) & set(members)]
+            results[number]["us"][label] = round(sum(microseconds[name] for name in ran), 2)
+    return results
+
+
+def _works(built: _Graph) -> list[Any]:
+    graph: Graph = graph_from_symbol(built.symbol)
+    shapes = infer_shapes(graph, {name: array.shape for name, (array, _) in built.values.items()}, {})
+    positions = {node.name: position for position, node in enumerate(graph.nodes)}
+    works = []
+    for members in built.members:
+        chain = [positions[name] for name in members]
+        work = chain_work(graph, chain, shapes, [work_of(graph, position, shapes) for position in chain])
+        works.append(None if work is None else work.to_document())
+    return works
+
+
+def main() -> int:
+    """Time the graphs that the lines on standard input ask for; answer with a line each."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    mx = import_mxnet()
+    for line in sys.stdin:
+        job = json.loads(line)
+        chosen = draw_kernels(job["count"], np.random.default_rng(job["seed"]), job.get("weights"))
+        settings = {"rounds": job["rounds"], "seed": job["seed"]}
+        low, failures = DType.parse(job["dtype"]), (MxampError, mx.base.MXNetError, ValueError, TypeError)
+        timed: list[dict[str, Any]] = []
+        failed = []
+        try:
+            timed = time_kernels(chosen, low, job["low"], **settings)
+        except failures:
+            # One of them does not run; the others are still worth knowing.
+            for number, one in enumerate(chosen):
+                try:
+                    timed += time_kernels([one], low, [0] if number in job["low"] else [], **settings)
+                except failures as error:
+                    failed.append({"family": one.family, "note": str(error)[-300:]})
+        answers.write(json.dumps({"kernels": timed, "failed": failed}) + "\n")
+        answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

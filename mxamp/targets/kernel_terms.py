@@ -1,0 +1,297 @@
+"""What the time of a kernel depends on: amounts that cost time each, and traits that decide which code runs.
+
+Amounts are counted from shapes and attributes alone: operations, bytes read and written, bytes that have to
+be brought into another order. Traits are what a library looks at when it picks an implementation: oneDNN
+takes its vector kernels where channels fill blocks of 16, others where they fill 8, and plain matrix
+products where they do not; with AMX, blocks of 32 inputs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Dict, Mapping
+
+from mxamp.targets.work import Work
+
+__all__ = ["AMOUNTS", "LAYERS", "TRAITS", "amounts_and_traits", "family_of"]
+
+LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
+
+_BLOCK = 16
+"""Channels in a block of oneDNN's."""
+
+_FEW = 4
+"""Convolutions of no more channels have kernels of their own: those of images."""
+
+_CACHE = 1 << 20
+"""Bytes that stay near a core; what is beyond comes from farther away."""
+
+_FILL = 64
+"""Powers of two up to this are looked for in a number of channels."""
+
+_KINDS = {"Activation": ("act_type", "relu"), "LeakyReLU": ("act_type", "leaky"), "RNN": ("mode", "lstm")}
+"""Operators that are several: the attribute that says which, and its default."""
+
+Amounts = Dict[str, float]
+Traits = Dict[str, float]
+
+
+def family_of(op: str, work: Work) -> str:
+    """Return the name of the kernels that a node is one of; those of one family are fitted together.
+
+    Parameters
+    ----------
+    op
+        The canonical operator name.
+    work
+        What it does.
+    """
+    attributes = work.attributes
+    if op == "Convolution":
+        weight = work.inputs[1] if len(work.inputs) > 1 else ()
+        groups = _groups(attributes)
+        if len(weight) == 3:
+            return "Convolution of sequences"
+        if len(weight) == 5:
+            return "Convolution of volumes"
+        if work.is_depthwise:
+            return "Convolution depthwise"
+        if groups > 1:
+            return "Convolution grouped"
+        if weight and weight[1] <= _FEW:
+            return "Convolution of few channels"
+        return "Convolution 1x1" if math.prod(weight[2:]) == 1 else "Convolution"
+    if op in ("Activation", "LeakyReLU", "RNN"):
+        key, default = (
+            ("mode", "lstm") if op == "RNN" else ("act_type", "leaky" if op == "LeakyReLU" else "relu")
+        )
+        return f"{op} {attributes.get(key, default)}"
+    return op
+
+
+def amounts_and_traits(op: str, work: Work, *, low: bool) -> tuple[Amounts, Traits]:
+    """Return what a kernel does and what it looks like; sizes in bytes, of the dtype that it computes in.
+
+    Parameters
+    ----------
+    op
+        The canonical operator name.
+    work
+        What it does, with the shapes of its inputs and its output.
+    low
+        Whether it computes in the low dtype.
+    """
+    itemsize = 2 if low else 4
+    if op in LAYERS and len(work.inputs) > 1:
+        return _layer(op, work, itemsize)
+    if op == "RNN":
+        return _recurrent(work, itemsize)
+    return _other(op, work, itemsize)
+
+
+def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
+    data, weight = work.inputs[0], work.inputs[1]
+    groups = _groups(work.attributes)
+    read, written = math.prod(data), math.prod(work.output)
+    taps = math.prod(weight[2:])
+    # A FullyConnected's weight, a Convolution's and a Deconvolution's: (filters, channels), the last turned.
+    channels, filters = weight[1], weight[0] // groups
+    if op == "Deconvolution":
+        channels, filters = weight[0] // groups, weight[1]
+    rows = max(
+        1, (read // max(1, channels * groups)) if op != "Convolution" else written // max(1, filters * groups)
+    )
+    products = rows * groups * taps
+    extra = max(0, work.elements - sum(math.prod(shape) for shape in work.inputs) - written)
+    # A BatchNorm in the chain reads but vectors; a sum reads as much as is written.
+    extra = extra if 2 * extra >= written else 0
+    stride = max(_integers(work.attributes.get("stride", "")) or (1,))
+    row = work.output[-1] if len(work.output) > 2 else rows
+    padded = products * _up(channels, 4) * _up(filters, _BLOCK)
+    if work.is_depthwise:
+        padded = rows * taps * _up(groups, _BLOCK)
+    total = itemsize * work.elements
+    amounts = {
+        "one": 1.0,
+        "multiply_adds": float(products * channels * filters),
+        "padded_multiply_adds": float(padded),
+        "columns": float(itemsize * products * channels if taps > 1 else 0),
+        "windows": float(products),
+        "read": float(itemsize * read),
+        "written": float(itemsize * written),
+        "weights": float(itemsize * math.prod(weight)),
+        "added": float(itemsize * extra),
+        "groups": float(groups),
+        "beyond_cache": float(max(0, total - _CACHE)),
+    }
+    traits = {
+        "filters_fill": _fill(filters * groups),
+        "channels_fill": _fill(channels * groups),
+        "group_fill": _fill(channels),
+        "group_filters_fill": _fill(filters),
+        "channels": channels * groups,
+        "filters": filters * groups,
+        "groups": groups,
+        "taps": taps,
+        "stride": stride,
+        "dilate": max(_integers(work.attributes.get("dilate", "")) or (1,)),
+        "rows": rows,
+        "row": row,
+        "batch": data[0],
+        "adds": float(extra > 0),
+        "bias": float(work.has_bias),
+        "layout": _layout(work),
+        "multiply_adds": amounts["multiply_adds"],
+        "weights": amounts["weights"],
+        "bytes": float(total),
+    }
+    return amounts, traits
+
+
+def _recurrent(work: Work, itemsize: int) -> tuple[Amounts, Traits]:
+    steps, batch, width = (*work.inputs[0], 1, 1, 1)[:3]
+    attributes = work.attributes
+    hidden = int(attributes.get("state_size", "1"))
+    layers = int(attributes.get("num_layers", "1"))
+    ways = 2 if attributes.get("bidirectional", "False") in ("True", "1", "true") else 1
+    gates = {"lstm": 4, "gru": 3}.get(attributes.get("mode", "lstm"), 1)
+    turns = steps * layers * ways
+    below = width + (layers - 1) * hidden * ways
+    amounts = {
+        "one": 1.0,
+        "turns": float(turns),
+        "multiply_adds": float(steps * batch * below * hidden * gates * ways),
+        "recurrent_multiply_adds": float(turns * batch * hidden * hidden * gates),
+        "recurrent_weights": float(itemsize * turns * hidden * hidden * gates),
+        "weights": float(itemsize * sum(math.prod(shape) for shape in work.inputs[1:2])),
+        "cells": float(turns * batch * hidden),
+    }
+    traits = {
+        "steps": steps,
+        "batch": batch,
+        "channels": width,
+        "hidden": hidden,
+        "layers": layers,
+        "ways": ways,
+        "multiply_adds": amounts["multiply_adds"] + amounts["recurrent_multiply_adds"],
+    }
+    return amounts, traits
+
+
+def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
+    first = work.inputs[0] if work.inputs else ()
+    sizes = [math.prod(shape) for shape in work.inputs] or [0]
+    read, rest, written = sizes[0], sum(sizes[1:]), math.prod(work.output)
+    layout = _layout(work)
+    channels = first[1] if len(first) > 1 else 1
+    total = itemsize * work.elements
+    window = _window(op, work)
+    outer, reduced, inner = _axes(work.attributes, first)
+    last = _last_axis_moves(work.attributes, len(first))
+    fits = all(len(shape) > 1 and shape[1] % _BLOCK == 0 for shape in work.inputs)
+    amounts = {
+        "one": 1.0,
+        "read": float(itemsize * read),
+        "written": float(itemsize * written),
+        "others_read": float(itemsize * rest),
+        "window": float(written * window),
+        "reordered": float(itemsize * (read + rest) if layout else 0),
+        "unfit": float(0 if fits else itemsize * written),
+        "multiply_adds": float(work.multiply_adds),
+        "lines": float(outer * inner),
+        "strided": float(read if inner > 1 or last else 0),
+        "inputs": float(len(sizes)),
+        "beyond_cache": float(max(0, total - _CACHE)),
+    }
+    traits = {
+        "layout": layout,
+        "rank": len(first),
+        "channels": channels,
+        "channels_fill": _fill(channels),
+        "batch": first[0] if first else 1,
+        "row": first[-1] if first else 1,
+        "written_row": work.output[-1] if work.output else 1,
+        "plane": math.prod(first[2:]),
+        "bytes": float(total),
+        "others": float(rest),
+        "shrinks": read / max(1, written),
+        "window": window,
+        "is_average": float(work.attributes.get("pool_type", "max") == "avg"),
+        "is_global": float(work.attributes.get("global_pool", "False") in ("True", "1", "true")),
+        "stride": max(_integers(work.attributes.get("stride", "")) or (1,)),
+        "outer": outer,
+        "reduced": reduced,
+        "inner": inner,
+        "last_axis_moves": last,
+        "fits": float(fits),
+        "per_channel": float(len(first) == 4 and len(work.inputs) > 1 and math.prod(work.inputs[1][2:]) == 1),
+        "multiply_adds": float(work.multiply_adds),
+    }
+    return amounts, traits
+
+
+def _window(op: str, work: Work) -> int:
+    """Return over how many values a Pooling goes for each that it writes; 1 for other operators."""
+    if op != "Pooling":
+        return 1
+    if work.attributes.get("global_pool", "False") in ("True", "1", "true"):
+        return math.prod(work.inputs[0][2:]) if work.inputs else 1
+    return math.prod(_integers(work.attributes.get("kernel", "")) or (1,))
+
+
+def _axes(attributes: Mapping[str, str], shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return how many values lie before, within and behind the axes that an operator goes over."""
+    axes = [axis % len(shape) for axis in _integers(attributes.get("axis", "")) if shape]
+    if not axes:
+        return 1, math.prod(shape), 1
+    first, last = min(axes), max(axes)
+    return math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :])
+
+
+def _last_axis_moves(attributes: Mapping[str, str], rank: int) -> float:
+    axes = _integers(attributes.get("axes", ""))
+    return float(bool(axes) and axes[-1] != rank - 1)
+
+
+def _layout(work: Work) -> int:
+    """Return how data come: 0 in plain order, 1 in blocks of 8 channels, 2 in oneDNN's best order.
+
+    A convolution whose filters fill neither blocks of 16 nor of 8 writes plain tensors.
+    """
+    if not work.is_blocked or len(work.inputs[0]) < 2:
+        return 0
+    channels = work.inputs[0][1]
+    return 2 if channels % _BLOCK == 0 else 1 if channels % 8 == 0 else 0
+
+
+def _groups(attributes: Mapping[str, str]) -> int:
+    return max(1, (_integers(attributes.get("num_group", "")) or (1,))[0])
+
+
+def _up(size: int, block: int) -> int:
+    return -(-size // block) * block
+
+
+def _fill(size: int) -> int:
+    """Return the largest power of two that divides a size, up to :data:`_FILL`."""
+    return min(_FILL, size & -size) if size else 1
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple([int(number) for number in re.findall(r"-?\d+", text)])
+
+
+def _names(number: int) -> frozenset[str]:
+    """Return the names of all amounts (0) or traits (1)."""
+    shape = (1, 1, 1, 1)
+    work = Work(1, 3, inputs=(shape, shape), output=shape)
+    return frozenset(
+        name
+        for op in ("Convolution", "RNN", "exp")
+        for name in amounts_and_traits(op, work, low=False)[number]
+    )
+
+
+AMOUNTS, TRAITS = _names(0), _names(1)
+"""The names that a target's document may use."""

@@ -1,0 +1,60 @@
+"""What one operator does in a forward pass, as numbers: all that a cost depends on."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+__all__ = ["Work"]
+
+
+class Work(NamedTuple):
+    """What one operator, or a fused chain of them, does in a forward pass.
+
+    Attributes
+    ----------
+    multiply_adds
+        Its multiply-adds; 0 where it is no sum of products.
+    elements
+        The values it reads and writes, parameters included.
+    channels
+        The channels of its first input, where that has any; else 0.
+    is_depthwise
+        Whether it is a convolution with one input channel a group.
+    has_bias
+        Whether a layer has a bias.
+    rank
+        The number of axes of its first input.
+    attributes
+        The node's attributes.
+    inputs
+        The shapes of its inputs, data first; empty where only the numbers above are known.
+    output
+        The shape of its first output.
+    is_blocked
+        Whether its data come in the blocked layout that a convolution writes.
+    """
+
+    multiply_adds: int
+    elements: int
+    channels: int = 0
+    is_depthwise: bool = False
+    has_bias: bool = False
+    rank: int = 0
+    attributes: Mapping[str, str] = {}
+    inputs: tuple[tuple[int, ...], ...] = ()
+    output: tuple[int, ...] = ()
+    is_blocked: bool = False
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as plain data; see :meth:`from_document`."""
+        return {**self._asdict(), "attributes": dict(self.attributes)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Work:
+        """Return what :meth:`to_document` made plain."""
+        changed = {name: document[name] for name in document if name not in ("inputs", "output")}
+        return cls(
+            **changed,
+            inputs=tuple(tuple(shape) for shape in document.get("inputs", ())),
+            output=tuple(document.get("output", ())),
+        )

@@ -1,0 +1,229 @@
+"""Costs of kernels: random shapes, trees that are found again, and documents that hold them."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.dtypes import DType
+from mxamp.errors import TargetError
+from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
+from mxamp.probe.kernels import FAMILIES, draw_kernels
+from mxamp.targets import CostModel, Target, Work
+from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
+from mxamp.targets.kernel_terms import amounts_and_traits, family_of
+
+
+def convolution(filters: int, channels: int = 32, side: int = 14, taps: int = 3, groups: int = 1) -> Work:
+    image, output = (1, channels, side, side), (1, filters, side, side)
+    weight = (filters, channels // groups, taps, taps)
+    return Work(
+        multiply_adds=math.prod(output) * math.prod(weight[1:]),
+        elements=math.prod(image) + math.prod(output) + math.prod(weight),
+        channels=channels,
+        is_depthwise=groups > 1 and groups == channels,
+        rank=4,
+        attributes={"kernel": f"({taps}, {taps})", "num_group": str(groups)},
+        inputs=(image, weight),
+        output=output,
+        is_blocked=True,
+    )
+
+
+def timed(work: Work) -> float:
+    """Return what a library takes that has a fast kernel for whole blocks of 16 filters, and a slow one."""
+    fills = work.output[1] % 16 == 0
+    return (5.0 if fills else 40.0) + work.multiply_adds * (1e-5 if fills else 2e-4)
+
+
+def samples(count: int, seed: int = 0) -> list[KernelSample]:
+    random = np.random.default_rng(seed)
+    works = [
+        convolution(int(random.choice([16, 32, 48, 64, 20, 24, 7, 100])), side=int(random.integers(4, 40)))
+        for _ in range(count)
+    ]
+    return [KernelSample("Convolution", "Convolution", work, (timed(work), None)) for work in works]
+
+
+def test_a_slow_kernel_for_filters_that_fill_no_block_is_told_from_the_fast_one() -> None:
+    tree = fit_family(samples(80), low=False)
+    assert isinstance(tree, Split)
+    for sample in samples(40, seed=1):  # others than it was fitted on
+        found = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=False))
+        assert found == pytest.approx(timed(sample.work), rel=0.25)
+
+
+def test_noise_makes_no_conditions() -> None:
+    random = np.random.default_rng(0)
+    noisy = [
+        sample._replace(times=((10 + sample.work.multiply_adds * 1e-5) * random.uniform(0.9, 1.1), None))
+        for sample in samples(60)
+    ]
+    assert not isinstance(fit_family(noisy, low=False), Split)
+
+
+def test_too_few_times_tell_nothing() -> None:
+    assert fit_family(samples(5), low=False) is None
+    assert fit_kernels(samples(5)) == {}
+
+
+def test_a_tree_is_the_same_after_writing_and_reading() -> None:
+    tree = fit_family(samples(80), low=False)
+    assert tree is not None
+    assert tree_from_document(tree_to_document(tree), "a test") == tree
+
+
+def test_what_was_timed_in_one_process_is_read_in_another() -> None:
+    work = convolution(16)
+    rows = [
+        {"op": "Convolution", "work": work.to_document(), "us": {"float32": 3.0, "low": 2.0}},
+        {"op": "amp_cast", "work": work.to_document(), "us": {"float32": 1.0, "low": 4.0}},
+        {"op": "exp", "work": None, "us": {"float32": 1.0}},
+    ]
+    assert [(one.family, one.times) for one in read_kernels(rows)] == [
+        ("Convolution", (3.0, 2.0)),
+        ("cast down", (1.0, None)),
+        ("cast up", (4.0, None)),
+    ]
+    assert read_kernels(rows)[0].work == work
+
+
+@pytest.mark.parametrize(
+    ("op", "work", "family"),
+    [
+        ("Convolution", convolution(16), "Convolution"),
+        ("Convolution", convolution(16, taps=1), "Convolution 1x1"),
+        ("Convolution", convolution(16, channels=3), "Convolution of few channels"),
+        ("Convolution", convolution(32, groups=32), "Convolution depthwise"),
+        ("Convolution", convolution(32, groups=4), "Convolution grouped"),
+        ("Activation", Work(0, 1, attributes={"act_type": "tanh"}), "Activation tanh"),
+        ("LeakyReLU", Work(0, 1), "LeakyReLU leaky"),
+        ("exp", Work(0, 1), "exp"),
+    ],
+)
+def test_kernels_are_told_apart(op: str, work: Work, family: str) -> None:
+    assert family_of(op, work) == family
+
+
+# ---------------------------------------------------------------------- documents
+
+
+def model(**kernels: Any) -> CostModel:
+    return CostModel.from_document(
+        {
+            "measured": True,
+            "source": "a test",
+            "flops_per_us": {"float32": 1, "low": 2},
+            "bytes_per_us": {"float32": 1, "low": 1},
+            "overhead_us": {"float32": 0, "low": 0},
+            "cast": {"bytes_per_us": 6, "overhead_us": 3},
+            "kernels": kernels,
+        }
+    )
+
+
+def test_a_kernel_has_the_costs_of_its_family_and_others_those_of_the_table() -> None:
+    costs = model(Convolution={"float32": {"one": 7, "multiply_adds": 0.5}})
+    work = convolution(16)
+    assert costs.microseconds("Convolution", work, low=False) == 7 + 0.5 * work.multiply_adds
+    assert costs.microseconds("exp", Work(0, 10), low=False) == 40
+
+
+def test_a_kernel_timed_in_float32_alone_keeps_the_ratio_of_the_table() -> None:
+    costs, work = model(Convolution={"float32": {"one": 100}}), convolution(16)
+    assert costs.microseconds("Convolution", work, low=True) == pytest.approx(50)
+
+
+def test_casts_cost_by_shape_layout_and_direction() -> None:
+    costs = model(
+        **{
+            "cast down": {
+                "float32": {"trait": "layout", "below": 1, "then": {"one": 1}, "else": {"one": 9}},
+            }
+        }
+    )
+    shape = (1, 16, 10, 10)
+    assert costs.cast_microseconds(1600, shape=shape, down=True) == 1
+    assert costs.cast_microseconds(1600, shape=shape, is_blocked=True, down=True) == 9
+    assert costs.cast_microseconds(1600, shape=shape) == 3 + 1600
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param(3, id="a number"),
+        pytest.param({"multiply": 1}, id="no amount"),
+        pytest.param({"one": -1}, id="less than nothing"),
+        pytest.param({"trait": "colour", "below": 1, "then": {}, "else": {}}, id="no trait"),
+        pytest.param({"trait": "rank", "below": "4", "then": {}, "else": {}}, id="no number"),
+        pytest.param({"trait": "rank", "below": 4, "then": {}}, id="half a condition"),
+    ],
+)
+def test_a_tree_that_is_none_is_refused(tree: Any) -> None:
+    document = copy.deepcopy(dict(Target.builtin_document("cpu-bf16")))
+    document["cost"] = {**document["cost"], "kernels": {"Convolution": {"float32": tree}}}
+    with pytest.raises(TargetError, match=r"t\.json is not a target"):
+        Target.from_document(document, source="t.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "gone"),
+    [
+        ({"cast": {"bytes_per_us": 5, "overhead_us": 2}}, "Convolution 1x1", "cast up"),
+        ({"operators": {"Convolution": [{"float32": 1, "low": 1}]}}, "cast up", "Convolution 1x1"),
+        ({"flops_per_us": {"float32": 5, "low": 5}}, None, "Convolution 1x1"),
+    ],
+)
+def test_what_a_document_prices_itself_is_not_inherited(
+    changes: dict[str, Any], kept: str | None, gone: str
+) -> None:
+    document = {"based_on": "cpu-bf16", "name": "mine", "dtype": "bfloat16", "cost": changes}
+    cost = Target.from_document(document, source="t.json").cost
+    assert cost is not None
+    assert gone not in cost.kernels
+    assert kept is None or kept in cost.kernels
+
+
+@pytest.mark.parametrize("name", ["cpu-bf16", "cpu-bf16-intel", "cpu-bf16-amx"])
+def test_built_in_targets_say_where_their_kernels_were_measured(name: str) -> None:
+    cost = Target.builtin(name).cost
+    assert cost is not None
+    assert "Intel" in cost.kernels_measured
+    assert {"Convolution", "FullyConnected", "RNN lstm", "cast down", "cast up"} <= set(cost.kernels)
+
+
+def test_filters_that_fill_no_block_cost_more_than_more_filters_that_do() -> None:
+    cost = Target.builtin("cpu-bf16-amx").cost
+    assert cost is not None
+    ragged, whole = (cost.microseconds("Convolution", convolution(n, 64, 28), low=True) for n in (52, 64))
+    assert ragged > whole
+
+
+# ---------------------------------------------------------------------- drawing and timing
+
+
+def test_the_same_seed_draws_the_same_kernels() -> None:
+    first, again = (draw_kernels(50, np.random.default_rng(3)) for _ in range(2))
+    assert first == again
+
+
+def test_weights_say_what_is_drawn() -> None:
+    drawn = draw_kernels(20, np.random.default_rng(0), {"Pooling": 1.0})
+    assert {one.op for one in drawn} == {"Pooling"}
+
+
+def test_one_of_each_family_runs_and_is_timed() -> None:
+    pytest.importorskip("mxnet", reason="MXNet runs the kernels")
+    from mxamp.runtime.kernel_times import time_kernels
+
+    random = np.random.default_rng(2)
+    chosen = [draw_kernels(1, random, {name: 1.0})[0] for name in FAMILIES if "Convolution" not in name]
+    results = time_kernels(chosen, DType.BFLOAT16, [], rounds=1, seed=0)
+    assert len(results) == len(chosen)
+    for one, result in zip(chosen, results):
+        assert result["us"]["float32"] > 0, one
+        assert Work.from_document(result["work"]).inputs[0] == one.operands[0].shape
