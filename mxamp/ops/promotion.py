@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Sequence
 
-from mxamp.dtypes import DType
+from mxamp.dtypes import EMULATED_ONLY, DType
 
 __all__ = ["promoted"]
 
@@ -18,6 +18,8 @@ _RANK = (
     DType.FLOAT64,
     DType.FLOAT32,
     DType.FLOAT16,
+    # MXNet has no rule for what it does not have; like every float here but bfloat16 they outrank integers.
+    *EMULATED_ONLY,
     DType.INT64,
     DType.INT32,
     DType.INT8,

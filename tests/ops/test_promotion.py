@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mxamp.dtypes import DType
+from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import OperatorError
 from mxamp.graph.infer import check_dtypes, infer_dtypes
 from mxamp.ops import FACTS
@@ -57,6 +57,13 @@ def test_promotion_of_what_numpy_knows_is_numpys_up_to_the_width_of_floats() -> 
         assert promoted([left, right]).numpy == np.promote_types(left.numpy, right.numpy)
     for left, right in itertools.product(floats, integers):
         assert promoted([left, right]) is promoted([right, left]) is left
+
+
+def test_formats_of_emulation_are_promoted_like_floats() -> None:
+    for low in EMULATED_ONLY:
+        assert promoted([low, low]) is low
+        assert promoted([low, DType.INT64]) is low
+        assert promoted([DType.FLOAT32, low]) is DType.FLOAT32
 
 
 def test_one_unknown_dtype_makes_the_result_unknown() -> None:
