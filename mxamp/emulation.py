@@ -15,7 +15,8 @@ from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.reference import round_to
 from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.passes import EmulateLowPrecision, Emulation, Pipeline
+from mxamp.passes import EmulateLowPrecision, Emulation, KeepBranches, Pipeline
+from mxamp.passes.prepare import Surroundings
 from mxamp.policy.policy import Policy
 from mxamp.report.model import Report
 from mxamp.report.text import count_of, some_of
@@ -94,6 +95,11 @@ def emulate_model(model: Model, target: Target, emulation: Emulation) -> Model:
     ]
     step = EmulateLowPrecision(variables, target, inputs=inputs, emulation=emulation)
     graph = Pipeline([step]).run(model.graph)
+    # Whatever machine is emulated, the graph runs on a CPU, where fusion must not lose a value.
+    around = Surroundings(graph, {}, Policy.default(target.dtype), target)
+    guarded = KeepBranches().rewrite(graph, around)
+    if guarded is not None:
+        graph = guarded.edited.graph
     report = model.report
     if report is not None:
         approximations = _approximations(model.graph, variables, target, step.chains, report)
