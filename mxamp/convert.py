@@ -108,9 +108,8 @@ def convert_model(
         what reads them in FP32.
     prepare
         The passes that prepare the graph before anything is decided, each of which keeps every value (in
-        FP32, some of them up to rounding): ``"drop_no_ops"``, ``"common_subexpressions"``, ``"padding"``,
-        ``"global_pooling"``, ``"short_sums"``, ``"hard_sigmoid"``, ``"relu"``, ``"share_layout"`` and
-        ``"keep_branches"`` (both for CPUs). By default all; ``()`` for none. A color function sees the
+        FP32, some of them up to rounding), by their names, which :data:`mxamp.passes.PREPARATIONS` lists. By
+        default all; ``()`` for none. Some run only where the target gains by them. A color function sees the
         prepared graph. Not run for a pure policy. See :mod:`mxamp.passes`, and ``report.preparations`` for
         what they did.
     low_precision

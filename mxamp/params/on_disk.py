@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Collection
+from typing import TYPE_CHECKING, Any, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from mxamp.params.sparse import SparseParameter, SparseTensor
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["FileParameter", "open_parameters"]
+__all__ = ["FileParameter", "JoinedParameter", "open_parameters"]
 
 
 def open_parameters(
@@ -68,56 +70,21 @@ def open_parameters(
         )
 
 
-class FileParameter(Parameter):
-    """A dense tensor of a ``.params`` file.
+class _OnDisk(Parameter):
+    """What parameters in files have in common: they are gone through part by part."""
 
-    Parameters
-    ----------
-    file
-        The file.
-    header
-        What its index says of the tensor.
-    """
-
-    def __init__(self, file: PositionedFile, header: TensorHeader) -> None:
-        self._file = file
-        self._header = header
+    def __init__(self) -> None:
         self._losses: dict[DType, RangeLoss | None] = {}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return self._header.shape
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype it is stored in."""
-        return self._header.dtype
 
     @property
     def is_on_disk(self) -> bool:
         """Always true."""
         return True
 
-    def values(self) -> NDArray[Any]:
-        """See :class:`Parameter`; read anew each time."""
-        out: NDArray[Any] = np.empty(self.shape, self.dtype.numpy)
-        self._file.read_into(out, self._header.offset)
-        out.flags.writeable = False
-        return out
-
     def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
         """See :class:`Parameter`; in memory."""
         out: NDArray[Any] = np.empty(self.shape, dtype.numpy)
         return ArrayParameter(out), out
-
-    def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
-        """See :class:`Parameter`."""
-        dtype = self.dtype.numpy
-        size = (stop - start) * dtype.itemsize
-        out = np.empty(size, np.uint8) if buffer is None else buffer[:size]
-        self._file.read_into(out, self._header.offset + start * dtype.itemsize)
-        return out.view(dtype)
 
     @cached_property
     def magnitude_bound(self) -> float:
@@ -149,5 +116,110 @@ class FileParameter(Parameter):
         # A pickle may be read where the file is not.
         return ArrayParameter, (self.values(),)
 
+
+class FileParameter(_OnDisk):
+    """A dense tensor of a ``.params`` file.
+
+    Parameters
+    ----------
+    file
+        The file.
+    header
+        What its index says of the tensor.
+    """
+
+    def __init__(self, file: PositionedFile, header: TensorHeader) -> None:
+        super().__init__()
+        self._file = file
+        self._header = header
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self._header.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype it is stored in."""
+        return self._header.dtype
+
+    def values(self) -> NDArray[Any]:
+        """See :class:`Parameter`; read anew each time."""
+        out: NDArray[Any] = np.empty(self.shape, self.dtype.numpy)
+        self._file.read_into(out, self._header.offset)
+        out.flags.writeable = False
+        return out
+
+    def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+        """See :class:`Parameter`."""
+        dtype = self.dtype.numpy
+        size = (stop - start) * dtype.itemsize
+        out = np.empty(size, np.uint8) if buffer is None else buffer[:size]
+        self._file.read_into(out, self._header.offset + start * dtype.itemsize)
+        return out.view(dtype)
+
     def __repr__(self) -> str:
         return f"FileParameter({self.dtype}, shape={self.shape}, {str(self._file.path)!r})"
+
+
+class JoinedParameter(_OnDisk):
+    """Tensors one after the other, as one tensor: what joining them along the first axis makes.
+
+    Nothing is read before it is asked for, and of tensors in files no more than is asked for.
+
+    Parameters
+    ----------
+    pieces
+        The tensors, of one dtype, in order; at least one.
+    shape
+        The shape of the result; it has as many values as they have.
+    """
+
+    def __init__(self, pieces: Sequence[Parameter], shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._shape = shape
+        # What was joined already is taken apart: however long a chain, a value is read through one of these.
+        apart: list[Parameter] = []
+        for piece in pieces:
+            apart += piece._pieces if isinstance(piece, JoinedParameter) else (piece,)
+        self._pieces: tuple[Parameter, ...] = tuple(apart)
+        sizes = [math.prod(piece.shape) for piece in self._pieces]
+        self._starts = [0, *itertools.accumulate(sizes)]
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether any of them is."""
+        return any(piece.is_on_disk for piece in self._pieces)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype it is stored in."""
+        return self._pieces[0].dtype
+
+    def values(self) -> NDArray[Any]:
+        """See :class:`Parameter`; read anew each time."""
+        out = self.part(0, self._starts[-1]).reshape(self._shape)
+        out.flags.writeable = False
+        return out
+
+    def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+        """See :class:`Parameter`."""
+        dtype = self.dtype.numpy
+        size = (stop - start) * dtype.itemsize
+        memory = np.empty(size, np.uint8) if buffer is None else buffer[:size]
+        for piece, first, last in zip(self._pieces, self._starts, self._starts[1:]):
+            begin, end = max(start, first), min(stop, last)
+            if begin < end:
+                own = memory[(begin - start) * dtype.itemsize : (end - start) * dtype.itemsize]
+                values = piece.part(begin - first, end - first, own)
+                if values.__array_interface__["data"] != own.__array_interface__["data"]:
+                    own.view(dtype)[:] = values
+        return memory.view(dtype)
+
+    def __repr__(self) -> str:
+        return f"JoinedParameter({self.dtype}, shape={self.shape}, of {len(self._pieces)})"

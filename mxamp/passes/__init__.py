@@ -6,6 +6,7 @@ from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, InsertedRound
 from mxamp.passes.fold_batch_norm import FoldBatchNorm, FoldedNorms
+from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
@@ -25,6 +26,7 @@ __all__ = [
     "EmulateLowPrecision",
     "Emulation",
     "FoldBatchNorm",
+    "FoldConstants",
     "FoldPadding",
     "FoldedNorms",
     "GraphPass",

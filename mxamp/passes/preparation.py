@@ -15,6 +15,7 @@ from mxamp.passes.base import blaming
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.edit import Edited, NodeShapes
+from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
@@ -35,6 +36,7 @@ _PASSES: Mapping[str, type[PreparationPass]] = {
     for step in (
         DropNoOps,
         MergeCommonSubexpressions,
+        FoldConstants,
         FoldPadding,
         RewriteGlobalPooling,
         RewriteShortSums,

@@ -232,7 +232,7 @@ def _parameter_line(report: Report) -> str:
         return "Parameters: none."
     text = (
         f"Parameters: {format_bytes(before)} -> {format_bytes(after)} ({100 * after / before:.1f} %) "
-        f"in {count_of(sum(len(p.stored) for p in report.parameters), 'array')}."
+        f"in {count_of(len({name for p in report.parameters for name in p.stored}), 'array')}."
     )
     twice = [p.name for p in report.parameters if len(set(p.stored.values())) > 1]
     if twice:
@@ -274,6 +274,7 @@ def _range_lines(report: Report) -> list[str]:
 _PREPARED = {
     "drop_no_ops": ("node", "without effect dropped"),
     "common_subexpressions": ("node", "merged with an equal one"),
+    "fold_constants": ("node", "of parameters alone computed now"),
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("adaptive pooling", "written as global Pooling"),
     "short_sums": ("sum", "of two terms written as an addition"),
