@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
-from typing import Iterator
+from typing import Any, Iterator
 
-__all__ = ["argument", "as_options", "setting"]
+__all__ = ["argument", "as_options", "one_of", "setting"]
 
 _OPTIONS = {
     "input_shapes": "--input-shape",
@@ -51,6 +51,20 @@ def setting(name: str, value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{option} {key}={_text(item)}" for key, item in value.items())
     return " ".join(f"{option} {_text(item)}" for item in (value if isinstance(value, list) else [value]))
+
+
+def one_of(function: str, **given: Any) -> Any:
+    """Return the value of an argument that has two names; None where neither was given.
+
+    Raises
+    ------
+    TypeError
+        When both were, as where Python itself gets two values for one argument.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    if len(found) > 1:
+        raise TypeError(f"{function}() got {' and '.join(map(repr, found))}, two names of one argument")
+    return next(iter(found.values()), None)
 
 
 def _text(value: object) -> str:

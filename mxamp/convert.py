@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from mxamp.arguments import one_of
 from mxamp.conversion import check_flag, convert_graph
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
-from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard, as_guard
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
 from mxamp.params.check import check_params, declared_inputs
 from mxamp.passes import PREPARATIONS, Emulation, check_prepare
-from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
-from mxamp.policy.policy import PURE, ColorFunction, Policy
+from mxamp.policy.mxnet_lists import ConditionalOperators
+from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.policy.resolve import names_given, resolve_policy
 from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
 
-__all__ = ["convert_model", "convert_symbol", "resolve_policy"]
+__all__ = ["convert_model", "convert_symbol"]
 
 
 def convert_model(
     sym: Any,
-    args: Mapping[str, Any],
-    auxs: Mapping[str, Any],
+    arg_params: Mapping[str, Any] | None = None,
+    aux_params: Mapping[str, Any] | None = None,
     target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = True,
     *,
+    args: Mapping[str, Any] | None = None,
+    auxs: Mapping[str, Any] | None = None,
     policy: Policy | str | Path | None = None,
     target: GivenTarget = None,
     exclude: Sequence[str] = (),
@@ -48,28 +55,31 @@ def convert_model(
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: str | LowPrecision | None = None,
     profile: bool | Profiling = False,
-    target_dtype_ops: Sequence[str] | None = None,
-    fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: ConditionalOperators | None = None,
-    excluded_sym_names: Sequence[str] | None = None,
-    cast_optional_params: bool = True,
     guard: bool | Guard = False,
     emulate: bool | Emulation = False,
 ) -> Model:
     """Convert an FP32 model to mixed precision for inference.
 
-    A drop-in for ``mx.contrib.amp.convert_model``: ``sym, args, auxs = convert_model(...)`` unpacks. The
-    caller's symbol, dicts and arrays are never changed.
+    A drop-in for ``mx.contrib.amp.convert_model``, with its names and its order of arguments:
+    ``sym, args, auxs = convert_model(...)`` unpacks. The caller's symbol, dicts and arrays are never changed.
 
     Parameters
     ----------
     sym
-        ``mx.sym.Symbol``, or an :class:`mxamp.graph.Graph`.
-    args, auxs
-        Parameters and auxiliary states by name: ``mx.nd.NDArray`` or NumPy arrays, FP32.
+        ``mx.sym.Symbol``, an :class:`mxamp.graph.Graph`, or an ``mx.mod.Module``, which has its parameters.
+    arg_params, aux_params
+        Parameters and auxiliary states by name: ``mx.nd.NDArray`` or NumPy arrays, FP32. Also ``args`` and
+        ``auxs``.
     target_dtype
         ``"float16"`` (GPUs) or ``"bfloat16"`` (CPUs).
+    target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
+        MXNet's lists, with MXNet's meanings: see :func:`mxamp.policy.mxnet_lists.apply_mxnet_lists`.
+    cast_optional_params
+        Whether parameters are cast now (the default) or, with False, at every forward pass, which makes
+        most models slower than FP32; MXNet's own default is False.
+    args, auxs
+        Other names of ``arg_params`` and ``aux_params``.
     policy
         What may run in low precision: a :class:`Policy`, the path of a TOML file, or ``"pure"`` for
         :meth:`Policy.pure`. By default the built-in policy of ``target_dtype``.
@@ -121,11 +131,6 @@ def convert_model(
         its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan
         runs against others as a whole. ``report.race`` says how. Needs ``input_shapes`` and takes some ten
         seconds; a :class:`mxamp.profile.Profiling` says how long it may take.
-    target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
-        MXNet's lists, with MXNet's meanings: see :func:`mxamp.policy.mxnet_lists.apply_mxnet_lists`.
-    cast_optional_params
-        Whether parameters are cast now (the default) or, with False, at every forward pass, which makes
-        most models slower than FP32; MXNet's own default is False.
     guard
         Whether to measure the result against the FP32 model on this machine, for ``input_shapes``, and to
         give up low precision where it makes the model no faster; ``report.guard`` tells. A
@@ -156,7 +161,10 @@ def convert_model(
     >>> model = mxamp.convert_model(sym, args, auxs, target_dtype="bfloat16")  # doctest: +SKIP
     >>> model.save("resnet50-bf16")  # doctest: +SKIP
     """
-    model = Model.of(sym, args, auxs)
+    arg_params = one_of("convert_model", arg_params=arg_params, args=args)
+    aux_params = one_of("convert_model", aux_params=aux_params, auxs=auxs)
+    sym, arg_params, aux_params, fed = _parts(sym, arg_params, aux_params)
+    model = Model.of(sym, arg_params, aux_params)
     graph = model.graph
     emulation, guarding = as_emulation(emulate), as_guard(guard)
     chosen = resolve_policy(
@@ -173,7 +181,7 @@ def convert_model(
         excluded_sym_names=excluded_sym_names,
     )
     params = {**model.arg_params, **model.aux_params}
-    declared = declared_inputs(graph, params, inputs)
+    declared = [*fed, *declared_inputs(graph, params, inputs)]
     shapes = None
     if input_shapes is not None:
         from mxamp.runtime.shapes import infer_shapes
@@ -248,21 +256,21 @@ def convert_model(
 def convert_symbol(
     sym: Any,
     target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    data_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
     *,
     policy: Policy | str | Path | None = None,
-    data_names: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     color: ColorFunction | None = None,
     cast_op: str = AMP_CAST,
     saturate: bool = False,
     rewrite_masks: bool = True,
     prepare: Sequence[str] = PREPARATIONS,
-    target_dtype_ops: Sequence[str] | None = None,
-    fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: ConditionalOperators | None = None,
-    excluded_sym_names: Sequence[str] | None = None,
-    cast_optional_params: bool = False,
 ) -> Any:
     """Convert a Symbol alone, so that it runs in mixed precision with the FP32 parameters it had.
 
@@ -272,7 +280,8 @@ def convert_symbol(
     Parameters
     ----------
     sym
-        ``mx.sym.Symbol``, or an :class:`mxamp.graph.Graph`.
+        ``mx.sym.Symbol``, or an :class:`mxamp.graph.Graph`. Or the ``sym_gen`` of a ``BucketingModule``: the
+        result is one whose Symbols are converted, for a new ``BucketingModule`` with the same parameters.
     data_names
         The variables that are inputs; accepted for compatibility, since without values every variable is
         treated alike.
@@ -285,7 +294,7 @@ def convert_symbol(
 
     Returns
     -------
-    mx.sym.Symbol or Graph
+    mx.sym.Symbol, Graph or callable
         Whichever was given.
 
     Raises
@@ -295,6 +304,30 @@ def convert_symbol(
     PolicyError
         When ``cast_optional_params`` or ``saturate`` is true, and as in :func:`convert_model`.
     """
+    if _is_symbol_generator(sym):
+        from mxamp.runtime.module import wrapped_generator
+
+        return wrapped_generator(
+            sym,
+            partial(
+                convert_symbol,
+                target_dtype=target_dtype,
+                target_dtype_ops=target_dtype_ops,
+                fp32_ops=fp32_ops,
+                conditional_fp32_ops=conditional_fp32_ops,
+                excluded_sym_names=excluded_sym_names,
+                data_names=data_names,
+                cast_optional_params=cast_optional_params,
+                policy=policy,
+                exclude=exclude,
+                color=color,
+                cast_op=cast_op,
+                saturate=saturate,
+                rewrite_masks=rewrite_masks,
+                prepare=prepare,
+                widest_dtype_ops=widest_dtype_ops,
+            ),
+        )
     check_flag(cast_optional_params, "cast_optional_params")
     if cast_optional_params:
         raise PolicyError(
@@ -308,7 +341,7 @@ def convert_symbol(
             "saturate=True)."
         )
     graph = graph_of(sym)
-    for name in _names(data_names, "data_names"):
+    for name in names_given(data_names, "data_names"):
         if name not in graph.variables:
             raise UnknownNameError(
                 f"data_names holds {name!r}, which is no variable of the symbol."
@@ -340,80 +373,18 @@ def convert_symbol(
     return model.graph if isinstance(sym, Graph) else model.sym
 
 
-def resolve_policy(
-    policy: Policy | str | Path | None,
-    target_dtype: Any,
-    graph: Graph,
-    *,
-    exclude: Sequence[str] = (),
-    color: ColorFunction | None = None,
-    target_dtype_ops: Sequence[str] | None = None,
-    fp32_ops: Sequence[str] | None = None,
-    widest_dtype_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: ConditionalOperators | None = None,
-    excluded_sym_names: Sequence[str] | None = None,
-    emulated: bool = False,
-) -> Policy:
-    """Return the policy that the arguments of :func:`convert_model` amount to.
+def _parts(sym: Any, arg_params: Any, aux_params: Any) -> tuple[Any, Any, Any, Sequence[str]]:
+    """Return symbol, parameters, and what is known to be an input."""
+    if isinstance(sym, Graph):
+        return sym, arg_params, aux_params, ()
+    from mxamp.runtime.module import module_parts
 
-    Raises
-    ------
-    PolicyError
-        When the policy is for another dtype than ``target_dtype``, or contradicts itself.
-    """
-    default = Policy.default(target_dtype)
-    if policy is None:
-        policy = default
-    elif isinstance(policy, str) and policy == PURE:
-        policy = Policy.pure(target_dtype)
-    elif isinstance(policy, (str, os.PathLike)):
-        policy = Policy.load(policy)
-    elif not isinstance(policy, Policy):
-        raise PolicyError(f"policy must be a Policy or the path of a TOML file, not {type(policy).__name__}.")
-    if policy.target_dtype is not default.target_dtype:
-        raise PolicyError(
-            f"The policy is for {policy.target_dtype}, but target_dtype is {default.target_dtype}. "
-            "Give the target_dtype that the policy is for."
-        )
-    if policy.target_dtype.is_emulated_only and not emulated:
-        raise PolicyError(
-            f"{policy.target_dtype} is not a dtype of MXNet: it exists in emulation only. Use "
-            "mxamp.emulate(sym, "
-            f"args, auxs, {policy.target_dtype.label!r}), or mxamp convert --emulate, to measure what it "
-            "would do; to "
-            "convert, use 'float16' (GPUs) or 'bfloat16' (CPUs)."
-        )
-    excluded = _names(exclude, "exclude")
-    present = {node.name for top in graphs_within(graph) for node in top.nodes} if excluded else set()
-    # A name may hold the signs of a pattern: then it is a name first.
-    patterns = [name for name in excluded if name not in present and any(sign in name for sign in "*?[")]
-    names = [name for name in excluded if name not in patterns]
-    policy = apply_mxnet_lists(
-        policy,
-        target_dtype_ops=target_dtype_ops,
-        fp32_ops=fp32_ops,
-        widest_dtype_ops=widest_dtype_ops,
-        conditional_fp32_ops=conditional_fp32_ops,
-        excluded_sym_names=excluded_sym_names,
-        known_operators={node.op for top in graphs_within(graph) for node in top.nodes},
-    )
-    if names:
-        policy = policy.excluding(names=names)
-    for pattern in patterns:
-        policy = policy.excluding(globs=[pattern])
-    return policy.with_color_function(color) if color is not None else policy
+    return module_parts(sym, arg_params, aux_params)
 
 
-def _names(given: Any, label: str) -> list[str]:
-    """Return names given by the user as a list; a generator can be read once only."""
-    if given is None:
-        return []
-    if isinstance(given, str):
-        raise PolicyError(f"{label} must be a list of names, not the string {given!r}: write [{given!r}].")
-    try:
-        names = list(given)
-    except TypeError:
-        names = [None]
-    if not all(isinstance(name, str) for name in names):
-        raise PolicyError(f"{label} must be a list of names, which are strings, not {given!r}.")
-    return names
+def _is_symbol_generator(sym: Any) -> bool:
+    if isinstance(sym, Graph):
+        return False
+    from mxamp.runtime.module import is_symbol_generator
+
+    return is_symbol_generator(sym)

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from mxamp.arguments import one_of
 from mxamp.conversion import convert_graph
-from mxamp.convert import resolve_policy
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
@@ -18,6 +18,7 @@ from mxamp.ops.casts import AMP_CAST
 from mxamp.passes import PREPARATIONS, check_prepare
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.policy.resolve import resolve_policy
 from mxamp.targets import GivenTarget, machine_mismatch, resolve_target
 
 if TYPE_CHECKING:
@@ -28,10 +29,16 @@ __all__ = ["convert_block"]
 
 
 def convert_block(
-    net: Any,
+    block: Any = None,
     target_dtype: Any = "float16",
-    *,
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: ConditionalOperators | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
     ctx: Any = None,
+    cast_optional_params: bool = True,
+    *,
+    net: Any = None,
     input_shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None,
     inputs: Any = None,
     policy: Policy | str | Path | None = None,
@@ -46,19 +53,16 @@ def convert_block(
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: str | LowPrecision | None = None,
     profile: bool | Profiling = False,
-    target_dtype_ops: Sequence[str] | None = None,
-    fp32_ops: Sequence[str] | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: ConditionalOperators | None = None,
-    excluded_sym_names: Sequence[str] | None = None,
-    cast_optional_params: bool = True,
     guard: bool | Guard = False,
 ) -> MixedPrecisionBlock:
     """Convert a Gluon block to mixed precision for inference.
 
+    Also called ``convert_hybrid_block``, its name in ``mx.contrib.amp``, with the same order of arguments.
+
     Parameters
     ----------
-    net
+    block
         An initialised ``HybridBlock``, hybridized or not, with or without a previous forward pass; or a
         ``SymbolBlock``. Neither it nor its parameters are changed, with one exception: parameters that still
         wait for the shapes of the inputs (deferred initialisation) are initialised when ``inputs`` or
@@ -67,7 +71,7 @@ def convert_block(
         ``"float16"`` (GPUs) or ``"bfloat16"`` (CPUs).
     ctx
         The device, or list of devices, that the new block's parameters lie on: ``mx.Context`` or its name.
-        By default a CPU for bfloat16, and where ``net`` is for float16.
+        By default a CPU for bfloat16, and where the block is for float16.
     input_shapes
         The shapes of the inputs: one tuple for one input, a list of tuples in the order in which the block
         takes them (nested as the inputs are), or a dict by input name (Gluon calls one input ``data``,
@@ -83,6 +87,8 @@ def convert_block(
         See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists; see :func:`mxamp.convert_model`.
+    net
+        Another name of ``block``.
 
     Returns
     -------
@@ -117,6 +123,7 @@ def convert_block(
     from mxamp.runtime.shapes import infer_shapes
     from mxamp.runtime.trace import block_contexts, check_block, trace_block
 
+    net = one_of("convert_block", block=block, net=net)
     check_block(net)
     dtype = Policy.default(target_dtype).target_dtype
     contexts = resolve_contexts(ctx, dtype, default=block_contexts(net))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mxamp.arguments import one_of
 from mxamp.convert import convert_model
 from mxamp.decisions import IoDtype
 from mxamp.model import Model
@@ -17,10 +18,12 @@ __all__ = ["emulate"]
 
 def emulate(
     sym: Any,
-    args: Mapping[str, Any],
-    auxs: Mapping[str, Any],
+    arg_params: Mapping[str, Any] | None = None,
+    aux_params: Mapping[str, Any] | None = None,
     target_dtype: Any = "float16",
     *,
+    args: Mapping[str, Any] | None = None,
+    auxs: Mapping[str, Any] | None = None,
     policy: Policy | str | Path | None = None,
     target: Target | str | None = None,
     exclude: Sequence[str] = (),
@@ -43,7 +46,7 @@ def emulate(
 
     Parameters
     ----------
-    sym, args, auxs
+    sym, arg_params, aux_params, args, auxs
         The model, as for :func:`convert_model`. One that is in low precision already is emulated as it is.
     target_dtype
         ``"float16"`` or ``"bfloat16"``; or a format that MXNet does not have and exists in emulation only:
@@ -85,8 +88,8 @@ def emulate(
     """
     return convert_model(
         sym,
-        args,
-        auxs,
+        one_of("emulate", arg_params=arg_params, args=args),
+        one_of("emulate", aux_params=aux_params, auxs=auxs),
         target_dtype,
         policy=policy,
         target=target,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxamp.convert import convert_model, resolve_policy
+from mxamp.convert import convert_model
 from mxamp.dtypes import EMULATED_ONLY
 from mxamp.errors import PolicyError
 from mxamp.graph import Graph
 from mxamp.policy import Color, Policy
+from mxamp.policy.resolve import resolve_policy
 from tests.building import F16, Net, colors, convert, dtypes_of, red
 
 PURE = Policy.pure("float16")
