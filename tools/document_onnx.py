@@ -17,6 +17,7 @@ from mxamp.ops import FACTS
 from tests.onnx.cases_boxes import box_cases
 from tests.onnx.cases_elementwise import elementwise_cases
 from tests.onnx.cases_layers import layer_cases
+from tests.onnx.cases_numpy import numpy_cases
 from tests.onnx.cases_shape import shape_cases
 
 __all__ = ["DOCUMENT", "document", "main"]
@@ -32,7 +33,7 @@ def table() -> str:
     """Return the table in Markdown."""
     cases = Counter(
         FACTS.canonical(given.op)
-        for part in (layer_cases, elementwise_cases, shape_cases, box_cases)
+        for part in (layer_cases, elementwise_cases, shape_cases, box_cases, numpy_cases)
         for given in part()
     )
     lines = ["| MXNet | written as | opset from | cases against MXNet |", "|---|---|---|---|"]

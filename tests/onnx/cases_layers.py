@@ -11,6 +11,7 @@ from tests.onnx.operators import Case, case
 __all__ = ["layer_cases"]
 
 X = (2, 6, 9, 11)
+PIXELS = np.random.default_rng(8).integers(0, 256, (5, 6, 3)).astype(np.uint8)
 
 
 def positive(*shape: int) -> np.ndarray:
@@ -155,8 +156,16 @@ def activation_cases() -> Iterator[Case]:
     yield case("SoftmaxActivation", (3, 6))
     yield case("SoftmaxActivation", X, mode="channel")
     yield case("Dropout", X, p=0.5)
-    for op in ("BlockGrad", "_copy", "make_loss"):
+    for op in ("BlockGrad", "_copy", "make_loss", "MakeLoss"):
         yield case(op, X)
+    for op in ("LinearRegressionOutput", "MAERegressionOutput", "LogisticRegressionOutput"):
+        yield case(op, (3, 6), (3, 6))
+    yield case("SVMOutput", (3, 6), (3,))
+    yield case("SoftmaxOutput", (3, 6), (3,))
+    yield case("SoftmaxOutput", (3, 6, 4), (3, 4), multi_output=True)
+    yield case("SoftmaxOutput", (3, 6, 4), (3, 6), preserve_shape=True)
+    yield case("_image_to_tensor", PIXELS)
+    yield case("_image_normalize", (3, 5, 6), mean="(0.5, 0.4, 0.3)", std="(0.2, 0.3, 0.4)")
 
 
 def resampling_cases() -> Iterator[Case]:

@@ -78,6 +78,13 @@ def making_cases() -> Iterator[Case]:
     yield case("size_array", X, tolerance=0)
     yield case("zeros_like", X, tolerance=0)
     yield case("ones_like", X, tolerance=0)
+    yield case("_arange", start=2, stop=7, step=1.5)
+    yield case("_arange", start=4, stop="None", repeat=2, dtype="int32", tolerance=0)
+    yield case("_linspace", start=1, stop=3, num=5, endpoint=False)
+    yield case("_eye", N=3, M=5, k=1, tolerance=0)
+    yield case("_zeros", shape="(2, 3)", dtype="int32", tolerance=0)
+    yield case("_ones", shape="(2, 3)", tolerance=0)
+    yield case("_full", shape="(2, 3)", value=1.25, tolerance=0)
     yield case("_contrib_arange_like", X, axis=2, start=1, step=0.5)
     yield case("_contrib_MultiBoxPrior", (1, 3, 4, 5), sizes="(0.2, 0.5)", ratios="(1, 2, 0.5)")
     yield case(
@@ -106,6 +113,7 @@ def indexing_cases() -> Iterator[Case]:
     yield case("sort", DISTINCT, axis=1, is_ascend=False, tolerance=0)
     yield case("argsort", DISTINCT, axis=-1, tolerance=0)
     yield case("argsort", DISTINCT, axis=1, is_ascend=False, dtype="int32", tolerance=0)
+    yield case("argmax_channel", DISTINCT[:, :, 0, 0], tolerance=0)
     for op in ("argmax", "argmin"):
         yield case(op, DISTINCT, axis=1, tolerance=0)
         yield case(op, DISTINCT, axis=1, keepdims=True, tolerance=0)

@@ -28,6 +28,7 @@ class Case(NamedTuple):
     outputs: int
     parameters: tuple[int, ...]
     tolerance: float
+    numpy: bool = False
 
     def __str__(self) -> str:
         shapes = [
@@ -45,11 +46,12 @@ def case(
     outputs: int = 1,
     parameters: Sequence[int] = (),
     tolerance: float = 1e-6,
+    numpy: bool = False,
     **attrs: Any,
 ) -> Case:
     """Write one call."""
     texts = {key: str(value) for key, value in attrs.items()}
-    return Case(op, inputs, texts, outputs, tuple(parameters), tolerance)
+    return Case(op, inputs, texts, outputs, tuple(parameters), tolerance, numpy)
 
 
 def _values(given: Given, seed: int) -> np.ndarray[Any, Any]:
@@ -67,14 +69,15 @@ def graph_of_case(given: Case, *, total: int | None = None) -> _Graph:
         for name, value in zip(names, given.inputs)
     )
     inputs = tuple(Entry(number) for number in range(len(names)))
+    shapes = {"is_np_shape": ["int", 1]} if given.numpy else {}
     node = Node(given.op, "n", given.attrs, inputs, total or given.outputs)
     heads = tuple(Entry(len(names), number) for number in range(given.outputs))
-    return Graph((*variables, node), heads, {"mxnet_version": ["int", 10901]})
+    return Graph((*variables, node), heads, {"mxnet_version": ["int", 10901], **shapes})
 
 
 def compare(given: Case, folder: Path, *, opset: int | None = None, hidden: int = 0) -> None:
     """Check that ONNX Runtime and MXNet return the same, in dtype, shape and values."""
-    from mxamp.runtime.executor import run_outputs
+    from mxamp.runtime.executor import BoundModel
 
     graph = graph_of_case(given, total=given.outputs + hidden)
     arrays = {f"in{number}": _values(value, number) for number, value in enumerate(given.inputs)}
@@ -87,7 +90,7 @@ def compare(given: Case, folder: Path, *, opset: int | None = None, hidden: int 
         {name: value for name, value in params.items() if name in auxiliary},
     )
     data = {name: values for name, values in arrays.items() if name not in stored}
-    expected = run_outputs(model, data, fusion=False)
+    expected = BoundModel(model, fusion=False).run(data)
     export_graph(
         graph,
         params,

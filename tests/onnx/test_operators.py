@@ -13,10 +13,11 @@ pytest.importorskip("mxnet", reason="MXNet is what the results are compared with
 from tests.onnx.cases_boxes import box_cases
 from tests.onnx.cases_elementwise import elementwise_cases
 from tests.onnx.cases_layers import layer_cases
+from tests.onnx.cases_numpy import numpy_cases
 from tests.onnx.cases_shape import shape_cases
 from tests.onnx.operators import Case, compare
 
-CASES = [*layer_cases(), *elementwise_cases(), *shape_cases(), *box_cases()]
+CASES = [*layer_cases(), *elementwise_cases(), *shape_cases(), *box_cases(), *numpy_cases()]
 
 
 @pytest.mark.parametrize("given", CASES, ids=str)

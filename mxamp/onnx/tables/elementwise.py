@@ -11,6 +11,7 @@ from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 from mxamp.ops.casts import CASTABLE, multicast_dtypes
 from mxamp.ops.promotion import promoted
+from mxamp.ops.rounding import ROUND, ROUND_BOTH_WAYS
 
 __all__: list[str] = []
 
@@ -307,7 +308,7 @@ def _cast(call: Call) -> Written:
     return _truth(call, call.data) if wanted is DType.BOOL else call.cast(call.data, wanted)
 
 
-@mapping("_mxamp_round", "Cast to the format and back")
+@mapping(f"{ROUND} {ROUND_BOTH_WAYS}", "Cast to the format and back")
 def _emulated_rounding(call: Call) -> Written:
     wanted = DType.parse(call.text("format"), emulated=True)
     if wanted.is_emulated_only:

@@ -95,7 +95,7 @@ def _as_onnx(call: Call, sizes: Sequence[int | None], shape: Shape) -> list[int]
 
 @mapping("_np_reshape", "Reshape")
 def _numpy_reshape(call: Call) -> Written:
-    return call.reshape(call.data, call.sizes("newshape"))
+    return call.reshape(call.data, call.sizes("newshape", ()))
 
 
 @mapping("_npx_reshape", "Reshape; codes -2 to -6 resolved")
