@@ -10,7 +10,7 @@ from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
-from mxamp.ops.facts import OF_FIRST_INPUT
+from mxamp.ops.facts import OF_FIRST_INPUT, OperatorFacts
 
 __all__ = [
     "EntryDtypes",
@@ -176,16 +176,45 @@ def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Ite
         The dtype of every variable, as :func:`variable_dtypes` gives it.
     undeclared
         The inputs that do not say their dtype: it is an assumption there, for they may be fed with images of
-        ``uint8``. Certain is what is the same for those.
+        ``uint8``. Certain is what is the same for those, and what follows a node that takes no others.
     """
     images = dict.fromkeys(undeclared, DType.UINT8)
     assumed = infer_dtypes(graph, variables)
     if not images:
         return assumed
+    others: list[tuple[DType | None, ...]] = []
+    for node, own in zip(graph.nodes, assumed):
+        if node.is_variable:
+            others.append((images.get(node.name, own[0]),))
+            continue
+        inputs = [others[entry.node][entry.output] for entry in node.inputs]
+        expected = [assumed[entry.node][entry.output] for entry in node.inputs]
+        facts = FACTS.of(node.op, node.attrs)
+        if facts is None:
+            others.append(_special_dtypes(node, inputs))
+        elif _settles(facts, node, inputs, expected):
+            others.append(own)
+        else:
+            data = facts.data_dtype(node.attrs, inputs)
+            others.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
     return [
-        tuple([dtype if dtype is other else None for dtype, other in zip(own, others)])
-        for own, others in zip(assumed, infer_dtypes(graph, {**variables, **images}))
+        tuple([dtype if dtype is other else None for dtype, other in zip(own, alternatives)])
+        for own, alternatives in zip(assumed, others)
     ]
+
+
+def _settles(
+    facts: OperatorFacts, node: Node, inputs: Sequence[DType | None], expected: Sequence[DType | None]
+) -> bool:
+    """Return whether a node that reads images runs only if they are what is assumed.
+
+    Beside a parameter, say: a Convolution takes data of its weight's dtype, and MXNet runs no other.
+    """
+    if facts.promotes:
+        return False
+    roles = facts.all_roles(len(inputs), node.attrs)
+    same = {found is wanted for found, wanted, role in zip(inputs, expected, roles) if role.shares_dtype}
+    return same == {True, False}
 
 
 def _special_dtypes(node: Node, inputs: Sequence[DType | None]) -> tuple[DType | None, ...]:

@@ -10,7 +10,7 @@ from mxamp.graph import Entry, Graph
 from mxamp.passes import DropNoOps
 from mxamp.passes.drop_no_ops import _EXACT
 from mxamp.policy import Policy
-from tests.building import BF16, Net
+from tests.building import BF16, Net, convert, reconvert
 from tests.passes.preparing import operators, prepared
 
 NO_OPS = {
@@ -99,6 +99,16 @@ def test_casts_that_change_no_value_are_dropped(op: str, source: str, chain: lis
     after, done = prepared(DropNoOps, casts(*chain, source=source, op=op))
     assert operators(after) == ["exp = exp(data)"]
     assert [change.into for change in done.changes] == ["data"] * len(chain)
+
+
+def test_what_follows_a_layer_with_a_float32_weight_is_float32_whatever_the_input_says() -> None:
+    net = Net()
+    layer = net.fc(net.op("abs", net.var("data"), name="abs"), "fc0")
+    graph = net.graph(net.op("exp", net.op("Cast", layer, name="up", dtype="float32"), name="exp"))
+    after, _ = prepared(DropNoOps, graph, net.params)
+    assert operators(after)[-1] == "exp = exp(fc0)"
+    model = convert(graph, net.params, prepare=("drop_no_ops",))
+    assert reconvert(model, prepare=("drop_no_ops",)).graph == model.graph
 
 
 def test_a_longer_chain_of_casts_is_dropped() -> None:
