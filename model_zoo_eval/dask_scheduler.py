@@ -21,6 +21,7 @@ from model_zoo_eval.process import Limits, run_in_process
 from model_zoo_eval.registry import Case
 from model_zoo_eval.rows import FAILED
 from mxamp.errors import DataError
+from mxamp.installation import install_hint
 
 __all__ = ["DaskScheduler", "run_cluster"]
 
@@ -63,9 +64,8 @@ class DaskScheduler:
             from distributed import Client
         except ImportError as error:
             raise DataError(
-                f"--scheduler dask needs dask.distributed, which cannot be imported: {error}. Install it "
-                "with: pip install 'mxamp[dask]'. Without it, --jobs runs several models at once on "
-                "this machine."
+                f"--scheduler dask needs dask.distributed, which cannot be imported: {error}. "
+                f"{install_hint('dask')} Without it, --jobs runs several models at once on this machine."
             ) from error
         if not re.fullmatch(r"[a-z]+://.+:\d+", address):
             raise DataError(
@@ -256,8 +256,7 @@ def run_cluster(workers: int, port: int) -> None:
         from distributed import LocalCluster
     except ImportError as error:
         raise DataError(
-            f"A cluster needs dask.distributed, which cannot be imported: {error}. Install it with: pip "
-            "install 'mxamp[dask]'"
+            f"A cluster needs dask.distributed, which cannot be imported: {error}. {install_hint('dask')}"
         ) from error
     try:
         # Threads suffice: each only waits for the process that it started.

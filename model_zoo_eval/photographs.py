@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from model_zoo_eval.registry import Entry, Shape
 from mxamp.errors import DataError
+from mxamp.installation import install_hint
 
 __all__ = ["FIRST_SAMPLES", "SAMPLES", "normalised_photographs", "photographs"]
 
@@ -122,8 +123,8 @@ def _load() -> Sequence[NDArray[np.uint8]]:
         from sklearn.datasets import load_sample_images
     except ImportError as error:
         raise DataError(
-            f"The evaluation's photographs come with scikit-learn and are cut with OpenCV: {error}. Install "
-            "both with: pip install 'mxamp[demo]'"
+            f"The evaluation's photographs come with scikit-learn and are cut with OpenCV: {error}. "
+            f"{install_hint('demo')}"
         ) from error
     images: Sequence[NDArray[np.uint8]] = load_sample_images().images
     return images
@@ -134,8 +135,8 @@ def _load_more() -> Sequence[NDArray[np.uint8]]:
         from skimage import data
     except ImportError as error:
         raise DataError(
-            f"More than {FIRST_SAMPLES} samples need the photographs of scikit-image: {error}. Install it "
-            "with: pip install 'mxamp[demo]'"
+            f"More than {FIRST_SAMPLES} samples need the photographs of scikit-image: {error}. "
+            f"{install_hint('demo')}"
         ) from error
     # Of the stereo pair the left picture; what comes with it is its disparity.
     found = [getattr(data, name)() for name in _MORE]

@@ -68,7 +68,7 @@ def export_onnx(
     TracingError
         When a block cannot be turned into a graph.
     OnnxMissingError
-        When onnx is not installed: ``pip install 'mxamp[onnx]'``.
+        When onnx is not installed: ``pip install '.[onnx]'`` in a checkout.
 
     Examples
     --------

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import DataError
+from mxamp.installation import install_hint
 from tools.digits import split_indices
 from tools.photographs import IMAGENET_MEAN, IMAGENET_STD
 
@@ -143,9 +144,7 @@ def digits_of(side: Side) -> tuple[Array, Array]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise DataError(
-            f"The digits come with scikit-learn: {error}. Install it with: pip install 'mxamp[demo]'"
-        ) from error
+        raise DataError(f"The digits come with scikit-learn: {error}. {install_hint('demo')}") from error
     data: Any = load_digits()
     labels = data.target.astype(np.int64)
     train, heldout = split_indices(labels)
@@ -171,7 +170,7 @@ def _photograph(name: str) -> Array:
     except ImportError as error:
         raise DataError(
             f"The scenes' photographs come with scikit-learn and Matplotlib, and OpenCV cuts them: {error}. "
-            "Install all with: pip install 'mxamp[demo]'"
+            f"{install_hint('demo')}"
         ) from error
 
 

@@ -16,7 +16,8 @@ from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
 from mxamp.convert import convert_model
-from mxamp.errors import AccuracyError, DataError
+from mxamp.errors import AccuracyError, DataError, MxnetMissingError
+from mxamp.installation import why_no_mxnet
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.policy.policy import PURE
@@ -130,6 +131,9 @@ def run(args: argparse.Namespace) -> int:
     if args.input_shape and not args.random:
         raise DataError("--input-shape goes with --random: a data file has its own shapes.")
     shapes = parse_input_shapes(args.input_shape)
+    missing = why_no_mxnet()  # before advice that would need it
+    if missing is not None:
+        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
     reference = read_source(
         args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
     )

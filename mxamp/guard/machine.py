@@ -9,6 +9,7 @@ from mxamp.compare.inputs import input_names
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import DataError, MxnetMissingError
 from mxamp.guard.options import Guard
+from mxamp.installation import why_no_mxnet
 from mxamp.model import Model
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target
@@ -59,6 +60,9 @@ def why_not_here(
         return None
     if not input_names(model):
         return "the model has no inputs"
+    missing = why_no_mxnet()  # before advice that would need it
+    if missing is not None:
+        return missing.rstrip(".")
     if guard.data is None:
         if input_shapes is None:
             return (

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from mxamp.errors import OnnxMissingError
+from mxamp.installation import install_hint
 
 __all__ = ["import_onnx", "import_onnxruntime"]
 
@@ -22,8 +23,8 @@ def import_onnx() -> Any:
     importlib.import_module("onnx.shape_inference")
     if not hasattr(onnx.shape_inference, "infer_node_outputs"):
         raise OnnxMissingError(
-            f"Writing ONNX files needs onnx 1.14 or newer, and {onnx.__version__} is installed. Install it "
-            "with: pip install 'mxamp[onnx]'."
+            f"Writing ONNX files needs onnx 1.14 or newer, and {onnx.__version__} is installed. "
+            f"{install_hint('onnx')}"
         )
     return onnx
 
@@ -45,5 +46,5 @@ def _import(name: str, what: str) -> Any:
     except ImportError as error:
         raise OnnxMissingError(
             f"{what[0].upper()}{what[1:]} needs the package {name}, which cannot be imported: {error}. "
-            "Install it with: pip install 'mxamp[onnx]'."
+            f"{install_hint('onnx')}"
         ) from error

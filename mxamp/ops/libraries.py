@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Sequence
 
 from mxamp.errors import LibraryError
+from mxamp.installation import install_hint
 
 __all__ = [
     "PACKAGE_FOLDER",
@@ -160,7 +161,7 @@ def _find_mxnet() -> Path:
     if spec is None or spec.origin is None:
         raise LibraryError(
             "The operator library is built against MXNet, and no mxnet package is installed in this Python "
-            f"({sys.executable}). Install it: pip install mxnet==1.9.1 (Python 3.8 to 3.11)"
+            f"({sys.executable}). {install_hint('mxnet')}"
         )
     return Path(spec.origin).resolve().parent
 

@@ -119,6 +119,7 @@ def placing_by_profile(
         )
     from mxamp.runtime.mxnet import import_mxnet
 
+    version = str(import_mxnet().__version__)  # before advice that would need it
     if inputs is None:
         params = {**model.arg_params, **model.aux_params}
         inputs = [name for name in model.graph.variables if name not in params]
@@ -131,7 +132,7 @@ def placing_by_profile(
             folder,
             data,
             device=device,
-            machine=environment(str(import_mxnet().__version__), device),
+            machine=environment(version, device),
             cache=MeasurementCache(cache_folder() if settings.use_cache else None),
             settings=settings,
         )

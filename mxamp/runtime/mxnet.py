@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import ml_dtypes  # noqa: F401 - registers NumPy's "bfloat16", which mx.sym.amp_cast(dtype="bfloat16") looks up
 
 from mxamp.errors import MxnetMissingError
+from mxamp.installation import install_hint
 from mxamp.runtime.amx import permit_amx
 
 __all__ = ["import_mxnet"]
@@ -27,13 +27,8 @@ def import_mxnet() -> Any:
     try:
         import mxnet
     except ImportError as error:
-        version = ".".join(str(part) for part in sys.version_info[:2])
-        if sys.version_info >= (3, 12):
-            remedy = f"MXNet 1.9.1 runs on Python 3.8 to 3.11, and this is {version}; use one of those."
-        else:
-            remedy = "Install it with: pip install 'mxamp[mxnet]'."
         raise MxnetMissingError(
-            f"This needs MXNet, which cannot be imported: {error}. {remedy} "
+            f"This needs MXNet, which cannot be imported: {error}. {install_hint('mxnet')} "
             "Converting files (mxamp convert PREFIX ...) needs no MXNet."
         ) from error
     except AttributeError as error:  # mxnet 1.9.1 reads np.bool, which NumPy 1.24 removed

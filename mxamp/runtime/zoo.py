@@ -14,6 +14,7 @@ from typing import Any, Mapping, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from mxamp.errors import ModelFileNotFoundError, MxnetMissingError, TracingError, nearest_names
+from mxamp.installation import install_hint
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.runtime.mxnet import import_mxnet
@@ -222,7 +223,7 @@ def _gluoncv() -> Any:
     except ImportError as error:
         raise MxnetMissingError(
             f"Models of the zoo need GluonCV, which cannot be imported: {error}. "
-            "Install it with: pip install 'mxamp[zoo]'. Model files need no GluonCV: give their prefix."
+            f"{install_hint('zoo')} Model files need no GluonCV: give their prefix."
         ) from error
     return gluoncv
 

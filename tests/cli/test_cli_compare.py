@@ -277,4 +277,4 @@ def test_what_is_no_device_is_refused(running, mxamp):
 def test_without_mxnet_it_says_what_to_install(models, mxamp, monkeypatch):
     monkeypatch.setitem(sys.modules, "mxnet", None)
     message = error_of(mxamp("compare", "net", "low", "--data", "images.npz"))
-    assert message.startswith("This needs MXNet, which cannot be imported")
+    assert message.startswith("This needs MXNet, which is not installed")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install 'mxamp[onnx]'")
-pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'mxamp[onnx]'")
+onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install '.[onnx]'")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install '.[onnx]'")
 
 import mxamp
 from mxamp.cli.main import main

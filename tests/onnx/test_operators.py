@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("onnx", reason="ONNX is not installed: pip install 'mxamp[onnx]'")
-pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'mxamp[onnx]'")
+pytest.importorskip("onnx", reason="ONNX is not installed: pip install '.[onnx]'")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install '.[onnx]'")
 pytest.importorskip("mxnet", reason="MXNet is what the results are compared with")
 
 from tests.onnx.cases_boxes import box_cases
