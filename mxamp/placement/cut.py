@@ -1,14 +1,13 @@
 """Minimum cuts: the solver under the placement.
 
 The problem is the classic one of two labels with pairwise costs: Stone, "Multiprocessor scheduling with
-the aid of network flow algorithms", IEEE Trans. Softw. Eng. 3(1), 1977. The flow itself is SciPy's
-(Dinic's algorithm); the cut is read off the residual graph. Where edges and costs are few, as they are where
-only casts are counted, the same is done here, before SciPy has set up its matrices.
+the aid of network flow algorithms", IEEE Trans. Softw. Eng. 3(1), 1977. The flow is SciPy's (Dinic's
+algorithm); the cut is read off the residual graph.
 """
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping
+from typing import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,6 @@ SOURCE = 0
 
 SINK = 1
 """The vertex on the FP32 side."""
-
-
-_FEW_EDGES = 2_000
-_LITTLE_COST = 2_000
-"""What all edges may cost together for the flow to be found here: it may take as many rounds."""
 
 
 class CutProblem:
@@ -94,8 +88,6 @@ class CutProblem:
         depends on which maximum flow was found.
         """
         infinite = self._total + 1
-        if len(self._tails) <= _FEW_EDGES and self._total <= _LITTLE_COST:
-            return self._small_flow(infinite).source_side(prefer_source)
         if infinite >= 2**31:
             raise ValueError(f"the costs add up to {self._total}, more than 32 bits hold; scale them down")
         capacities = np.asarray(self._capacities, dtype=np.int64)
@@ -121,100 +113,6 @@ class CutProblem:
             )
             residual = residual + extra
         return set(np.flatnonzero(_reached(residual, SOURCE)).tolist())
-
-    def _small_flow(self, infinite: int) -> _Flow:
-        capacities: dict[tuple[int, int], int] = {}
-        for tail, head, capacity in zip(self._tails, self._heads, self._capacities):
-            capacities[tail, head] = capacities.get((tail, head), 0) + capacity
-        for number in self._unbounded:
-            capacities[self._tails[number], self._heads[number]] = infinite
-        return _Flow(self._count, capacities)
-
-
-class _Flow:
-    """A maximum flow, by Dinic's algorithm.
-
-    Parameters
-    ----------
-    count
-        How many vertices there are.
-    capacities
-        (Tail, head) -> capacity.
-    """
-
-    def __init__(self, count: int, capacities: Mapping[tuple[int, int], int]) -> None:
-        # Every edge is followed by its reverse; what is left of an edge's capacity is its room.
-        self._heads: list[int] = []
-        self._room: list[int] = []
-        self._edges_of: list[list[int]] = [[] for _ in range(count)]
-        for (tail, head), capacity in capacities.items():
-            self._edges_of[tail].append(len(self._heads))
-            self._edges_of[head].append(len(self._heads) + 1)
-            self._heads += (head, tail)
-            self._room += (capacity, 0)
-        levels = self._levels()
-        while levels[SINK] >= 0:
-            self._block(levels)
-            levels = self._levels()
-
-    def source_side(self, prefer_source: Iterable[int]) -> set[int]:
-        """See :meth:`CutProblem.solve`."""
-        room, heads = self._room, self._heads
-        reaches_sink = {SINK}
-        stack = [SINK]
-        while stack:
-            for edge in self._edges_of[stack.pop()]:
-                if room[edge ^ 1] and heads[edge] not in reaches_sink:
-                    reaches_sink.add(heads[edge])
-                    stack.append(heads[edge])
-        reached = {SOURCE, *(vertex for vertex in prefer_source if vertex not in reaches_sink)}
-        stack = list(reached)
-        while stack:
-            for edge in self._edges_of[stack.pop()]:
-                if room[edge] and heads[edge] not in reached:
-                    reached.add(heads[edge])
-                    stack.append(heads[edge])
-        return reached
-
-    def _levels(self) -> list[int]:
-        """Return how many edges with room each vertex is from the source; -1 where none lead there."""
-        levels = [-1] * len(self._edges_of)
-        levels[SOURCE] = 0
-        queue = [SOURCE]
-        for vertex in queue:  # grows while it is walked
-            for edge in self._edges_of[vertex]:
-                head = self._heads[edge]
-                if levels[head] < 0 and self._room[edge]:
-                    levels[head] = levels[vertex] + 1
-                    queue.append(head)
-        return levels
-
-    def _block(self, levels: list[int]) -> None:
-        """Fill the shortest paths until each has an edge without room."""
-        heads, room = self._heads, self._room
-        tried = [0] * len(levels)  # the edges of each vertex that lead nowhere any more
-        path: list[int] = []
-        vertex = SOURCE
-        while True:
-            if vertex == SINK:
-                flow = min([room[edge] for edge in path])
-                for edge in path:
-                    room[edge] -= flow
-                    room[edge ^ 1] += flow
-                path, vertex = [], SOURCE
-            edges = self._edges_of[vertex]
-            while tried[vertex] < len(edges):
-                edge = edges[tried[vertex]]
-                if room[edge] and levels[heads[edge]] == levels[vertex] + 1:
-                    path.append(edge)
-                    vertex = heads[edge]
-                    break
-                tried[vertex] += 1
-            else:
-                if not path:
-                    return
-                vertex = heads[path.pop() ^ 1]
-                tried[vertex] += 1
 
 
 def _reached(graph: csr_matrix, start: int) -> NDArray[np.bool_]:

@@ -165,10 +165,6 @@ def place(problem: PlacementProblem) -> set[int]:
     SciPy's flows are of 32 bits. Where costs add up to more than 2^30 they are divided by the smallest whole
     number that makes them fit, and rounded: the placement is then the cheapest one for the rounded costs.
     """
-    if problem.costs is None:
-        simple = _without_avoidable_casts(problem)
-        if simple is not None:
-            return simple
     costs = None if problem.costs is None else _scaled(problem.costs)
     cut = CutProblem()
     vertex: dict[int, int] = {}
@@ -218,80 +214,6 @@ def place(problem: PlacementProblem) -> set[int]:
     preferred = {vertex[position] for position in problem.free if position in downstream}
     source_side = cut.solve(preferred - {SOURCE, SINK})
     return {position for position, where in vertex.items() if where in source_side}
-
-
-def _without_avoidable_casts(problem: PlacementProblem) -> set[int] | None:
-    """Return the placement that ties prefer, if every placement has the casts that it has; else None.
-
-    Most networks have one low region, and this finds it without a cut. An entry is cast in every placement
-    where its producer is fixed and so is a reader that needs the other dtype. If the preferred placement
-    casts no other entry, none has fewer casts, and of those that have as few it is the preferred one. It may
-    cast one other entry where every placement casts something more: see :func:`_needs_a_cast`.
-    """
-    if problem.widest & problem.free:
-        return None
-    low = problem.low | (problem.free & _downstream_of_low(problem))
-    if any(len({position in low for position in group}) > 1 for group in problem.groups):
-        return None
-    free, heads = problem.free, problem.demands_of_heads
-    supply = problem.supply
-    # Entry that is cast -> whether it hands on low precision.
-    casts: dict[Entry, bool] = {}
-    unavoidable: set[Entry] = set()
-    for reader, (node, needs) in enumerate(zip(problem.graph.nodes, problem.demand)):
-        for entry, need in zip(node.inputs, needs):
-            position, index = entry
-            offer = supply[position][index]
-            if offer is Supply.EITHER or need is Demand.ANY:
-                continue
-            is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
-            is_chosen = need is Demand.CHOSEN
-            if ((reader in low) if is_chosen else (need is Demand.LOW)) is not is_low:
-                casts[entry] = is_low
-                is_open = offer is Supply.CHOSEN and position in free
-                if not (is_open or (is_chosen and reader in free)):
-                    unavoidable.add(entry)
-    for (position, index), head_needs in heads.items():
-        offer = supply[position][index]
-        if offer is Supply.EITHER:
-            continue
-        is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
-        for need in head_needs:
-            if need is not Demand.ANY and (need is Demand.LOW) is not is_low:
-                casts[Entry(position, index)] = is_low
-                if not (offer is Supply.CHOSEN and position in free):
-                    unavoidable.add(Entry(position, index))
-    others = [(entry.node, not is_low) for entry, is_low in casts.items() if entry not in unavoidable]
-    if len(others) > 1:
-        return None
-    if others and not _needs_a_cast(problem, *others[0], unavoidable):
-        return None
-    return low
-
-
-def _needs_a_cast(problem: PlacementProblem, position: int, low: bool, unavoidable: set[Entry]) -> bool:
-    """Whether a free node with that precision needs a cast besides the unavoidable ones, somewhere before it.
-
-    What it reads must have that precision as well, and so what that reads, up to an entry that is fixed to
-    the other one: there a cast must be, unless it is there anyway.
-    """
-    seen = {position}
-    stack = [position]
-    while stack:
-        reader = stack.pop()
-        for entry, need in zip(problem.graph.nodes[reader].inputs, problem.demand[reader]):
-            offer = problem.supply[entry.node][entry.output]
-            if need is not Demand.CHOSEN or offer is Supply.EITHER or entry in unavoidable:
-                continue
-            if offer is Supply.CHOSEN and entry.node in problem.free:
-                if entry.node not in seen:
-                    seen.add(entry.node)
-                    stack.append(entry.node)
-                continue
-            is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and entry.node in problem.low)
-            if is_low is not low:
-                return True
-    return False
 
 
 _SIDES = {Demand.FP32: SINK, Demand.LOW: SOURCE}

@@ -106,15 +106,3 @@ def test_no_cut_is_cheaper_than_the_answer(
     assert SOURCE in answer
     assert SINK not in answer
     assert cost(edges, answer) == cheapest
-
-
-@given(capacity_graphs(), st.sets(st.integers(2, 7)))
-def test_small_problems_have_the_answer_that_scipy_gives(
-    graph: tuple[int, list[tuple[int, int, int | None]]], preferred: set[int]
-) -> None:
-    vertices, edges = graph
-    wanted = preferred & set(range(2, vertices + 2))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mxamp.placement.cut._FEW_EDGES", -1)
-        expected = problem(vertices, edges).solve(prefer_source=wanted)
-    assert problem(vertices, edges).solve(prefer_source=wanted) == expected

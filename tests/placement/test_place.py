@@ -6,13 +6,11 @@ import itertools
 from dataclasses import replace
 from typing import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
 from mxamp.placement import Demand, PlacementCosts, PlacementProblem, Supply, count_casts, place
-from mxamp.placement.cut import CutProblem
 
 C, F, L = Supply.CHOSEN, Supply.FP32, Supply.LOW
 
@@ -337,18 +335,9 @@ def test_greedy_never_has_fewer_casts(problem: PlacementProblem) -> None:
 
 
 @given(problems(most_nodes=30, most_free=30) | crossed())
-def test_the_cut_gives_the_same_placement_as_the_shortcut(problem: PlacementProblem) -> None:
-    """Graphs in which no cast can be avoided are placed without a cut; costs of one a cast ask for it."""
+def test_costs_of_one_a_cast_give_the_placement_of_counted_casts(problem: PlacementProblem) -> None:
     one_a_cast = PlacementCosts({}, [((1, 1),) * len(offers) for offers in problem.supply])
     assert place(problem) == place(replace(problem, costs=one_a_cast))
-
-
-def test_a_network_with_one_low_region_is_placed_without_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CutProblem, "solve", None)
-    sketch, nodes = chain("gfgfffg")
-    join = sketch.add("f", nodes[1], nodes[-1])
-    last = sketch.add("g", join)
-    assert solved(sketch.problem(last)) == (set(range(1, last + 1)), 2)
 
 
 @given(problems(most_nodes=20, most_free=20))
