@@ -43,7 +43,7 @@ _INTRODUCTION = """\
 
 What mxamp knows of each of the {operators} operators that MXNet {version} registers (under {names} names),
 and what the built-in policies make of it. This page is generated from the records in `mxamp/ops/tables/` and
-the policies in `mxamp/policy/tables/`; a test fails when it is out of date.
+the policy in `mxamp/policy/tables/`; a test fails when it is out of date.
 
 **Color** is what the numerics of a dtype allow, whatever machine the model runs on. A *green* operator is
 better off in low precision: large sums of products, which hardware does fast and sums in FP32. A *gray* one

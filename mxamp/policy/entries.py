@@ -6,8 +6,9 @@ from typing import Mapping
 
 from mxamp.dtypes import DType
 from mxamp.ops import FACTS
+from mxamp.policy.built_in import based_on
 from mxamp.policy.color import Color
-from mxamp.policy.policy import OperatorPolicy, Policy, based_on
+from mxamp.policy.policy import OperatorPolicy, Policy
 
 __all__ = ["REGISTERED_COLORS", "all_entries", "entry_for"]
 

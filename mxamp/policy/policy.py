@@ -1,7 +1,6 @@
 """The policy: what the numerics allow, as a value.
 
-A :class:`Policy` prints as text, and loads from and saves to TOML; the built-in ones in
-``policy/tables/`` are files of the same format. ``docs/policies.md`` describes the format.
+A :class:`Policy` prints as text, and loads from and saves to TOML. ``docs/policies.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
 from mxamp.files import atomic_write, existing_file
 from mxamp.ops import FACTS
+from mxamp.policy.built_in import built_in_document
 from mxamp.policy.color import Color
 from mxamp.policy.selector import Selector
 
@@ -175,7 +175,7 @@ class Policy:
             )
         cached = _DEFAULTS.get(dtype)
         if cached is None:
-            cached = _policy_from_document(_built_in(dtype), f"the built-in {dtype} policy")
+            cached = _policy_from_document(built_in_document(dtype), f"the built-in {dtype} policy")
             _DEFAULTS[dtype] = cached
         return cached
 
@@ -392,30 +392,6 @@ PURE = "pure"
 PURE_REASON = "pure low precision was asked for"
 
 _DEFAULTS: dict[DType, Policy] = {}
-
-_BASED_ON = {"tfloat32": "bfloat16", "float8_e4m3fn": "float16", "float8_e5m2": "float16"}
-"""What is only emulated -> the dtype whose hazards it shares: tfloat32 has bfloat16's range, float8 less than
-any."""
-
-
-def based_on(dtype: DType) -> DType:
-    """Return the low dtype of MXNet whose hazards a dtype shares: itself, if MXNet has it."""
-    return DType.parse(_BASED_ON.get(dtype.label, dtype.label))
-
-
-def _built_in(dtype: DType) -> dict[str, Any]:
-    """Return the built-in policy for a dtype: its tables are several files, each an operator's color once."""
-    base = based_on(dtype).label
-    merged: dict[str, Any] = {color.value: {} for color in Color}
-    tables = Path(__file__).parent / "tables"
-    for path in (tables / f"{base}.toml", *sorted(tables.glob(f"{base}-*.toml"))):
-        part = tomllib.loads(path.read_text("utf-8"))
-        for color in Color:
-            merged[color.value].update(part.pop(color.value, {}))
-        merged.update(part)
-    merged["target_dtype"] = dtype.label
-    return merged
-
 
 _KEYS = frozenset(
     {

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 
 import pytest
 
-import mxamp.policy.policy as policy_module
 from mxamp.dtypes import DType
 from mxamp.graph import Entry
 from mxamp.ops import FACTS
 from mxamp.policy import Color, Policy
+from mxamp.policy.built_in import TABLE
 from tests.building import BF16, F16, LOW, Net, colors, convert, plan_for
 
-TABLES = Path(policy_module.__file__).parent / "tables"
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 NUMPY_MODE = ("_np_", "_npi_", "_npx_")
 
 
@@ -25,17 +29,21 @@ def test_every_operator_of_numpy_mode_has_a_color_and_a_reason(dtype: DType) -> 
     assert [record.name for record in records if not operators[record.name].reason] == []
 
 
-@pytest.mark.parametrize("dtype", LOW, ids=str)
-def test_no_operator_is_in_two_files_of_the_built_in_policy(dtype: DType) -> None:
-    seen: set[str] = set()
-    for path in [TABLES / f"{dtype}.toml", *TABLES.glob(f"{dtype}-*.toml")]:
-        document = policy_module.tomllib.loads(path.read_text("utf-8"))
-        assert document.get("target_dtype", str(dtype)) == str(dtype)
-        names = [name for color in Color for name in document.get(color.value, {})]
-        assert len(set(names)) == len(names)
-        assert seen.isdisjoint(names)
-        seen.update(names)
-    assert seen == set(Policy.default(dtype).operators)
+def test_no_operator_is_in_the_built_in_table_twice() -> None:
+    groups = tomllib.loads(TABLE.read_text("utf-8"))["group"]
+    names = [name for group in groups for name in group["operators"]]
+    assert len(set(names)) == len(names)
+    for dtype in LOW:
+        assert set(names) == set(Policy.default(dtype).operators)
+
+
+def test_the_built_in_table_says_everything_of_every_dtype() -> None:
+    table = tomllib.loads(TABLE.read_text("utf-8"))
+    for entry in (*table["group"], *table["condition"]):
+        for dtype in LOW:
+            stated = {**entry, **entry.get(str(dtype), {})}
+            assert {"color", "reason"} <= set(stated), entry
+            assert "{" not in stated["reason"].format_map({**table["facts"][str(dtype)], "dtype": dtype})
 
 
 @pytest.mark.parametrize("dtype", LOW, ids=str)
