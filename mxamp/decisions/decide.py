@@ -20,7 +20,7 @@ from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Supply, place
-from mxamp.policy.color import NEVER_IN_INFERENCE, Color, Verdict
+from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.policy import Policy
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["DecisionInputs", "decide"]
 
 Shape = Tuple[int, ...]
-
-_FLOAT32_RULES = frozenset({"unknown operator", NEVER_IN_INFERENCE, "float32 kernel"})
-"""The rules for operators that compute in FP32 though none of their inputs says so."""
 
 _NEVER_LOW: tuple[DType | None, ...] = ()
 """Stands for the outputs of a node that cannot be low."""
@@ -418,7 +415,7 @@ class _Decider:
             outputs = self._output_if_low(position)
             attrs = self._attrs_if_low(position)
         else:
-            compute = DType.FLOAT32 if verdict.rule in _FLOAT32_RULES else before
+            compute = DType.FLOAT32 if verdict.computes_float32 else before
             outputs = self.dtypes[position]
             attrs = ()
         accumulation = compute
@@ -434,6 +431,7 @@ class _Decider:
             outputs=tuple(outputs),
             attrs=attrs,
             bodies=self.bodies.get(position, ()),
+            of_operator=verdict.of_operator,
         )
 
     def _reason(
@@ -449,7 +447,7 @@ class _Decider:
         facts = self.context.facts[position]
         if position in self.bodies:
             return "control flow: its bodies are decided inside; its states stay float32"
-        if verdict.rule == "cast" or (facts is not None and facts.name == "Cast"):
+        if verdict.is_cast or (facts is not None and facts.name == "Cast"):
             return "a cast of the original graph is kept as it is"
         if facts is not None and before is not None and before is not DType.FLOAT32:
             return (
@@ -457,9 +455,7 @@ class _Decider:
                 if before.is_float
                 else f"works on {before}, which no cast touches"
             )
-        if verdict.rule == NEVER_IN_INFERENCE or (
-            verdict.color is Color.RED and verdict.rule == "operator table"
-        ):
+        if verdict.of_operator and verdict.color is Color.RED:
             return verdict.reason
         if facts is not None and before is None and not facts.only_float32:
             return "reads no floating-point data; there is nothing to cast"

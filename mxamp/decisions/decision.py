@@ -35,6 +35,8 @@ class Decision(NamedTuple):
         Attributes the rewriter sets, such as softmax's ``dtype``.
     bodies
         For a control-flow node, the plan of each body.
+    of_operator
+        The color holds for the operator, whatever the node reads.
     """
 
     color: Color
@@ -46,6 +48,7 @@ class Decision(NamedTuple):
     outputs: tuple[DType | None, ...]
     attrs: tuple[tuple[str, str], ...] = ()
     bodies: tuple[Plan, ...] = ()
+    of_operator: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,12 @@ from typing import Iterator
 
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.dtypes import DType
-from mxamp.policy.color import NEVER_IN_INFERENCE, Color
+from mxamp.policy.color import Color
 
 __all__ = ["already_low", "why_nothing_is_low"]
 
 ALREADY = "already"
 """How the reason of a node that was low before ends (``computes in bfloat16 already``)."""
-
-
-_TABLE = ("operator table", NEVER_IN_INFERENCE, "cast")
-"""The rules that go by operators alone."""
 
 
 def why_nothing_is_low(plan: Plan, low: DType) -> str | None:
@@ -38,7 +34,7 @@ def why_nothing_is_low(plan: Plan, low: DType) -> str | None:
     if before is not None:
         return f"the model is {before} already; convert the float32 model"
     # What the operator table says of all of a model's nodes is no cause, but what the model is.
-    wanting = [d for d in decisions if d.color is Color.GREEN or d.rule not in _TABLE]
+    wanting = [d for d in decisions if d.color is Color.GREEN or not d.of_operator]
     if not wanting:
         return f"none of its operators gains by {low}"
     # A reason ends with what decided; before that it says what the numerics allow.

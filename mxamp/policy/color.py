@@ -8,16 +8,7 @@ from typing import NamedTuple
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, nearest_names
 
-__all__ = ["NEVER_IN_INFERENCE", "PARAMETER_RANGE", "USER_RULES", "Color", "Verdict"]
-
-USER_RULES = frozenset({"user rule", "color function"})
-"""The rules by which a user gives a color; nothing takes it away, except where results would be wrong."""
-
-PARAMETER_RANGE = "parameter range"
-"""The rule for parameters beyond the range of the dtype."""
-
-NEVER_IN_INFERENCE = "never in inference"
-"""The rule for operators that no inference graph holds."""
+__all__ = ["Color", "Verdict"]
 
 
 class Color(enum.Enum):
@@ -74,6 +65,16 @@ class Verdict(NamedTuple):
         The dtype the node hands on when it computes in low precision; None means the compute dtype.
     widest
         Low precision only where every data input already is (MXNet's "widest" list).
+    by_user
+        The user gave the color; nothing takes it away, except where results would be wrong.
+    of_operator
+        It holds for the operator, whatever a node reads.
+    computes_float32
+        The node computes in FP32 whatever it reads.
+    of_range
+        A parameter is beyond the dtype's range.
+    is_cast
+        The node is a cast of the user's.
     """
 
     color: Color
@@ -82,3 +83,8 @@ class Verdict(NamedTuple):
     accumulation: DType | None = None
     output: DType | None = None
     widest: bool = False
+    by_user: bool = False
+    of_operator: bool = False
+    computes_float32: bool = False
+    of_range: bool = False
+    is_cast: bool = False

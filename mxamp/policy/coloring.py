@@ -7,17 +7,17 @@ from typing import Sequence
 from mxamp.errors import UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import VARIABLE, Graph
-from mxamp.policy.color import USER_RULES, Color, Verdict
+from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.exactness import exact_region
 from mxamp.policy.magnitude import oversized_region
 from mxamp.policy.policy import Policy
-from mxamp.policy.rules import HARD_RULES, RULES, Rule
+from mxamp.policy.rules import RULES
 
 __all__ = ["check_rules_fit", "color_graph"]
 
 _VARIABLE = Verdict(Color.GRAY, "variable", "a variable")
-_CAST = Verdict(Color.GRAY, "cast", "a cast of the original graph")
+_CAST = Verdict(Color.GRAY, "cast", "a cast of the original graph", of_operator=True, is_cast=True)
 
 
 def color_graph(context: ColoringContext) -> Sequence[Verdict]:
@@ -34,7 +34,6 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
         When the user's color function answers something that is not a color.
     """
     verdicts = []
-    rules_of: dict[int, Sequence[Rule]] = {}
     for position, (node, facts) in enumerate(zip(context.graph.nodes, context.facts)):
         if node.op == VARIABLE:
             verdicts.append(_VARIABLE)
@@ -42,16 +41,8 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
         if facts is None and node.op.startswith("amp_"):
             verdicts.append(_CAST)
             continue
-        rules = rules_of.get(id(facts))
-        if rules is None:
-            rules = rules_of[id(facts)] = [rule for rule in RULES if rule.may_judge(context, facts)]
-        verdict = None
-        for rule in rules:
-            verdict = rule.judge(context, position)
-            if verdict is not None:
-                break
-        assert verdict is not None  # the last rule always answers
-        if verdict.rule in USER_RULES and verdict.color is not Color.RED:
+        verdict = next(filter(None, (rule.judge(context, position) for rule in RULES)))
+        if verdict.by_user and verdict.color is not Color.RED:
             verdict = _within_reason(context, position, verdict)
         verdicts.append(verdict)
     if context.policy.is_pure:
@@ -65,8 +56,8 @@ def color_graph(context: ColoringContext) -> Sequence[Verdict]:
 
 def _within_reason(context: ColoringContext, position: int, wish: Verdict) -> Verdict:
     """Return the user's verdict, or RED where low precision would give a wrong result."""
-    for rule in HARD_RULES:
-        verdict = rule.judge(context, position)
+    for rule in RULES:
+        verdict = rule.judge(context, position) if rule.is_hard else None
         if verdict is not None:
             reason = f"{verdict.reason}, although {wish.color} was asked for ({wish.reason})"
             return verdict._replace(reason=reason)

@@ -25,7 +25,7 @@ from typing import Mapping, Sequence
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS, InputRole, OperatorFacts, ValueKind
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
-from mxamp.policy.color import USER_RULES, Color, Verdict
+from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 
 __all__ = ["exact_entries", "exact_region"]
@@ -146,7 +146,7 @@ def _spread_backward(
                 wanted_by.setdefault(entry.node, source)
     for position in sorted(wanted_by):
         color = verdicts[position].color
-        if color is not Color.GRAY or verdicts[position].rule in USER_RULES:
+        if color is not Color.GRAY or verdicts[position].by_user:
             continue
         if _kind(context, position) is ValueKind.MOVE and _only_moves_rounded_values(
             context, verdicts, region, position
@@ -212,7 +212,7 @@ def _spread_forward(
         color = verdicts[position].color
         if color is Color.GREEN:
             continue
-        if color is Color.GRAY and verdicts[position].rule not in USER_RULES and position not in region:
+        if color is Color.GRAY and not verdicts[position].by_user and position not in region:
             producer = graph.nodes[origin]
             region[position] = (
                 f"it computes with the positions that {producer.name!r} ({producer.op}) produces"

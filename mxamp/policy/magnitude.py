@@ -15,7 +15,7 @@ from typing import Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import OperatorFacts, ValueKind
-from mxamp.policy.color import PARAMETER_RANGE, USER_RULES, Color, Verdict
+from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 
 __all__ = ["oversized_region"]
@@ -91,7 +91,7 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
             None,
         )
         verdict = verdicts[position]
-        if origin is not None and verdict.color is not Color.RED and verdict.rule not in USER_RULES:
+        if origin is not None and verdict.color is not Color.RED and not verdict.by_user:
             maker = context.graph.nodes[origin]
             region[position] = (
                 f"it reads values that {maker.name!r} ({maker.op}) makes beyond {dtype}'s largest value "
@@ -110,19 +110,19 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
 def _may_make_oversized(context: ColoringContext, verdicts: Sequence[Verdict]) -> bool:
     """Whether any node is of a kind that :func:`_makes_oversized` looks at; in most graphs none is."""
     return any(facts.name in _MAKES_LARGE for facts in context.operators) or any(
-        verdict.rule == PARAMETER_RANGE for verdict in verdicts
+        verdict.of_range for verdict in verdicts
     )
 
 
 def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) -> bool:
     """Whether a node's own attribute or parameter makes its values too large."""
     attributes = _MAKES_LARGE.get(context.names[position], "")
-    if not attributes and verdict.rule != PARAMETER_RANGE:
+    if not attributes and not verdict.of_range:
         return False
     node, facts, dtype = context.graph.nodes[position], context.facts[position], context.policy.target_dtype
     if any(_beyond(node, attribute, dtype) for attribute in attributes.split()):
         return True
-    if facts is None or verdict.rule != PARAMETER_RANGE or facts.kind not in _HANDS_ON:
+    if facts is None or not verdict.of_range or facts.kind not in _HANDS_ON:
         return False
     losses = [
         parameter.range_loss(dtype)

@@ -13,10 +13,10 @@ from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import VARIABLE, Entry
-from mxamp.ops import InputRole, OperatorFacts
+from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.ops.facts import operator_label
-from mxamp.policy.color import NEVER_IN_INFERENCE, PARAMETER_RANGE, Color, Verdict
+from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.entries import entry_for
 from mxamp.policy.policy import PURE_REASON
@@ -28,12 +28,8 @@ class Rule(Protocol):
     """Judges one node."""
 
     name: str
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """Whether the rule may have something to say about nodes of an operator; by its facts, if it has any.
-
-        Asked once for each operator of a graph, so that :meth:`judge` need not be asked of every node.
-        """
+    is_hard: bool
+    """Whether it holds against a user's wish for low precision: the result would be wrong, not less exact."""
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return a verdict, or None when the rule has nothing to say about the node."""
@@ -43,10 +39,7 @@ class UserRules:
     """The user's selectors: names, globs, regular expressions, operators, attributes."""
 
     name = "user rule"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return bool(context.policy.rules)
+    is_hard = False
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return the color of the first user rule that picks the node."""
@@ -55,7 +48,7 @@ class UserRules:
         node = context.graph.nodes[position]
         for rule in context.policy.rules:
             if rule.selector.picks(node):
-                return Verdict(rule.color, self.name, rule.reason)
+                return Verdict(rule.color, self.name, rule.reason, by_user=True)
         return None
 
 
@@ -63,10 +56,7 @@ class UserColorFunction:
     """The user's function ``color(node) -> Color | None``."""
 
     name = "color function"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return context.policy.color_function is not None
+    is_hard = False
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the function says."""
@@ -88,17 +78,14 @@ class UserColorFunction:
             color = Color.parse(answer)
         except PolicyError as error:
             raise PolicyError(f"The color function answered {answer!r} for {node}. {error}") from None
-        return Verdict(color, self.name, f"the color function {label!r} says so")
+        return Verdict(color, self.name, f"the color function {label!r} says so", by_user=True)
 
 
 class UnknownOperator:
     """An operator without facts stays FP32: treating the unknown as safe is how models break."""
 
     name = "unknown operator"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is None
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for an operator that mxamp knows nothing about."""
@@ -119,17 +106,15 @@ class UnknownOperator:
             self.name,
             f"mxamp knows nothing about the operator {operator_label(op, node.attrs)}, "
             "so it computes in float32",
+            computes_float32=True,
         )
 
 
 class NeverInInference:
     """Gradients, optimizer steps and the like stay as they are: they are no inference."""
 
-    name = NEVER_IN_INFERENCE
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is not None and bool(facts.never_in_inference)
+    name = "never in inference"
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for an operator that no inference graph holds."""
@@ -137,7 +122,11 @@ class NeverInInference:
         if facts is None or not facts.never_in_inference:
             return None
         return Verdict(
-            Color.RED, self.name, f"{facts.never_in_inference}; no part of inference, so left in float32"
+            Color.RED,
+            self.name,
+            f"{facts.never_in_inference}; no part of inference, so left in float32",
+            of_operator=True,
+            computes_float32=True,
         )
 
 
@@ -145,27 +134,22 @@ class Float32Kernel:
     """Some operators exist in FP32 alone, on every device."""
 
     name = "float32 kernel"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is not None and facts.only_float32
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where MXNet has no low-precision kernel."""
         facts = context.facts[position]
         if facts is None or not facts.only_float32:
             return None
-        return Verdict(Color.RED, self.name, f"MXNet implements {facts.name} in float32 alone")
+        reason = f"MXNet implements {facts.name} in float32 alone"
+        return Verdict(Color.RED, self.name, reason, computes_float32=True)
 
 
 class RefusedDtype:
     """Some operators of MXNet's NumPy mode refuse one low dtype."""
 
     name = "refused dtype"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is not None and context.policy.target_dtype in facts.refuses
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where MXNet's type inference would refuse the graph."""
@@ -182,10 +166,7 @@ class PromotedInputs:
     """
 
     name = "promotion"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is not None and facts.promotes
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where an operator that promotes its inputs reads integers beside floating-point data."""
@@ -211,10 +192,7 @@ class NamedOutputs:
     """A graph output keeps its name only if nothing comes after it, where no cast can be called so."""
 
     name = "output name"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is not None
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED for a graph output whose name no cast could carry on."""
@@ -234,10 +212,7 @@ class SparseParameters:
     """What reads a sparse parameter computes in FP32, for MXNet casts dense tensors alone."""
 
     name = "sparse parameter"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return bool(context.sparse)
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where an input is stored as row_sparse or csr."""
@@ -255,10 +230,7 @@ class ConditionalAttributes:
     """Attribute values that change an operator's color."""
 
     name = "attribute"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is None or any(condition.op == facts.name for condition in context.policy.conditions)
+    is_hard = False
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return the color of the first condition that holds."""
@@ -272,11 +244,8 @@ class ConditionalAttributes:
 class ParameterRange:
     """Parameters that the dtype cannot hold: infinities, or mostly zeros."""
 
-    name = PARAMETER_RANGE
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return facts is not None and bool(context.params)
+    name = "parameter range"
+    is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a parameter would overflow, or mostly underflow, once cast."""
@@ -303,12 +272,14 @@ class ParameterRange:
                     self.name,
                     f"parameter {name!r} reaches {loss.largest:.4g}, beyond {dtype}'s largest value "
                     f"{dtype.max_finite:.5g}",
+                    of_range=True,
                 )
             return Verdict(
                 Color.RED,
                 self.name,
                 f"{loss.zeroed:.0%} of parameter {name!r} would become zero in {dtype}, whose smallest value "
                 f"is {dtype.smallest_subnormal:.3g}",
+                of_range=True,
             )
         return None
 
@@ -317,14 +288,10 @@ class ScalarRange:
     """Scalar attributes that the dtype turns into infinity or zero: a mask of -1e18, an eps of 1e-12."""
 
     name = "scalar range"
+    is_hard = False
     attributes: tuple[str, ...] = (
         *("scalar", "a_min", "a_max", "eps", "constant_value", "value", "fill_value", "val"),
     )
-    _all_attributes = frozenset(attributes)
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return not (facts is None or context.policy.is_pure or InputRole.PARAM_FP32 in facts.roles)
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED when a scalar attribute overflows or underflows."""
@@ -333,8 +300,6 @@ class ScalarRange:
             return None
         if facts is None or InputRole.PARAM_FP32 in facts.roles:
             return None  # BatchNorm adds eps to its FP32 variance
-        if self._all_attributes.isdisjoint(node.attrs):
-            return None
         dtype = context.policy.target_dtype
         for attribute in self.attributes:
             text = node.attrs.get(attribute)
@@ -358,10 +323,7 @@ class OperatorTable:
     """The policy's operator tables; an operator in none of them is RED."""
 
     name = "operator table"
-
-    def may_judge(self, context: ColoringContext, facts: OperatorFacts | None) -> bool:
-        """See :class:`Rule`."""
-        return True
+    is_hard = False
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return what the tables say."""
@@ -376,30 +338,18 @@ class OperatorTable:
         if entry is None and context.policy.is_pure:
             return Verdict(Color.GREEN, self.name, PURE_REASON)
         if entry is None:
-            return Verdict(
-                Color.RED, self.name, f"the policy has no entry for {op}, so it computes in float32"
-            )
+            reason = f"the policy has no entry for {op}, so it computes in float32"
+            return Verdict(Color.RED, self.name, reason, of_operator=True)
         return Verdict(
             entry.color,
             self.name,
             entry.reason,
             entry.accumulation,
             entry.output,
-            op in context.policy.widest_operators,
+            widest=op in context.policy.widest_operators,
+            of_operator=True,
         )
 
-
-HARD_RULES: tuple[Rule, ...] = (
-    UnknownOperator(),
-    NeverInInference(),
-    Float32Kernel(),
-    RefusedDtype(),
-    PromotedInputs(),
-    NamedOutputs(),
-    SparseParameters(),
-    ParameterRange(),
-)
-"""Rules that a user's wish for low precision does not override: the result would be wrong, not less exact."""
 
 RULES: tuple[Rule, ...] = (
     UserRules(),
@@ -416,4 +366,4 @@ RULES: tuple[Rule, ...] = (
     ScalarRange(),
     OperatorTable(),
 )
-"""The rules in the order in which they are asked."""
+"""The rules in the order in which they are asked; the last always answers."""

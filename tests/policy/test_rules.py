@@ -10,13 +10,8 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, UnknownNameError
 from mxamp.graph import Entry, Graph, Node
-from mxamp.graph.infer import infer_dtypes, variable_dtypes
-from mxamp.ops import FACTS
-from mxamp.params.parameter import ArrayParameter
 from mxamp.policy import Color, NodeView, Policy, Selector, UserRule
 from mxamp.policy.coloring import check_rules_fit
-from mxamp.policy.context import ColoringContext
-from mxamp.policy.rules import RULES
 from tests.building import BF16, F16, LOW, Net, colors, convert
 
 
@@ -334,22 +329,3 @@ def test_inner_nodes_of_many_outputs_are_free() -> None:
 
 
 # ---------------------------------------------------------------------- which rules are asked
-
-
-@pytest.mark.parametrize("dtype", LOW)
-def test_a_rule_has_nothing_to_say_where_it_says_so_of_the_operator(dtype: DType) -> None:
-    scalars = {"scalar": "1e30", "a_min": "1e30", "act_type": "softrelu", "eps": "1e-12"}
-    policy = Policy.default(dtype)
-    params = {name: ArrayParameter(np.full(3, 1e39 if name == "y" else 0.0, np.float32)) for name in "yz"}
-    for op in (*FACTS.names(), "no_such_operator"):
-        if op.startswith("amp_"):  # no rule is asked of casts
-            continue
-        graph = one(op, inputs=3, outputs=2, **scalars)
-        dtypes = infer_dtypes(graph, variable_dtypes(graph, {"z": DType.INT32}))
-        for given in (params, {}):
-            context = ColoringContext(graph, dtypes, policy, given)
-            position = len(graph.nodes) - 1
-            facts = context.facts[position]
-            silent = [rule for rule in RULES if not rule.may_judge(context, facts)]
-            assert [rule.judge(context, position) for rule in silent] == [None] * len(silent), op
-            assert RULES[-1] not in silent  # which always answers
