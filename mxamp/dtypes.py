@@ -16,7 +16,47 @@ from numpy.typing import DTypeLike
 
 from mxamp.errors import TargetError, nearest_names
 
-__all__ = ["EMULATED_ONLY", "LOW_PRECISION", "DType"]
+__all__ = ["EMULATED_ONLY", "LOW_PRECISION", "DType", "FloatFormat"]
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """A binary floating-point format, as IEEE 754 makes one out of two numbers.
+
+    Attributes
+    ----------
+    exponent_bits
+        Bits of the exponent.
+    significand_bits
+        Bits of the significand with the implicit one: a result is off by 2**-bits of itself at most.
+    has_infinity
+        Whether it has infinities. float8_e4m3fn has none: there the highest exponent holds numbers too, and
+        only the highest significand is NaN.
+    """
+
+    exponent_bits: int
+    significand_bits: int
+    has_infinity: bool = True
+
+    @property
+    def max_finite(self) -> float:
+        """The largest finite value."""
+        exponent, lost = (self._bias, 1) if self.has_infinity else (self._bias + 1, 2)
+        return float(2.0**exponent * (2.0 - lost * 2.0 ** (1 - self.significand_bits)))
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive value with full precision."""
+        return float(2.0 ** (1 - self._bias))
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """The smallest positive value."""
+        return float(2.0 ** (2 - self._bias - self.significand_bits))
+
+    @property
+    def _bias(self) -> int:
+        return int(2 ** (self.exponent_bits - 1) - 1)
 
 
 class DType(enum.Enum):
@@ -72,24 +112,29 @@ class DType(enum.Enum):
         return self in EMULATED_ONLY
 
     @property
+    def format(self) -> FloatFormat:
+        """Its bits. Floating-point dtypes only, here and below."""
+        return _FORMATS[self]
+
+    @property
     def max_finite(self) -> float:
-        """The largest finite value. Floating-point dtypes only."""
-        return _FORMATS[self].largest
+        """The largest finite value."""
+        return self.format.max_finite
 
     @property
     def smallest_normal(self) -> float:
-        """The smallest positive value with full precision. Floating-point dtypes only."""
-        return _FORMATS[self].smallest_normal
+        """The smallest positive value with full precision."""
+        return self.format.smallest_normal
 
     @property
     def smallest_subnormal(self) -> float:
-        """The smallest positive value. Floating-point dtypes only."""
-        return _FORMATS[self].smallest_normal * 2.0 ** -_FORMATS[self].digits
+        """The smallest positive value."""
+        return self.format.smallest_subnormal
 
     @property
     def max_exact_integer(self) -> int:
-        """Every integer up to this magnitude is exact: 2**(stored mantissa bits + 1)."""
-        return int(2 ** (_FORMATS[self].digits + 1))
+        """Every integer up to this magnitude is exact: 2**(bits of the significand)."""
+        return int(2**self.format.significand_bits)
 
     @classmethod
     def parse(cls, value: object, *, emulated: bool = False) -> DType:
@@ -193,20 +238,6 @@ LOW_PRECISION = frozenset({DType.FLOAT16, DType.BFLOAT16})
 """The dtypes a model can be converted to."""
 
 
-@dataclass(frozen=True)
-class _Format:
-    """A floating-point format: its largest value, its smallest normal value, and its stored mantissa bits."""
-
-    largest: float
-    smallest_normal: float
-    digits: int
-
-    @classmethod
-    def of(cls, dtype: Any) -> _Format:
-        found = ml_dtypes.finfo(dtype)
-        return cls(float(found.max), float(found.smallest_normal), int(found.nmant))
-
-
 _LABELS: dict[DType, str] = {member: member.name.lower() for member in (*DType, *EMULATED_ONLY)}
 _NUMPY = {
     member: np.dtype(ml_dtypes.bfloat16 if member is DType.BFLOAT16 else member.name.lower())
@@ -218,12 +249,11 @@ _BY_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}
 _EMULATED_BY_LABEL = {_LABELS[member]: member for member in EMULATED_ONLY}
 _NUMPY.update(dict.fromkeys(EMULATED_ONLY, np.dtype(np.float32)))
 _FORMATS = {
-    **{
-        member: _Format.of(_NUMPY[member])
-        for member in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
-    },
-    # float32's exponents and float16's mantissa.
-    _TFLOAT32: _Format((2.0 - 2.0**-10) * 2.0**127, 2.0**-126, 10),
-    _FLOAT8_E4M3FN: _Format.of(ml_dtypes.float8_e4m3fn),
-    _FLOAT8_E5M2: _Format.of(ml_dtypes.float8_e5m2),
+    DType.FLOAT64: FloatFormat(11, 53),
+    DType.FLOAT32: FloatFormat(8, 24),
+    DType.FLOAT16: FloatFormat(5, 11),
+    DType.BFLOAT16: FloatFormat(8, 8),
+    _TFLOAT32: FloatFormat(8, 11),
+    _FLOAT8_E4M3FN: FloatFormat(4, 4, has_infinity=False),
+    _FLOAT8_E5M2: FloatFormat(5, 3),
 }

@@ -16,9 +16,11 @@ class Format(enum.Enum):
     The value of a member is its name, the one that ``_mxamp_round(format=...)`` takes. MXNet stores arrays in
     ``FLOAT16`` and ``BFLOAT16`` (see :attr:`dtype`); the others can be emulated and nothing else.
 
-    References ---------- IEEE 754-2019 (float16); NVIDIA, "A100 Tensor Core GPU architecture", 2020
-    (tfloat32: the exponent of float32, the significand of float16); Micikevicius et al., "FP8 formats for
-    deep learning", 2022 (both float8).
+    References
+    ----------
+    IEEE 754-2019 (float16); NVIDIA, "A100 Tensor Core GPU architecture", 2020 (tfloat32: the exponent of
+    float32, the significand of float16); Micikevicius et al., "FP8 formats for deep learning", 2022 (both
+    float8).
     """
 
     FLOAT16 = "float16"
@@ -43,17 +45,17 @@ class Format(enum.Enum):
     @property
     def dtype(self) -> DType | None:
         """MXNet's dtype of this format; None for those that MXNet does not have."""
-        return _DTYPES.get(self)
+        return None if self._dtype.is_emulated_only else self._dtype
 
     @property
     def significand_bits(self) -> int:
         """Bits of the significand with the implicit one: a result is off by 2**-bits of itself at most."""
-        return _SIGNIFICAND_BITS[self]
+        return self._dtype.format.significand_bits
 
     @property
     def exponent_bits(self) -> int:
         """Bits of the exponent."""
-        return _EXPONENT_BITS[self]
+        return self._dtype.format.exponent_bits
 
     @property
     def bits(self) -> int:
@@ -63,29 +65,26 @@ class Format(enum.Enum):
     @property
     def has_infinity(self) -> bool:
         """Whether it has infinities. float8_e4m3fn has none, and overflows to NaN."""
-        return self is not Format.FLOAT8_E4M3FN
+        return self._dtype.format.has_infinity
 
     @property
     def max_finite(self) -> float:
         """The largest finite value."""
-        # In float8_e4m3fn the highest exponent holds numbers too, and only the highest significand there is
-        # NaN.
-        exponent, lost = (self._bias, 1) if self.has_infinity else (self._bias + 1, 2)
-        return float(2.0**exponent * (2.0 - lost * 2.0 ** (1 - self.significand_bits)))
+        return self._dtype.max_finite
 
     @property
     def smallest_normal(self) -> float:
         """The smallest positive value with full precision."""
-        return float(2.0 ** (1 - self._bias))
+        return self._dtype.smallest_normal
 
     @property
     def smallest_subnormal(self) -> float:
         """The smallest positive value."""
-        return float(2.0 ** (2 - self._bias - self.significand_bits))
+        return self._dtype.smallest_subnormal
 
     @property
-    def _bias(self) -> int:
-        return int(2 ** (self.exponent_bits - 1) - 1)
+    def _dtype(self) -> DType:
+        return DType.parse(self.label, emulated=True)
 
     @classmethod
     def parse(cls, value: object) -> Format:
@@ -159,18 +158,3 @@ class Overflow(enum.Enum):
 
 _CODES = {format_: code for code, format_ in enumerate(Format)}
 _BY_LABEL = {format_.label: format_ for format_ in Format}
-_DTYPES = {Format.FLOAT16: DType.FLOAT16, Format.BFLOAT16: DType.BFLOAT16}
-_SIGNIFICAND_BITS = {
-    Format.FLOAT16: 11,
-    Format.BFLOAT16: 8,
-    Format.TFLOAT32: 11,
-    Format.FLOAT8_E4M3FN: 4,
-    Format.FLOAT8_E5M2: 3,
-}
-_EXPONENT_BITS = {
-    Format.FLOAT16: 5,
-    Format.BFLOAT16: 8,
-    Format.TFLOAT32: 8,
-    Format.FLOAT8_E4M3FN: 4,
-    Format.FLOAT8_E5M2: 5,
-}
