@@ -218,11 +218,6 @@ class OperatorFacts:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    @property
-    def first_output_named_output(self) -> bool:
-        """Whether MXNet names output 0 of a node ``n`` that has several outputs ``n_output``."""
-        return self.output_name(0, 2) == "output"
-
     @cached_property
     def only_float32(self) -> bool:
         """Whether MXNet implements the operator in FP32 (or FP64) alone, on every device."""

@@ -80,12 +80,6 @@ class Observation:
         exponents = tuple(int(number) for number in numbers[8:])
         return cls(count, nan, inf, zero, minimum, maximum, largest, smallest, exponents)
 
-    def to_numbers(self) -> NDArray[np.float64]:
-        """Return the float64 numbers that :meth:`from_numbers` reads."""
-        head = (self.count, self.nan, self.inf, self.zero)
-        magnitudes = (self.minimum, self.maximum, self.largest, self.smallest_nonzero)
-        return np.array((*head, *magnitudes, *self.exponents), np.float64)
-
     def merge(self, other: Observation) -> Observation:
         """Return the observation of both sets of values."""
         return Observation(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping
 
@@ -392,15 +391,6 @@ class Report:
         if not total:
             return None
         return sum(node.multiply_adds or 0 for node in counted if node.compute == self.target_dtype) / total
-
-    def operators_by_dtype(self) -> Mapping[str, Mapping[str, int]]:
-        """Return compute dtype -> operator -> number of nodes, most frequent first."""
-        counts: dict[str, Counter[str]] = {}
-        for node in self.nodes:
-            counts.setdefault(node.compute or "other", Counter())[node.op] += 1
-        return {dtype: dict(counter.most_common()) for dtype, counter in sorted(counts.items())}
-
-    # ------------------------------------------------------------------ JSON
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""

@@ -14,7 +14,6 @@ __all__ = [
     "cpu_float16_note",
     "gpu_count",
     "parse_context",
-    "resolve_context",
     "resolve_contexts",
 ]
 
@@ -89,40 +88,6 @@ def check_device_runs(ctx: Any, dtype: DType) -> None:
             "CPUs. Run it on a GPU (ctx=mx.gpu(0)), convert to bfloat16 instead, which CPUs run, or emulate "
             "float16 in an FP32 graph."
         )
-
-
-def resolve_context(ctx: Any = None, dtype: Any = None) -> Any:
-    """Return the device on which a model will be executed.
-
-    Parameters
-    ----------
-    ctx
-        An ``mx.Context`` or its name. None picks one: a GPU for float16, a CPU for bfloat16, and MXNet's
-        current context for the rest.
-    dtype
-        The dtype the model was converted to; None for an FP32 model.
-
-    Returns
-    -------
-    mx.Context
-
-    Raises
-    ------
-    DeviceError
-        When the device is not there, or cannot run the dtype.
-    """
-    mx = import_mxnet()
-    wanted = DType.FLOAT32 if dtype is None else DType.parse(dtype)
-    if ctx is not None:
-        found = parse_context(ctx)
-    elif wanted is DType.BFLOAT16:
-        found = mx.cpu()
-    elif wanted is DType.FLOAT16 and gpu_count():
-        found = mx.gpu(0)
-    else:
-        found = mx.current_context()
-    check_device_runs(found, wanted)
-    return found
 
 
 def resolve_contexts(ctx: Any, dtype: DType, default: Sequence[Any]) -> list[Any]:

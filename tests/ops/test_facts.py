@@ -256,11 +256,6 @@ def test_output_names(op: str, count: int, names: list[str]) -> None:
     assert [facts_of(op).output_name(index, count) for index in range(count)] == names
 
 
-def test_first_output_named_output() -> None:
-    assert facts_of("BatchNorm").first_output_named_output
-    assert not facts_of("topk").first_output_named_output
-
-
 @pytest.mark.parametrize("op", ["Crop", "InstanceNorm", "_contrib_SyncBatchNorm", "_contrib_MultiBoxPrior"])
 def test_operator_that_exists_in_float32_alone_says_so(op: str) -> None:
     facts = facts_of(op)

@@ -42,8 +42,6 @@ def test_output_names_are_mxnets(given: Case) -> None:
     names = mx.sym.load_json(write_symbol(graph)).list_outputs()
     facts, count = Call(given).facts, graph.nodes[-1].num_outputs
     assert names == [f"n_{facts.output_name(index, count)}" for index in range(count)]
-    if count > 1:
-        assert (names[0] == "n_output") is facts.first_output_named_output
 
 
 @by_case

@@ -8,10 +8,10 @@ from mxamp.dtypes import DType
 from mxamp.errors import DeviceError
 from mxamp.runtime import device
 from mxamp.runtime.device import (
+    check_device_runs,
     cpu_float16_note,
     gpu_count,
     parse_context,
-    resolve_context,
     resolve_contexts,
 )
 
@@ -77,30 +77,20 @@ def test_a_gpu_that_is_not_there_is_refused(gpus):
 
 def test_float16_on_a_cpu_is_refused_with_the_ways_out():
     with pytest.raises(DeviceError, match=r"float16 model cannot run on cpu\(0\)") as caught:
-        resolve_context(mx.cpu(), "float16")
+        check_device_runs(mx.cpu(), DType.FLOAT16)
     for way in ("GPU", "bfloat16", "emulate"):
         assert way in str(caught.value)
 
 
-def test_float16_prefers_a_gpu(gpus):
-    gpus(1)
-    assert resolve_context(None, "float16") == mx.gpu(0)
-    gpus(0)
-    with pytest.raises(DeviceError, match="cannot run on cpu"):
-        resolve_context(None, "float16")
-
-
-def test_bfloat16_runs_on_cpus_alone(gpus):
-    gpus(1)
-    assert resolve_context(None, DType.BFLOAT16) == mx.cpu()
+def test_bfloat16_runs_on_cpus_alone():
+    check_device_runs(mx.cpu(), DType.BFLOAT16)
     with pytest.raises(DeviceError, match=r"BF16 on CPUs alone\. Convert to float16 for a GPU"):
-        resolve_context("gpu", "bfloat16")
+        check_device_runs(mx.gpu(0), DType.BFLOAT16)
 
 
-def test_fp32_runs_on_the_current_context():
-    with mx.cpu(3):
-        assert resolve_context() == mx.cpu(3)
-        assert resolve_context("cpu", "float32") == mx.cpu(0)
+def test_fp32_runs_anywhere():
+    check_device_runs(mx.cpu(), DType.FLOAT32)
+    check_device_runs(mx.gpu(0), DType.FLOAT32)
 
 
 def test_converted_blocks_go_where_they_can_run(gpus):
