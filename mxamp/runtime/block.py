@@ -11,6 +11,7 @@ from mxamp.model import Model, PathLike
 from mxamp.params.parameter import ArrayParameter
 from mxamp.report.model import Report
 from mxamp.runtime.device import check_device_runs
+from mxamp.runtime.executor import is_fusion_on
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import NDArrayParameter, ndarray_from_parameter
 from mxamp.runtime.trace import TracedBlock
@@ -26,7 +27,9 @@ from mxnet.gluon import block as gluon_block  # noqa: E402
 class MixedPrecisionBlock(SymbolBlock):
     """A converted block: a ``SymbolBlock`` with the inputs and outputs of the block it was made from.
 
-    It holds its own copy of the parameters, without gradients, since it is for inference.
+    It holds its own copy of the parameters, without gradients, since it is for inference. It runs by itself
+    as fast as it can: on a CPU as ``hybridize(backend="MKLDNN", static_alloc=True, static_shape=True)`` makes
+    it, whatever shapes come; ``hybridize`` changes that as for any block.
 
     Parameters
     ----------
@@ -80,6 +83,18 @@ class MixedPrecisionBlock(SymbolBlock):
             parameter._load_init(
                 ndarray_from_parameter(held), list(ctx), cast_dtype=True, dtype_source="saved"
             )
+        # As MXNet fuses it, in place of the graph above, once the block has run.
+        self._unfused_graph = self._cached_graph
+        # oneDNN fuses where one CPU runs it; a graph of NumPy's operators would come back as another kind.
+        fuses = not numpy and len(ctx) == 1 and ctx[0].device_type == "cpu" and is_fusion_on()
+        self.hybridize(backend="MKLDNN" if fuses else None, static_alloc=True, static_shape=True)
+
+    def _clear_cached_op(self) -> None:
+        """Forget how the graph was compiled, and what was fused in it."""
+        super()._clear_cached_op()
+        unfused = getattr(self, "_unfused_graph", None)
+        if unfused is not None:
+            self._cached_graph = unfused
 
     @classmethod
     def from_traced(cls, model: Model, traced: TracedBlock, ctx: Sequence[Any]) -> MixedPrecisionBlock:
@@ -129,7 +144,7 @@ class MixedPrecisionBlock(SymbolBlock):
                 f"The inputs are nested as {nesting}, but the block takes {self._in_format} (0 is an array, "
                 "-1 None, a list a list). Give them as the block that was converted takes them."
             )
-        variables, sym = self._cached_graph
+        variables, sym = self._unfused_graph
         composed = sym.__copy__()
         given = [symbol for symbol in given if symbol is not None]
         used = set(sym.list_inputs())
@@ -185,9 +200,18 @@ class MixedPrecisionBlock(SymbolBlock):
             {name: ArrayParameter(value.numpy()) for name, value in model.aux_params.items()},
             model.report,
         )
-        inputs = [variable.name for variable in self._cached_graph[0]]
+        inputs = [variable.name for variable in self._unfused_graph[0]]
         ctx = next((parameter.list_ctx() for parameter in self.params.values()), [mx.cpu()])
-        return _restore, (plain, inputs, self._in_format, self._out_format, ctx, self._numpy, self._flags)
+        return _restore, (
+            plain,
+            inputs,
+            self._in_format,
+            self._out_format,
+            ctx,
+            self._numpy,
+            self._flags,
+            self._backend,
+        )
 
 
 def _restore(
@@ -198,9 +222,10 @@ def _restore(
     ctx: Sequence[Any],
     numpy: bool,
     flags: list[Any],
+    backend: str | None,
 ) -> MixedPrecisionBlock:
     block = MixedPrecisionBlock(
         model, inputs, in_format=in_format, out_format=out_format, ctx=ctx, numpy=numpy
     )
-    block._flags = flags
+    block._flags, block._backend = flags, backend
     return block

@@ -700,3 +700,56 @@ def test_float16_block_stays_on_the_gpu_of_the_original():
 def test_bfloat16_on_a_gpu_is_refused():
     with pytest.raises(DeviceError, match="BF16 on CPUs alone"):
         mxamp.convert_block(small_net(), target_dtype="bfloat16", ctx=mx.gpu(0))
+
+
+# ---------------------------------------------------------------------- ready for the fastest way
+
+
+def convolutional():
+    net = nn.HybridSequential()
+    with net.name_scope():
+        net.add(nn.Conv2D(16, 3, padding=1), nn.BatchNorm(), nn.Activation("relu"))
+        net.add(nn.GlobalAvgPool2D(), nn.Dense(10))
+    net.initialize()
+    net(mx.nd.ones((1, 3, 16, 16)))
+    return net
+
+
+def fused_kernels(sym):
+    return [name for name in sym.get_internals().list_outputs() if name.startswith("sg_mkldnn")]
+
+
+def test_a_converted_block_is_fused_and_static_without_being_told():
+    converted = mxamp.convert_block(convolutional(), "bfloat16")
+    converted(mx.nd.ones((1, 3, 16, 16)))
+    assert {("static_alloc", True), ("static_shape", True)} <= set(converted._flags)
+    assert fused_kernels(converted._cached_graph[1])
+
+
+def test_shapes_may_change_from_call_to_call_and_results_are_not_overwritten():
+    net = convolutional()
+    converted = mxamp.convert_block(net, "bfloat16")
+    inputs = [mx.nd.random.uniform(shape=shape) for shape in ((2, 3, 16, 16), (4, 3, 20, 12), (2, 3, 16, 16))]
+    outputs = [converted(data) for data in inputs]
+    for data, output in zip(inputs, outputs):
+        np.testing.assert_allclose(output.asnumpy(), net(data).asnumpy(), atol=0.01)
+
+
+def test_hybridizing_otherwise_is_heeded_and_computes_the_same():
+    converted = mxamp.convert_block(convolutional(), "bfloat16")
+    data = mx.nd.random.uniform(shape=(2, 3, 16, 16))
+    expected = converted(data).asnumpy()
+    converted.hybridize()
+    np.testing.assert_allclose(converted(data).asnumpy(), expected, atol=0.01)
+    assert not fused_kernels(converted._cached_graph[1])
+
+
+def test_a_fused_block_composes_exports_and_pickles_what_was_converted(tmp_path):
+    converted = mxamp.convert_block(convolutional(), "bfloat16")
+    data = mx.nd.random.uniform(shape=(2, 3, 16, 16))
+    expected = converted(data).asnumpy()
+    composed = converted(mx.sym.var("other"))
+    assert not fused_kernels(composed)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(converted))(data).asnumpy(), expected)
+    converted.export(str(tmp_path / "net"))
+    assert "sg_mkldnn" not in (tmp_path / "net-symbol.json").read_text()
