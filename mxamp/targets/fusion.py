@@ -59,8 +59,8 @@ def fusion_groups(
         best: list[int] = []
         for pattern in beginning.get(names[position], ()):
             if pattern.steps[0].accepts(names[position], node.attrs):
-                chain = _match(graph, names, heads, pattern, position, among)
-                if len(chain) > len(best) and not taken.intersection(chain):
+                chain = _match(graph, names, heads, pattern, position, among, taken)
+                if len(chain) > len(best):
                     best = chain
         if len(best) > 1:
             taken.update(best)
@@ -75,12 +75,13 @@ def _match(
     pattern: FusionPattern,
     start: int,
     among: AbstractSet[int] | None,
+    taken: AbstractSet[int],
 ) -> list[int]:
     chain = [start]
     use = _only_reader(graph, heads, start)
     for step in pattern.steps[1:]:
-        if use is not None and among is not None and use.node not in among:
-            use = None
+        if use is not None and (use.node in taken or (among is not None and use.node not in among)):
+            use = None  # the sum of two convolutions is fused behind one; the other's chain ends before it
         if (
             use is not None
             and (use.input == 0 or step.any_input)

@@ -159,3 +159,17 @@ def test_a_chain_may_come_in_at_any_input_where_the_pattern_says_so() -> None:
         ["conv0", "add", "relu"]
     ]
     assert not fusion_groups(graph, names, Target.builtin("cpu-bf16"))  # the placement need not know of it
+
+
+def test_of_two_chains_that_meet_in_a_sum_the_second_ends_before_it() -> None:
+    """As in the first block of each stage of a ResNet: the sum is fused behind one of the convolutions."""
+    pattern = [
+        {"operators": ["Convolution"]},
+        {"operators": ["BatchNorm"], "optional": True},
+        {"operators": ["elemwise_add"], "optional": True, "any_input": True},
+    ]
+    net = Net()
+    x = net.var("x")
+    left, right = (net.bn(net.conv(x, f"conv{n}"), f"bn{n}") for n in (0, 1))
+    total = net.op("elemwise_add", left, right, name="sum")
+    assert groups(net.graph(total), target([pattern])) == [["conv0", "bn0", "sum"], ["conv1", "bn1"]]
