@@ -24,7 +24,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core lint format environment environment-core \
-	bench bench-convert bench-files bench-operators verify-emulation verify-rounding \
+	bench bench-estimates bench-convert bench-files bench-operators verify-emulation verify-rounding \
 	docs-operators docs-onnx fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
 	@echo "  make bench            measure 42 models: FP32, MXNet's own converter, mxamp (hours)"
+	@echo "  make bench-estimates  hold estimated times against measured ones: kernels, and whole networks (minutes)"
 	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
 	@echo "  make bench-files      time converting a file of 4 GB against cp, and the memory it takes"
 	@echo "  make bench-operators  time the native kernels against the bandwidth of memory and MXNet's Cast"
@@ -80,6 +81,9 @@ format: environment
 
 bench: environment
 	@$(RUN) -W ignore -m tools.benchmark_models $(ARGS)
+
+bench-estimates: environment
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(RUN) -W ignore -m tools.benchmark_estimates $(ARGS)
 
 bench-convert: environment
 	@$(RUN) -m tools.benchmark_conversion $(ARGS)

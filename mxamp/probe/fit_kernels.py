@@ -247,6 +247,9 @@ def _fit(table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4) 
     amounts, times = table.amounts, table.times
     scale = np.maximum(amounts.max(axis=0), 1e-12)
     scaled = amounts / scale
+    # What is the same everywhere cannot be told from what every run costs.
+    scaled = np.where(amounts.max(axis=0) > amounts.min(axis=0), scaled, 0.0)
+    scaled[:, 0] = 1.0
     prior = np.zeros((0, scaled.shape[1]))
     wanted = np.zeros(0)
     if parent is not None:

@@ -187,7 +187,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     channels = first[1] if len(first) > 1 else 1
     total = itemsize * work.elements
     window = _window(op, work)
-    outer, reduced, inner = _axes(work.attributes, first)
+    outer, reduced, inner = _axes(op, work.attributes, first)
     last = _last_axis_moves(work.attributes, len(first))
     fits = all(len(shape) > 1 and shape[1] % _BLOCK == 0 for shape in work.inputs)
     amounts = {
@@ -240,9 +240,20 @@ def _window(op: str, work: Work) -> int:
     return math.prod(_integers(work.attributes.get("kernel", "")) or (1,))
 
 
-def _axes(attributes: Mapping[str, str], shape: tuple[int, ...]) -> tuple[int, int, int]:
+_GO_OVER_AXES = frozenset(
+    {"LayerNorm", "argmax", "argmin", "log_softmax", "max", "mean", "min", "norm", "prod", "softmax", "sum"}
+)
+
+_LAST_AXIS = frozenset({"LayerNorm", "softmax", "log_softmax"})
+"""Operators that go over the last axis unless told otherwise."""
+
+
+def _axes(op: str, attributes: Mapping[str, str], shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return how many values lie before, within and behind the axes that an operator goes over."""
-    axes = [axis % len(shape) for axis in _integers(attributes.get("axis", "")) if shape]
+    if op not in _GO_OVER_AXES:
+        return 1, 1, 1
+    given = attributes.get("axis", "-1" if op in _LAST_AXIS else "")
+    axes = [axis % len(shape) for axis in _integers(given) if shape]
     if not axes:
         return 1, math.prod(shape), 1
     first, last = min(axes), max(axes)

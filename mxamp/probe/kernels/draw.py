@@ -8,12 +8,17 @@ import numpy as np
 
 from mxamp.probe.kernels.kernel import BLOCKED, PLAIN
 
-__all__ = ["MOST_ELEMENTS", "MOST_MULTIPLY_ADDS", "Draw"]
+__all__ = ["Draw"]
 
-MOST_MULTIPLY_ADDS = 3e8
+_MOST_MULTIPLY_ADDS = 3e8
 """What takes longer is made smaller."""
 
-MOST_ELEMENTS = 2e6
+_MOST_ELEMENTS = 2e6
+
+_BLOCK = 16
+
+_SMALLEST = 0.01
+"""How much smaller the kernels of the smallest network are."""
 
 
 class Draw:
@@ -21,6 +26,10 @@ class Draw:
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
+        # Kernels of one graph are of a size: what a small network reads stays in the caches, code included.
+        self._share = share = math.exp(random.uniform(math.log(_SMALLEST), 0.0))
+        self.most_multiply_adds = _MOST_MULTIPLY_ADDS * share
+        self.most_elements = _MOST_ELEMENTS * share
 
     def size(self, low: float, high: float) -> int:
         """Return a whole number, on a logarithmic scale."""
@@ -28,6 +37,7 @@ class Draw:
 
     def channels(self, high: int = 1024) -> int:
         """Return a number of channels: mostly whole blocks of 16."""
+        high = max(2 * _BLOCK, int(high * self._share**0.4))
         kind = self._random.random()
         if kind < 0.6:
             return 16 * self.size(1, high / 16)
@@ -58,6 +68,6 @@ class Draw:
     def image(self, most_channels: int = 1024) -> tuple[int, int, int, int]:
         """Return the shape of a feature map."""
         n, c, s = self.batch(), self.channels(most_channels), self.side()
-        while s > 3 and n * c * s * s > MOST_ELEMENTS:
+        while s > 3 and n * c * s * s > self.most_elements:
             s = max(3, s * 3 // 4)
         return n, c, s, s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Callable, Mapping
 
-from mxamp.probe.kernels.draw import MOST_ELEMENTS, MOST_MULTIPLY_ADDS, Draw
+from mxamp.probe.kernels.draw import Draw
 from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 
 __all__ = ["LAYERS"]
@@ -25,8 +25,8 @@ def _convolution(
     n, s = draw.batch(), draw.side(160 if c > 4 else 256)
     stride = 2 if draw.chance(0.25) and s > 7 else 1
     while s > 3 and (
-        n * filters * c / groups * (s / stride * kernel_size) ** 2 > MOST_MULTIPLY_ADDS
-        or n * max(c, filters) * s * s > MOST_ELEMENTS
+        n * filters * c / groups * (s / stride * kernel_size) ** 2 > draw.most_multiply_adds
+        or n * max(c, filters) * s * s > draw.most_elements
     ):
         s = max(3, s * 3 // 4)
     s = max(s, kernel_size)
@@ -46,7 +46,7 @@ def _convolution(
         kernel=(kernel_size, kernel_size),
         stride=(stride, stride),
         dilate=(dilate, dilate),
-        pad=(dilate * (kernel_size // 2),) * 2,
+        pad=(0 if s > dilate * kernel_size and draw.chance(0.2) else dilate * (kernel_size // 2),) * 2,
         num_filter=filters,
         num_group=groups,
         no_bias=not bias,
@@ -144,7 +144,7 @@ def _volume(draw: Draw) -> Kernel:
     c = 3 if draw.chance(0.2) else draw.channels(256)
     filters, depth, s, n = draw.channels(256), draw.size(2, 16), draw.size(4, 56), draw.batch()
     size = [(3, 3, 3), (1, 3, 3), (3, 1, 1), (1, 1, 1)][int(str(draw.one_of(0, 1, 2, 3)))]
-    while s > 4 and n * filters * c * depth * s * s * math.prod(size) > MOST_MULTIPLY_ADDS:
+    while s > 4 and n * filters * c * depth * s * s * math.prod(size) > draw.most_multiply_adds:
         s = max(4, s * 3 // 4)
     return kernel(
         "Convolution of volumes",
@@ -164,7 +164,7 @@ def _deconvolution(draw: Draw) -> Kernel:
         int(str(draw.one_of(0, 0, 1, 2, 3, 4)))
     ]
     n, s, bias = draw.batch(), draw.size(2, 64), draw.chance(0.3)
-    while s > 2 and n * filters * c * (s * size) ** 2 > MOST_MULTIPLY_ADDS:
+    while s > 2 and n * filters * c * (s * size) ** 2 > draw.most_multiply_adds:
         s = max(2, s * 3 // 4)
     return kernel(
         "Deconvolution",
@@ -187,7 +187,7 @@ def _dense(draw: Draw) -> Kernel:
     rows = 1 if draw.chance(0.4) else draw.size(2, 512)
     width = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(4, 4096)
     units = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(1, 4096)
-    while rows * width * units > MOST_MULTIPLY_ADDS or width * units > 8e6:
+    while rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements:
         units = max(1, units // 2)
     bias = draw.chance(0.8)
     return kernel(

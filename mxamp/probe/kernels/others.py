@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from mxamp.probe.kernels.draw import MOST_MULTIPLY_ADDS, Draw
+from mxamp.probe.kernels.draw import Draw
 from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 
 __all__ = ["OTHERS"]
@@ -76,8 +76,10 @@ def _feature(draw: Draw) -> tuple[tuple[int, ...], str]:
     if draw.chance(0.6):
         return draw.image(), draw.layout()
     if draw.chance(0.4):
-        return (draw.size(1, 256), draw.size(4, 2048)), PLAIN
-    return (draw.batch(), draw.size(1, 256), draw.size(8, 1024)), PLAIN
+        rows, width = draw.size(1, 256), draw.size(4, 2048)
+        return (max(1, min(rows, int(draw.most_elements) // width)), width), PLAIN
+    steps, width = draw.size(1, 256), draw.size(8, 1024)
+    return (draw.batch(), max(1, min(steps, int(draw.most_elements) // width)), width), PLAIN
 
 
 def _activation(draw: Draw) -> Kernel:
@@ -203,7 +205,7 @@ def _reduction(draw: Draw) -> Kernel:
 
 def _product(draw: Draw) -> Kernel:
     heads, rows, inner, columns = draw.size(1, 32), draw.size(4, 256), draw.size(16, 256), draw.size(4, 256)
-    while heads * rows * inner * columns > MOST_MULTIPLY_ADDS:
+    while heads * rows * inner * columns > draw.most_multiply_adds:
         heads = max(1, heads // 2)
     if draw.chance(0.3):
         return kernel("dot", "dot", [Operand((rows, inner)), Operand((inner, columns))])
@@ -219,7 +221,7 @@ def _recurrent(draw: Draw) -> Kernel:
     gates = {"lstm": 4, "gru": 3, "rnn_tanh": 1}[mode]
     t, n, inputs, hidden = draw.size(1, 64), draw.batch(), draw.size(8, 768), 4 * draw.size(4, 192)
     ways, layers = (2, 1) if draw.chance(0.3) else (1, int(str(draw.one_of(1, 1, 2))))
-    while t > 1 and t * n * gates * hidden * (inputs + hidden) > MOST_MULTIPLY_ADDS / 2:
+    while t > 1 and t * n * gates * hidden * (inputs + hidden) > draw.most_multiply_adds / 2:
         t //= 2
     size = 0
     for layer in range(layers):

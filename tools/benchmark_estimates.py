@@ -1,0 +1,195 @@
+"""Hold estimates against measurements: of kernels of random shapes, and of whole networks.
+
+Kernels have shapes that no cost was fitted on. Whole networks run as they are deployed: float32 with its
+graph prepared, converted with shapes, converted without, by turns in one process. The costs are those of
+the target of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+import mxamp
+from mxamp.dtypes import DType
+from mxamp.probe.fit_kernels import read_kernels
+from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels
+from mxamp.targets import AUTO, Target, resolve_target
+from tools.benchmark_models.names import MODELS
+from tools.machine import describe_machine, machine_lines, prepare_environment, use_amx
+from tools.networks.names import NETWORK_NAMES
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="*", help="names; by default all of `make bench`")
+    parser.add_argument(
+        "--kernel-seconds", type=float, default=60, help="how long to time kernels; 0 for not"
+    )
+    parser.add_argument("--seconds", type=float, default=4, help="how long to run each network")
+    parser.add_argument("--output", type=Path, default=Path("estimates.json"))
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    prepare_environment()
+    use_amx()
+    if given.child:
+        print(json.dumps(_network(given.child, given.seconds)))
+        return
+    for line in machine_lines(describe_machine()):
+        print(line)
+    target = resolve_target(AUTO, DType.BFLOAT16)
+    print(f"target {target.name}: {'' if target.cost is None else target.cost.machine}\n")
+    result: dict[str, Any] = {"machine": describe_machine(), "target": target.name}
+    if given.kernel_seconds:
+        result["kernels"] = _kernels(target, given.kernel_seconds)
+    result["networks"] = {}
+    for name in given.models or (*MODELS, *NETWORK_NAMES):
+        process = subprocess.run(
+            [
+                *(sys.executable, "-W", "ignore", "-m", "tools.benchmark_estimates"),
+                *("--child", name, "--seconds", str(given.seconds)),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        try:
+            row = json.loads(process.stdout.strip().splitlines()[-1])
+        except (IndexError, ValueError):
+            print(f"{name:30s} failed: {(process.stderr.strip().splitlines() or ['?'])[-1][:120]}")
+            continue
+        result["networks"][name] = row
+        print(_line(name, row), flush=True)
+        given.output.write_text(json.dumps(result, indent=1), "utf-8")
+    _summary(list(result["networks"].values()))
+    given.output.write_text(json.dumps(result, indent=1), "utf-8")
+
+
+# ---------------------------------------------------------------------- kernels
+
+
+def _kernels(target: Target, seconds: float) -> dict[str, Any]:
+    timing = KernelTiming(DType.BFLOAT16, dict(os.environ), seconds)
+    samples = read_kernels(time_random_kernels(timing, target, seed=JUDGE_SEED))
+    cost = target.cost
+    assert cost is not None, "the target has no costs"
+    found: dict[str, Any] = {}
+    for label, low in (("float32", False), ("bfloat16", True)):
+        ratios: dict[str, list[float]] = {}
+        for sample in samples:
+            measured = sample.times[low]
+            if not measured:
+                continue
+            if sample.family.startswith("cast "):
+                estimated = cost.cast_microseconds(
+                    sample.work.elements // 2,
+                    shape=sample.work.inputs[0],
+                    is_blocked=sample.work.is_blocked,
+                    down=sample.family == "cast down",
+                )
+            else:
+                estimated = cost.microseconds(sample.op, sample.work, low=low)
+            ratios.setdefault(sample.family, []).append(estimated / measured)
+        everything = [ratio for own in ratios.values() for ratio in own]
+        print(f"{label}: {len(everything)} kernels, {_within(everything)}")
+        for family, own in sorted(ratios.items(), key=lambda item: -len(item[1]))[:12]:
+            print(f"  {family:30s} {len(own):5d}  {_within(own)}, median ratio {np.median(own):.2f}")
+        found[label] = ratios
+    print()
+    return found
+
+
+def _within(ratios: Sequence[float]) -> str:
+    off = np.exp(np.abs(np.log(ratios)))
+    return f"{100 * np.mean(off <= 1.25):.0f} % within 1.25, {100 * np.mean(off <= 2):.0f} % within 2"
+
+
+# ---------------------------------------------------------------------- networks
+
+
+def _network(name: str, seconds: float) -> dict[str, Any]:
+    from mxamp.runtime.executor import BoundModel
+    from tools.benchmark_models.job import Job
+    from tools.benchmark_models.subject import build_subject
+    from tools.benchmark_models.variants import prepared_model
+
+    subject = build_subject(Job(name))
+    model = subject.model
+    sym, args, auxs = model.sym, model.args, model.auxs
+    options: dict[str, Any] = {"target": AUTO}
+    converted = mxamp.convert_model(sym, args, auxs, "bfloat16", input_shapes=subject.shapes, **options)
+    models = {
+        "float32": model,
+        "prepared": prepared_model(model),
+        "with shapes": converted,
+        "without shapes": mxamp.convert_model(sym, args, auxs, "bfloat16", **options),
+    }
+    bound = {}
+    for label, one in models.items():
+        bound[label] = BoundModel(one, label=label)
+        bound[label].load(subject.samples[0])
+        for _ in range(3):
+            bound[label].forward()
+    times: dict[str, list[float]] = {label: [] for label in models}
+    end = time.monotonic() + seconds
+    while len(times["float32"]) < 7 or (time.monotonic() < end and len(times["float32"]) < 300):
+        for label, one in bound.items():
+            start = time.perf_counter()
+            one.forward()
+            times[label].append(time.perf_counter() - start)
+    estimate = converted.report.time
+    assert estimate is not None
+    return {
+        "estimated_us": {"float32": estimate.float32_us, "mixed": estimate.mixed_us},
+        "measured_us": {label: 1e6 * float(np.median(own)) for label, own in times.items()},
+    }
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    """Return estimated over measured time and speed-up, and the speed over FP32 and over no shapes."""
+    estimated, measured = row["estimated_us"], row["measured_us"]
+    time_ratio = estimated["float32"] / measured["prepared"]
+    speed = (estimated["float32"] / estimated["mixed"]) / (measured["prepared"] / measured["with shapes"])
+    return (
+        time_ratio,
+        speed,
+        measured["float32"] / measured["with shapes"],
+        measured["without shapes"] / measured["with shapes"],
+    )
+
+
+def _line(name: str, row: Mapping[str, Any]) -> str:
+    time_ratio, speed, gain, over_without = _figures(row)
+    estimated, measured = row["estimated_us"], row["measured_us"]
+    return (
+        f"{name:28s} float32 {measured['prepared'] / 1000:9.3f} ms, estimated "
+        f"{estimated['float32'] / 1000:9.3f} ({time_ratio:.2f}); speed-up "
+        f"{measured['prepared'] / measured['with shapes']:.2f}, estimated "
+        f"{estimated['float32'] / estimated['mixed']:.2f} ({speed:.2f}); "
+        f"of float32 {gain:.2f}, of without shapes {over_without:.2f}"
+    )
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    figures = np.array([_figures(row) for row in rows])
+    off = np.exp(np.abs(np.log(figures[:, :2])))
+    print(f"\n{len(rows)} networks:")
+    print(f"  time within 20 %: {np.sum(off[:, 0] <= 1.2)}, within 2: {np.sum(off[:, 0] <= 2)}")
+    print(f"  speed-up within 10 %: {np.sum(off[:, 1] <= 1.1)}, within 20 %: {np.sum(off[:, 1] <= 1.2)}")
+    for what, own in (("float32", figures[:, 2]), ("without shapes", figures[:, 3])):
+        print(f"  with shapes, of {what}: least {own.min():.2f}, below 0.97: {np.sum(own < 0.97)}")
+
+
+if __name__ == "__main__":
+    main()
