@@ -123,9 +123,10 @@ def convert_model(
         prepared graph. Not run for a pure policy. See :mod:`mxamp.passes`, and ``report.preparations`` for
         what they did.
     low_precision
-        ``"required"``: GREEN nodes are low wherever that is possible. ``"profitable"``: where the model is
-        then faster, as the target's costs say. By default the latter where ``input_shapes`` and the target
-        tell costs, and the former where they do not.
+        ``"required"``: GREEN nodes are low wherever that is possible, though parameters that others share
+        may then be stored twice and the model grow, as it never does otherwise. ``"profitable"``: where the
+        model is then faster, as the target's costs say. By default the latter where ``input_shapes`` and the
+        target tell costs, and the former where they do not.
     profile
         Whether to measure this very model, on this machine, instead of estimating from the target's costs:
         its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan

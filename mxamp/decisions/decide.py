@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
 from mxamp.decisions.low_precision import LowPrecision
+from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
@@ -19,7 +20,7 @@ from mxamp.graph.infer import EntryDtypes, infer_with_data_dtypes
 from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter
-from mxamp.placement import Demand, PlacementProblem, Supply, place
+from mxamp.placement import Demand, PlacementCosts, PlacementProblem, Supply, place
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
@@ -138,6 +139,9 @@ class _Decider:
             if name in given.castable and parameter.dtype is DType.FLOAT32
         )
         saturated = self.castable_params if given.saturate else frozenset()
+        self._is_copying_forbidden = False
+        self._too_large: dict[int, str] = {}
+        """Node -> the parameter that it would have stored a second time, though the model grows by that."""
         self.context = ColoringContext(
             given.graph, self.dtypes, given.policy, given.params, given.shapes, saturated
         )
@@ -164,6 +168,12 @@ class _Decider:
                 continue
             if node.name in kept:
                 refusals[position] = kept[node.name]
+                continue
+            if position in self._too_large:
+                refusals[position] = (
+                    f"it shares {self._too_large[position]!r} with a float32 node, and a second copy would "
+                    "make the model larger than it was"
+                )
                 continue
             could_be_low.add(position)
             refusal = target.refusal(facts.name, node.attrs, volume=position in volumes)
@@ -294,6 +304,7 @@ class _Decider:
             else Demand.FP32
             for number, head in enumerate(self.graph.heads)
         ]
+        costs = None if estimates is None else estimates.for_placement()
         problem = PlacementProblem(
             graph=self.graph,
             free=free,
@@ -303,7 +314,8 @@ class _Decider:
             head_demand=head_demand,
             groups=groups,
             widest={p for p in free if self.verdicts[p].widest},
-            costs=None if estimates is None else estimates.for_placement(),
+            costs=costs,
+            copies=self._copies(costs),
         )
         if placing is None:
             chosen = place(problem)
@@ -314,6 +326,14 @@ class _Decider:
             )
         else:
             chosen, why_chosen = placing.choose(problem, wanted), placing.reason
+        if self.given.low_precision is not LowPrecision.REQUIRED:
+            grows = readers_of_what_grows(problem, chosen, self.castable_params, self.given.params, self.low)
+            if grows and not self._is_copying_forbidden:
+                self._is_copying_forbidden = True  # what has the choice agrees; then the rest need not
+                return self.plan()
+            if not self._too_large.keys() >= grows.keys():
+                self._too_large.update(grows)
+                return self.plan()
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
             if node.op == VARIABLE:
@@ -347,6 +367,15 @@ class _Decider:
         if wanted is Demand.LOW and (before is None or before in CASTABLE):
             return self.low
         return before if before in CASTABLE else None
+
+    def _copies(self, costs: PlacementCosts | None) -> Mapping[int, int]:
+        """Return what storing parameters twice costs; more than all else together where that is forbidden."""
+        params = self.given.params
+        copies = copy_costs(self.graph, self.castable_params, params, in_time=costs is not None)
+        if not self._is_copying_forbidden:
+            return copies
+        all_else = sum(map(len, self.dtypes)) if costs is None else costs.total
+        return dict.fromkeys(copies, all_else + 1)
 
     def _estimates(self, green: set[int], choices: set[int]) -> Estimates | None:
         """Return what the choices cost; None where shapes or the target do not tell.

@@ -8,6 +8,7 @@ from mxamp.placement.place import (
     count_casts,
     place,
     placement_cost,
+    stored_twice,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "count_casts",
     "place",
     "placement_cost",
+    "stored_twice",
 ]

@@ -5,6 +5,7 @@ The cost of a placement is that of its nodes and that of its casts:
     sum of c_u(x_u) over units u (x_u = 1 where u is low; a unit is a node, or a group that the backend fuses)
     + sum of up(e) over entries e that a low node hands on and some consumer needs in FP32
     + sum of down(e) over entries e that an FP32 node hands on and some consumer needs low
+    + sum of copy(p) over parameters p that some consumer needs in FP32 and some low
 
 It is minimised by one cut. u's vertex is on the source's side where u is low: source -> u costs c_u(0), and
 u -> sink costs c_u(1). One cast serves all consumers of an entry, so each entry has one extra vertex a
@@ -13,7 +14,10 @@ direction:
     up(e)    producer -> A_e (up(e)), A_e -> every consumer (infinite)
     down(e)  every consumer -> B_e (infinite), B_e -> producer (down(e))
 
-The cut is exact: no assignment costs less. Parameters are cast offline and cost nothing.
+    copy(p)  every consumer -> A_p (infinite), A_p -> B_p (copy(p)), B_p -> every consumer (infinite)
+
+The cut is exact: no assignment costs less. Parameters are cast offline: that costs nothing, but memory where
+both dtypes are stored.
 
 Where no costs are known, nodes cost nothing and every cast costs one: the placement has the fewest casts.
 """
@@ -23,7 +27,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Iterator, Mapping, Sequence
+from typing import AbstractSet, Iterator, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
@@ -36,6 +40,7 @@ __all__ = [
     "count_casts",
     "place",
     "placement_cost",
+    "stored_twice",
 ]
 
 
@@ -91,6 +96,11 @@ class PlacementCosts:
     nodes: Mapping[int, tuple[int, int]]
     casts: Sequence[tuple[tuple[int, int], ...]]
 
+    @property
+    def total(self) -> int:
+        """What they add up to: more than any placement costs."""
+        return sum(map(sum, self.nodes.values())) + sum(sum(map(sum, outputs)) for outputs in self.casts)
+
 
 _ONE_A_CAST = (1, 1)
 """What casting an entry costs, up and down, where nothing is known of time."""
@@ -123,6 +133,8 @@ class PlacementProblem:
         Free nodes that are low only where all producers of their CHOSEN inputs are.
     costs
         What nodes and casts cost; None where only casts are counted.
+    copies
+        Parameter -> what storing it in both dtypes costs, in casts or in the unit of ``costs``.
     """
 
     graph: Graph
@@ -134,6 +146,7 @@ class PlacementProblem:
     groups: Sequence[tuple[int, ...]] = ()
     widest: set[int] = field(default_factory=set)
     costs: PlacementCosts | None = None
+    copies: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def demands_of_heads(self) -> Mapping[tuple[int, int], Sequence[Demand]]:
@@ -165,7 +178,9 @@ def place(problem: PlacementProblem) -> set[int]:
     SciPy's flows are of 32 bits. Where costs add up to more than 2^30 they are divided by the smallest whole
     number that makes them fit, and rounded: the placement is then the cheapest one for the rounded costs.
     """
-    costs = None if problem.costs is None else _scaled(problem.costs)
+    costs, copies = problem.costs, problem.copies
+    if costs is not None:
+        costs, copies = _scaled(costs, copies)
     cut = CutProblem()
     vertex: dict[int, int] = {}
     for group in problem.groups:
@@ -201,6 +216,17 @@ def place(problem: PlacementProblem) -> set[int]:
             _add_cast_costs(
                 cut, producer, consumers, _ONE_A_CAST if costs is None else costs.casts[position][index]
             )
+    for parameter, cost in copies.items():
+        consumers = {
+            side(reader) if demand is Demand.CHOSEN else _SIDES[demand]
+            for reader, demand in _readers(problem, parameter)
+        }
+        if cost and len(consumers) > 1:
+            any_low, all_low = cut.add_vertex(), cut.add_vertex()
+            for consumer in consumers:
+                cut.forbid(consumer, any_low)
+                cut.forbid(all_low, consumer)
+            cut.add_edge(any_low, all_low, cost)
     for position in problem.widest & problem.free:
         for number, entry in enumerate(graph.nodes[position].inputs):
             if problem.demand[position][number] is Demand.CHOSEN:
@@ -219,22 +245,23 @@ def place(problem: PlacementProblem) -> set[int]:
 _SIDES = {Demand.FP32: SINK, Demand.LOW: SOURCE}
 
 
-def _scaled(costs: PlacementCosts) -> PlacementCosts:
+def _scaled(costs: PlacementCosts, copies: Mapping[int, int]) -> tuple[PlacementCosts, Mapping[int, int]]:
     """Return costs that add up to no more than :data:`_MOST`."""
-    total = sum(map(sum, costs.nodes.values())) + sum(sum(map(sum, outputs)) for outputs in costs.casts)
+    total = costs.total + sum(copies.values())
     if total <= _MOST:
-        return costs
+        return costs, copies
     # Rounding may add half a unit each.
-    count = 2 * len(costs.nodes) + 2 * sum(map(len, costs.casts))
+    count = 2 * len(costs.nodes) + 2 * sum(map(len, costs.casts)) + len(copies)
     divisor = -(-total // max(1, _MOST - count))
 
     def scale(cost: int) -> int:
         return (cost + divisor // 2) // divisor
 
-    return PlacementCosts(
+    scaled = PlacementCosts(
         {position: (scale(fp32), scale(low)) for position, (fp32, low) in costs.nodes.items()},
         [tuple([(scale(up), scale(down)) for up, down in outputs]) for outputs in costs.casts],
     )
+    return scaled, {parameter: scale(cost) for parameter, cost in copies.items()}
 
 
 def _add_node_costs(cut: CutProblem, costs: PlacementCosts, vertex: Mapping[int, int]) -> None:
@@ -319,10 +346,49 @@ def placement_cost(problem: PlacementProblem, low: set[int]) -> int:
         The low nodes.
     """
     costs = problem.costs
+    copies = sum(problem.copies[parameter] for parameter in stored_twice(problem, low))
     if costs is None:
-        return count_casts(problem, low)
+        return count_casts(problem, low) + copies
     nodes = sum(pair[position in low] for position, pair in costs.nodes.items())
-    return nodes + sum(costs.casts[entry.node][entry.output][down] for entry, down in _casts(problem, low))
+    return (
+        nodes
+        + copies
+        + sum(costs.casts[entry.node][entry.output][down] for entry, down in _casts(problem, low))
+    )
+
+
+def stored_twice(problem: PlacementProblem, low: AbstractSet[int]) -> set[int]:
+    """Return the parameters, of those that ``copies`` names, that a placement reads in both dtypes.
+
+    Parameters
+    ----------
+    problem
+        The graph and what is open.
+    low
+        The low nodes.
+    """
+    return {
+        parameter
+        for parameter in problem.copies
+        if len(
+            {
+                reader in low if demand is Demand.CHOSEN else demand is Demand.LOW
+                for reader, demand in _readers(problem, parameter)
+            }
+        )
+        > 1
+    }
+
+
+def _readers(problem: PlacementProblem, parameter: int) -> Iterator[tuple[int, Demand]]:
+    """Yield who reads a parameter, and what each needs; -1 is the model's caller."""
+    for reader, number in problem.graph.uses[parameter].get(0, ()):
+        demand = problem.demand[reader][number]
+        if demand is not Demand.ANY:
+            yield reader, demand
+    for demand in problem.demands_of_heads.get((parameter, 0), ()):
+        if demand is not Demand.ANY:
+            yield -1, demand
 
 
 def _casts(problem: PlacementProblem, low: set[int]) -> Iterator[tuple[Entry, bool]]:

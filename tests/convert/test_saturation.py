@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mxamp
+from mxamp.decisions import LowPrecision
 from mxamp.errors import PolicyError
 from mxamp.graph import Entry, Graph, Node
 from mxamp.report.model import Report
@@ -91,7 +92,7 @@ def test_a_parameter_stored_twice_is_clamped_where_it_is_low() -> None:
     net.params["fc0_weight"][0, 0] = 1e6
     weight = net.nodes[first.node].inputs[1]
     graph = net.graph(first, net.op("L2Normalization", weight, name="norm"))
-    model = convert(graph, net.params, F16, saturate=True)
+    model = convert(graph, net.params, F16, saturate=True, low_precision=LowPrecision.REQUIRED)
     assert model.arg_params["fc0_weight"].numpy()[0, 0] == 1e6
     assert model.arg_params["fc0_weight_float16"].numpy()[0, 0] == 65504
 

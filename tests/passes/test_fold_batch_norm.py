@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
+from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph import Entry, Graph
@@ -216,7 +217,8 @@ def test_a_second_copy_does_not_take_the_name_of_a_parameter_the_graph_does_not_
     weight = net.nodes[layer.node].inputs[1]
     graph = net.graph(layer, net.op("exp", weight, name="e"))
     left_over = np.full(3, 99, np.float32)
-    model = convert(graph, {**net.params, "fc_weight_bfloat16": left_over})
+    params = {**net.params, "fc_weight_bfloat16": left_over}
+    model = convert(graph, params, low_precision=LowPrecision.REQUIRED)
     low = reads(model.graph, "fc_bfloat16")[1]
     assert model.arg_params[low].shape == (4, 4)
     np.testing.assert_array_equal(model.arg_params["fc_weight_bfloat16"].numpy(), left_over)

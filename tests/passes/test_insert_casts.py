@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph, Node
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
@@ -111,7 +112,7 @@ def shared_weight() -> tuple[Graph, Net]:
 
 def test_a_parameter_whose_readers_disagree_is_stored_once_per_dtype() -> None:
     graph, net = shared_weight()
-    after = insert_casts(graph, net.params)
+    after = insert_casts(graph, net.params, low_precision=LowPrecision.REQUIRED)
     assert reads(after, "e") == reads(after, "l") == ["fc_weight"]
     assert reads(after, "fc_bfloat16")[1] == "fc_weight_bfloat16"
     assert list(after.variables) == ["x", "fc_weight", "fc_weight_bfloat16"]
@@ -124,7 +125,7 @@ def test_a_twin_takes_a_name_that_is_free() -> None:
     taken = Graph((*graph.nodes, Node("null", "fc_weight_bfloat16")), graph.heads, graph.attrs)
     used = Entry(len(taken.nodes) - 1)
     taken = Graph(taken.nodes, (*taken.heads, used), taken.attrs)
-    after = insert_casts(taken, net.params)
+    after = insert_casts(taken, net.params, low_precision=LowPrecision.REQUIRED)
     assert reads(after, "fc_bfloat16")[1] == "fc_weight_bfloat16_1"
 
 
@@ -132,7 +133,7 @@ def test_a_parameter_that_is_an_output_stays_fp32_beside_its_twin() -> None:
     net = Net()
     layer = net.fc(net.var("x"), "fc")
     weight = Entry(net.graph(layer).variables["fc_weight"])
-    after = insert_casts(net.graph(layer, weight), net.params)
+    after = insert_casts(net.graph(layer, weight), net.params, low_precision=LowPrecision.REQUIRED)
     assert after.describe(after.heads[1]) == "fc_weight"
     assert set(after.variables) == {"x", "fc_weight", "fc_weight_bfloat16"}
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.graph import Graph, parse_symbol, write_symbol
 from mxamp.model import Model
@@ -123,13 +124,20 @@ def test_every_cast_is_read(dtype: DType, sample: Sample) -> None:
 
 @given(sample=samples())
 def test_red_computes_in_fp32_and_green_in_low_precision(dtype: DType, sample: Sample) -> None:
-    report = converted(sample, dtype).report
+    report = converted(sample, dtype, low_precision=LowPrecision.REQUIRED).report
     assert report is not None
     for node in report.nodes:
         if node.color == "red":
             assert node.compute != dtype.label or node.reason.endswith("already"), node
         if node.color == "green":
             assert node.compute == dtype.label or "already" in node.reason, node
+
+
+@given(sample=samples())
+def test_parameters_never_take_more_bytes(dtype: DType, sample: Sample) -> None:
+    model = converted(sample, dtype)
+    before = sum(values.nbytes for values in kept_params(sample).values())
+    assert sum(p.nbytes for p in (*model.arg_params.values(), *model.aux_params.values())) <= before
 
 
 @given(sample=samples(unknown=True))

@@ -62,7 +62,7 @@ def test_parameter_read_low_and_in_fp32_is_stored_in_both_dtypes() -> None:
     """A weight that two layers share, one of them excluded."""
     weight = mx.sym.var("weight")
     sym = mx.sym.Group([dense(INPUT, "low", weight=weight), dense(INPUT, "kept", weight=weight)])
-    model = converted(sym, ROWS, exclude=["kept"])
+    model = converted(sym, ROWS, exclude=["kept"], low_precision="required")
     assert {name: str(value.dtype) for name, value in model.arg_params.items()} == {
         "weight": "float32",
         "weight_bfloat16": "bfloat16",

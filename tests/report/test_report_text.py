@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from mxamp.conversion import convert_graph
+from mxamp.decisions import LowPrecision
 from mxamp.policy import Policy
 from mxamp.report.model import Report
 from mxamp.report.text import count_of, node_table, some_of, summary
 from tests.building import BF16, LOW, Net, capable, parameters
 
 
-def convert(net: Net, *heads, dtype=BF16, policy: Policy | None = None) -> Report:
+def convert(net: Net, *heads, dtype=BF16, policy: Policy | None = None, **options) -> Report:
     model = convert_graph(
         net.graph(*heads),
         parameters(net.params),
         {},
         policy=policy or Policy.default(dtype),
         target=capable(dtype),
+        **options,
     )
     assert model.report is not None
     return model.report
@@ -77,7 +79,8 @@ def test_summary_names_parameters_that_are_stored_twice():
     net = Net()
     weight = net.param("shared", 4, 4)
     low = net.op("FullyConnected", net.var("data"), weight, name="fc0", num_hidden=4, no_bias=True)
-    text = summary(convert(net, low, net.op("exp", weight, name="exp0")), 200)
+    heads = (low, net.op("exp", weight, name="exp0"))
+    text = summary(convert(net, *heads, low_precision=LowPrecision.REQUIRED), 200)
     assert "Stored in two dtypes, because their readers disagree: shared." in text
 
 

@@ -20,7 +20,9 @@ LISTS = [["FullyConnected"], ["exp"], [("Activation", "act_type", ["softrelu"])]
 
 def symbol(width: int = 4) -> Any:
     first = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=width, name="first")
-    second = mx.sym.FullyConnected(mx.sym.Activation(first, act_type="relu", name="relu"), num_hidden=3, name="second")
+    second = mx.sym.FullyConnected(
+        mx.sym.Activation(first, act_type="relu", name="relu"), num_hidden=3, name="second"
+    )
     return mx.sym.SoftmaxOutput(second, mx.sym.var("softmax_label"), name="softmax")
 
 
