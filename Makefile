@@ -25,7 +25,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core lint format environment environment-core \
 	bench bench-estimates bench-convert bench-files bench-operators verify-emulation verify-rounding \
-	docs-operators docs-onnx fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
+	docs-operators docs-onnx verify-onnx fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -48,6 +48,7 @@ help:
 	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
 	@echo "  make fingerprint      hash the conversions of 61 models, to show that a change of code changes none (minutes)"
 	@echo "  make docs-operators   write docs/operators.md from the records and policies"
+	@echo "  make verify-onnx      export models of the zoo to ONNX, compare ONNX Runtime with MXNet (a minute or two)"
 	@echo "  make docs-onnx        write the table in docs/onnx.md from the mappings"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
@@ -118,6 +119,9 @@ fingerprint: environment
 
 docs-operators: environment
 	@$(RUN) -m tools.document_operators
+
+verify-onnx: environment
+	@$(RUN) -W ignore -m tools.verify_onnx $(ARGS)
 
 docs-onnx: environment
 	@$(RUN) -m tools.document_onnx

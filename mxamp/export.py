@@ -17,7 +17,7 @@ from mxamp.onnx import OnnxExport, OnnxSession
 from mxamp.passes import Emulation
 from mxamp.targets import Target
 
-__all__ = ["OutputDifference", "explicit_casts_of", "export_onnx", "verify_onnx"]
+__all__ = ["OutputDifference", "explicit_casts_of", "export_onnx", "relative_error", "verify_onnx"]
 
 
 def export_onnx(
@@ -183,11 +183,12 @@ def verify_onnx(
                 f"The output {name!r} of {os.fspath(path)} has the shape {ours.shape}, and the model's "
                 f"{theirs.shape}."
             )
-        differences.append(OutputDifference(name, _relative(ours, theirs)))
+        differences.append(OutputDifference(name, relative_error(ours, theirs)))
     return tuple(differences)
 
 
-def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
+def relative_error(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Return the norm of the difference over that of the reference; equal infinities and NaNs differ by 0."""
     found, expected = found.astype(np.float64), expected.astype(np.float64)
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     difference = np.where(same, 0.0, found - expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import importlib.util
 import os
 import shutil
 import time
@@ -55,6 +56,7 @@ examples:
   mxamp convert net --dtype bfloat16 -o net-bf16 --policy my.toml --report why.json
   mxamp convert net --dtype float16 -o net-fp16 --io-dtype data=low --input-shape data=1,3,224,224
   mxamp convert zoo:resnet50_v1 --dtype bfloat16 -o resnet50-bf16
+  mxamp convert resnet50 --dtype float16 --onnx resnet50-fp16.onnx --input-shape data=1,3,224,224
   mxamp convert resnet50 --dtype float16 -o resnet50-emulated --emulate
   mxamp convert net --dtype bfloat16 -o net-bf16 --input-shape data=1,3,224,224 --guard-seconds 60
   mxamp convert net --dtype bfloat16 -o net-bf16 --input-shape data=1,3,224,224 --profile
@@ -97,9 +99,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        required=True,
         metavar="OUT",
         help="write OUT-symbol.json and OUT-0000.params",
+    )
+    parser.add_argument(
+        "--onnx",
+        metavar="FILE.onnx",
+        help="write the result as ONNX, too, or with this alone; needs the shapes of the inputs",
     )
     add_source_options(parser)
     add_input_option(parser)
@@ -256,14 +262,15 @@ def _add_guard_options(parser: argparse.ArgumentParser) -> None:
 class _Destination:
     """Where the results go."""
 
-    prefix: str
+    prefix: str | None
     paths: tuple[Path, ...]
     report: Path | None
+    onnx: Path | None = None
 
     @property
     def files(self) -> list[Path]:
         """All files that are written."""
-        return [*self.paths, *([self.report] if self.report else [])]
+        return [*self.paths, *(path for path in (self.report, self.onnx) if path is not None)]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -300,7 +307,7 @@ def run(args: argparse.Namespace) -> int:
             low_precision=args.low_precision,
             exclude=args.exclude,
             io_dtype=io_dtype,
-            input_shapes=shapes or source.input_shapes or None,
+            input_shapes=_shapes_for_costs(args, shapes or source.input_shapes),
             inputs=args.input,
             cast_op=args.cast_op,
             fold_batch_norm=args.fold_batch_norm,
@@ -312,9 +319,14 @@ def run(args: argparse.Namespace) -> int:
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],
         )
     args.shown_warnings.refuse("Nothing was written.")
-    with steps.step(f"casting and writing {destination.prefix}") as progress:
-        # Before anything is asked of the model: then its parameters are read once only.
-        model.save(destination.prefix, progress=progress, provenance=args.provenance)
+    with steps.step(f"casting and writing {destination.prefix or destination.onnx}") as progress:
+        if destination.onnx is not None:  # first, for it may be refused
+            model.export_onnx(
+                destination.onnx, input_shapes=shapes or source.input_shapes or None, progress=progress
+            )
+        # Before anything else is asked of the model: then its parameters are read once only.
+        if destination.prefix is not None:
+            model.save(destination.prefix, progress=progress, provenance=args.provenance)
         report = model.report
         assert report is not None  # a conversion always has one
         if destination.report is not None:
@@ -386,12 +398,36 @@ def _checked_options(args: argparse.Namespace, destination: _Destination) -> _Op
     return _Options(policy, shapes or {}, data, guard or False, io_dtype, target)
 
 
+def _shapes_for_costs(
+    args: argparse.Namespace, shapes: Mapping[str, Sequence[int]]
+) -> Mapping[str, Sequence[int]] | None:
+    """Return the shapes to decide by; none where they were given for the ONNX file and MXNet is not here."""
+    if shapes and args.onnx and importlib.util.find_spec("mxnet") is None:
+        warnings.warn(
+            "MXNet is not installed, so the shapes serve the ONNX file alone: precision is decided without "
+            "costs.",
+            MxampWarning,
+            stacklevel=2,
+        )
+        return None
+    return shapes or None
+
+
 def _destination(args: argparse.Namespace) -> _Destination:
+    report = Path(args.report) if args.report else None
+    onnx = Path(args.onnx) if args.onnx else None
+    if args.output is None:
+        if onnx is None:
+            raise ExportError(
+                "It is not said where the result goes. Give -o OUT for MXNet's files, --onnx FILE.onnx, or "
+                "both."
+            )
+        return _Destination(None, (), report, onnx)
     prefix, _ = split_prefix(args.output)
     paths: tuple[Path, ...] = model_paths(prefix)
     if args.provenance:
         paths = (*paths, provenance_path(prefix))
-    return _Destination(prefix, paths, Path(args.report) if args.report else None)
+    return _Destination(prefix, paths, report, onnx)
 
 
 def _check_destination(destination: _Destination, args: argparse.Namespace) -> None:

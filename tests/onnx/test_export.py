@@ -338,3 +338,23 @@ def test_the_file_says_what_it_was_made_from(tmp_path: Path) -> None:
     assert said["mxamp.target_dtype"] == "float16"
     assert "net-symbol.json" in said["mxamp.source"]
     assert said["mxamp"] == mxamp.__version__
+
+
+def test_a_conversion_writes_onnx_alone_or_beside_the_pair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_model().save(tmp_path / "net")
+    arguments = ["convert", str(tmp_path / "net"), "--dtype", "float16", "--no-guard"]
+    assert main(arguments) == 2
+    assert "--onnx" in capsys.readouterr().err
+    shape = ["--input-shape", "data=2,4,5,5"]
+    assert main([*arguments, "--onnx", str(tmp_path / "alone.onnx"), *shape]) == 0
+    assert not (tmp_path / "low-symbol.json").exists()
+    both = ["-o", str(tmp_path / "low"), "--onnx", str(tmp_path / "both.onnx")]
+    assert main([*arguments, *both]) == 2  # no shapes, and then nothing is written
+    assert sorted(path.name for path in tmp_path.glob("*low*")) == []
+    assert main([*arguments, *both, *shape]) == 0
+    assert (tmp_path / "low-symbol.json").exists()
+    for name in ("alone", "both"):
+        loaded = onnx.load(str(tmp_path / f"{name}.onnx"))
+        assert 10 in {tensor.data_type for tensor in loaded.graph.initializer}
