@@ -222,7 +222,7 @@ class Model:
         if source is not None and self._history.policy is not None:
             source.refuse_to_replace([symbol_path, params_path])
         others = _other_epochs(prefix, params_path)
-        symbol_before = hash_file(symbol_path).sha256 if others and symbol_path.is_file() else None
+        symbol_before = hash_file(symbol_path).digest if others and symbol_path.is_file() else None
         record_path = provenance_path(prefix, epoch)
         written = [symbol_path, params_path] + [record_path] * provenance
         with contextlib.ExitStack() as stack:
@@ -235,7 +235,7 @@ class Model:
             if provenance:
                 record = Provenance.of(files[0], files[1], checked, self._history, hashed, self.report)
                 files[2].write(record.to_json().encode("utf-8"))
-        if symbol_before not in (None, files[0].sha256):
+        if symbol_before not in (None, files[0].digest):
             warnings.warn(
                 f"{symbol_path} is another symbol now, and {', '.join(others[:4])} beside it was saved with "
                 "the one before: do not load them together. Save each model under a prefix of its own.",
@@ -258,7 +258,7 @@ class Model:
         with contextlib.nullcontext() if source is None else source.hashing() as hashed:
             metadata = {"mxamp": __version__}
             if source is not None and hashed is not None:
-                record = {"symbol": asdict(source.symbol), "params": asdict(hashed.result())}
+                record = {"symbol": source.symbol.to_mapping(), "params": hashed.result().to_mapping()}
                 metadata["mxamp.source"] = json.dumps(record)
         report, policy = self.report, self._history.policy
         if report is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 
 from mxamp.errors import ExportError, ParamsError, PolicyError, ReportError
 from mxamp.files import StagedFile, existing_file
+from mxamp.files.digest import ALGORITHM, DIGITS, new_digest
 from mxamp.json_text import parse_json
 from mxamp.params.positioned import PositionedFile
 from mxamp.policy.policy import Policy
@@ -34,7 +34,13 @@ __all__ = [
     "read_provenance",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+_READ_VERSIONS = (1, 2)
+"""The first had SHA-256 of files, which is still read and checked."""
+
+_KEYS = {ALGORITHM: "blake2b", "SHA-256": "sha256"}
+"""What the hashes are called in JSON."""
 
 _BLOCK = 1 << 20
 
@@ -51,13 +57,25 @@ class FileRecord:
         Its name, without folders.
     bytes
         Its size.
-    sha256
-        Its SHA-256, as `sha256sum` prints it.
+    digest
+        Its hash in hexadecimal digits; empty where it was not hashed.
+    algorithm
+        What it was hashed with, see :mod:`mxamp.files.digest`.
     """
 
     name: str
     bytes: int
-    sha256: str
+    digest: str
+    algorithm: str = ALGORITHM
+
+    @property
+    def short_digest(self) -> str:
+        """The beginning of the hash, for people."""
+        return f"{self.algorithm} {self.digest[:12]}..."
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return it as plain data for JSON, where the hash has the algorithm's name."""
+        return {"name": self.name, "bytes": self.bytes, _KEYS[self.algorithm]: self.digest}
 
 
 class SourceFiles:
@@ -98,7 +116,7 @@ class SourceFiles:
 
     def _hash_params(self, is_over: threading.Event) -> FileRecord:
         path = self.paths[1]
-        digest = hashlib.sha256()
+        digest = new_digest()
         buffer = np.empty(_BLOCK, np.uint8)
         size = self._params.size
         for offset in range(0, size, _BLOCK):
@@ -242,8 +260,8 @@ class Provenance:
         """
         known = history.source is not None and source_params is not None
         return cls(
-            symbol=FileRecord(symbol_file.display_name, symbol_file.size, symbol_file.sha256),
-            params=FileRecord(params_file.display_name, params_file.size, params_file.sha256),
+            symbol=FileRecord(symbol_file.display_name, symbol_file.size, symbol_file.digest),
+            params=FileRecord(params_file.display_name, params_file.size, params_file.digest),
             read_back=checked,
             source_symbol=history.source.symbol if history.source is not None and known else None,
             source_params=source_params.result() if source_params is not None and known else None,
@@ -262,13 +280,13 @@ class Provenance:
         if self.source_symbol is not None and self.source_params is not None:
             source = {
                 "kind": "files",
-                "symbol": asdict(self.source_symbol),
-                "params": asdict(self.source_params),
+                "symbol": self.source_symbol.to_mapping(),
+                "params": self.source_params.to_mapping(),
             }
         return {
             "format": FORMAT_VERSION,
             "mxamp": self.mxamp,
-            "written": {"symbol": asdict(self.symbol), "params": asdict(self.params)},
+            "written": {"symbol": self.symbol.to_mapping(), "params": self.params.to_mapping()},
             "verified": asdict(self.read_back),
             "source": source,
             "target_dtype": None if self.report is None else self.report.target_dtype,
@@ -309,10 +327,10 @@ class _Reader:
     def provenance(self, document: Any) -> Provenance:
         top = self._object(document, "$")
         version = top.get("format")
-        if version != FORMAT_VERSION or isinstance(version, bool):
+        if version not in _READ_VERSIONS or isinstance(version, bool):
+            readable = " and ".join(map(str, _READ_VERSIONS))
             self._fail(
-                "$.format",
-                f"is {version!r:.40}, and mxamp {__version__} reads format {FORMAT_VERSION} alone",
+                "$.format", f"is {version!r:.40}, and mxamp {__version__} reads formats {readable} alone"
             )
         written = self._object(top.get("written"), "$.written")
         source = self._object(top.get("source"), "$.source")
@@ -330,11 +348,14 @@ class _Reader:
 
     def _file(self, value: Any, path: str) -> FileRecord:
         record = self._object(value, path)
-        sha256 = self._text(record.get("sha256"), f"{path}.sha256")
-        if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
-            self._fail(f"{path}.sha256", "is no SHA-256 in sixty-four hexadecimal digits")
+        # Format 1 has SHA-256.
+        algorithm = next((name for name, key in _KEYS.items() if key in record), ALGORITHM)
+        key = _KEYS[algorithm]
+        digest = self._text(record.get(key), f"{path}.{key}")
+        if len(digest) != DIGITS or set(digest) - set("0123456789abcdef"):
+            self._fail(f"{path}.{key}", f"is no {algorithm} in {DIGITS} hexadecimal digits")
         name = self._text(record.get("name"), f"{path}.name")
-        return FileRecord(name, self._count(record.get("bytes"), f"{path}.bytes"), sha256)
+        return FileRecord(name, self._count(record.get("bytes"), f"{path}.bytes"), digest, algorithm)
 
     def _read_back(self, value: Any) -> ReadBack:
         record = self._object(value, "$.verified")
@@ -410,15 +431,22 @@ def read_provenance(prefix: str | Path, epoch: int = 0) -> Provenance | None:
     return Provenance.from_json(text, name=str(path))
 
 
-def hash_file(path: Path) -> FileRecord:
+def hash_file(path: Path, algorithm: str = ALGORITHM) -> FileRecord:
     """Return the record of a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    algorithm
+        What to hash it with.
 
     Raises
     ------
     ParamsError
         When it cannot be read.
     """
-    digest = hashlib.sha256()
+    digest = new_digest(algorithm)
     size = 0
     try:
         with open(path, "rb", buffering=0) as file:
@@ -427,4 +455,4 @@ def hash_file(path: Path) -> FileRecord:
                 size += len(block)
     except OSError as error:
         raise ParamsError(f"{path} cannot be read: {error.strerror or error}. Check the disk.") from error
-    return FileRecord(path.name, size, digest.hexdigest())
+    return FileRecord(path.name, size, digest.hexdigest(), algorithm)

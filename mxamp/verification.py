@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,8 @@ class Verification:
             "files": [
                 {
                     "path": str(file.path),
-                    "recorded": asdict(file.recorded),
-                    "found": None if file.found is None else asdict(file.found),
+                    "recorded": file.recorded.to_mapping(),
+                    "found": None if file.found is None else file.found.to_mapping(),
                 }
                 for file in (self.symbol, self.params)
             ],
@@ -84,7 +84,7 @@ class Verification:
     def __str__(self) -> str:
         lines = []
         for file in (self.symbol, self.params):
-            size = f"{file.recorded.bytes:,} bytes, SHA-256 {file.recorded.sha256[:12]}..."
+            size = f"{file.recorded.bytes:,} bytes, {file.recorded.short_digest}"
             lines.append(file.difference or f"{file.path}: as written ({size}).")
         return "\n".join(lines)
 
@@ -143,13 +143,13 @@ def _verify_file(path: Path, recorded: FileRecord) -> FileVerification:
             FileRecord(path.name, size, ""),
             f"{path} differs: it has {size:,} bytes and {recorded.bytes:,} were written; {change}.",
         )
-    found = hash_file(path)
-    if found.sha256 != recorded.sha256:
+    found = hash_file(path, recorded.algorithm)
+    if found.digest != recorded.digest:
         return FileVerification(
             path,
             recorded,
             found,
-            f"{path} differs: it has its size but other content, SHA-256 {found.sha256[:12]}... where "
-            f"{recorded.sha256[:12]}... was written; it was changed or damaged.",
+            f"{path} differs: it has its size but other content, {found.short_digest} where "
+            f"{recorded.short_digest} was written; it was changed or damaged.",
         )
     return FileVerification(path, recorded, found)

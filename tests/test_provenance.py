@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 import json
 import os
@@ -44,7 +45,11 @@ def converted(source=None, **options):
 
 def record_of(path):
     content = path.read_bytes()
-    return {"name": path.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return {
+        "name": path.name,
+        "bytes": len(content),
+        "blake2b": hashlib.blake2b(content, digest_size=32).hexdigest(),
+    }
 
 
 def contents(folder):
@@ -54,7 +59,7 @@ def contents(folder):
 # what is recorded
 
 
-def test_written_and_source_files_are_recorded_as_sha256sum_has_them(folder):
+def test_written_and_source_files_are_recorded_as_b2sum_has_them(folder):
     converted().save("out")
     document = json.loads((folder / "out-mxamp.json").read_text("utf-8"))
     assert document["written"] == {
@@ -91,7 +96,7 @@ def test_what_is_not_the_loaded_model_came_from_memory(folder, how):
 def test_a_loaded_model_that_is_saved_names_its_files_and_no_policy(folder):
     mxamp.load("net").save("copy")
     found = read_provenance("copy")
-    assert found.source_params.sha256 == found.params.sha256
+    assert found.source_params == dataclasses.replace(found.params, name="net-0000.params")
     assert (found.policy, found.report) == (None, None)
 
 
@@ -246,10 +251,10 @@ def test_a_symbol_that_other_epochs_need_is_not_replaced_in_silence(folder, recw
 
 def test_source_files_that_another_process_replaced_do_not_disturb(folder):
     model = converted()
-    expected = record_of(folder / "net-0000.params")["sha256"]
+    expected = record_of(folder / "net-0000.params")["blake2b"]
     small_model(2.0).save("net", provenance=False)
     model.save("out")
-    assert read_provenance("out").source_params.sha256 == expected
+    assert read_provenance("out").source_params.digest == expected
 
 
 def test_a_source_file_that_was_changed_in_place_is_an_error(folder):
@@ -314,3 +319,22 @@ def test_verify_is_true_for_an_intact_pair_alone(folder):
     assert not found
     assert "out-symbol.json differs" in str(found)
     assert "out-0000.params: as written" in str(found)
+
+
+def test_what_an_earlier_version_recorded_with_sha256_is_read_and_verified(folder):
+    converted().save("out")
+    path = folder / "out-mxamp.json"
+    document = json.loads(path.read_text("utf-8"))
+    document["format"] = 1
+    for part, prefix in (("written", "out"), ("source", "net")):
+        for kind, name in (("symbol", "symbol.json"), ("params", "0000.params")):
+            del document[part][kind]["blake2b"]
+            content = (folder / f"{prefix}-{name}").read_bytes()
+            document[part][kind]["sha256"] = hashlib.sha256(content).hexdigest()
+    path.write_text(json.dumps(document), "utf-8")
+    found = mxamp.verify("out")
+    assert found
+    assert "SHA-256 " in str(found)
+    assert read_provenance("out").params.algorithm == "SHA-256"
+    (folder / "out-0000.params").write_bytes((folder / "out-0000.params").read_bytes()[:-1] + b"x")
+    assert [difference.count("SHA-256") for difference in mxamp.verify("out").differences] == [2]

@@ -13,7 +13,7 @@ from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
 from mxamp.model import Model
 from mxamp.params.check import declared_inputs
-from mxamp.provenance import FileRecord, Provenance, read_provenance
+from mxamp.provenance import FileRecord, Provenance, hash_file, read_provenance
 from mxamp.report.guard import NOT_RUN, guard_lines
 from mxamp.report.inspection import Inspection, inspect_model
 from mxamp.report.inspection_text import cast_table, inspected_node_table, inspection_summary, select_nodes
@@ -115,7 +115,9 @@ def _provenance(source: Source) -> Provenance | None:
     files = source.model._history.source
     # Hashing the parameters takes as long as reading them, which nobody asked for.
     size = source.paths[1].stat().st_size
-    if files is None or files.symbol.sha256 != provenance.symbol.sha256 or size != provenance.params.bytes:
+    recorded = provenance.symbol
+    is_other = files is None or hash_file(source.paths[0], recorded.algorithm).digest != recorded.digest
+    if is_other or size != provenance.params.bytes:
         warnings.warn(
             f"{source.label} is no longer the model that was recorded when it was written, so what was "
             f"recorded is not shown. mxamp verify {source.label} tells what differs.",
@@ -130,7 +132,7 @@ def _origin(provenance: Provenance) -> list[str]:
     """Say what a model was made from, and how."""
 
     def described(record: FileRecord) -> str:
-        return f"{record.name} (SHA-256 {record.sha256[:12]}...)"
+        return f"{record.name} ({record.short_digest})"
 
     source = "a model in memory"
     if provenance.source_symbol is not None and provenance.source_params is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mxamp.errors import ExportError
+from mxamp.files.digest import new_digest
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,7 +48,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
     Notes
     -----
     It is written from the beginning to the end; all that can be taken back is everything, with ``seek(0)``
-    and ``truncate()``. While it is written its SHA-256 is formed, and the checksums of pieces spread evenly
+    and ``truncate()``. While it is written its digest is formed, and the checksums of pieces spread evenly
     over it, which :meth:`read_back` compares with what the disk has. Which pieces depends on the size alone.
     """
 
@@ -63,7 +63,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
         self._restart()
 
     def _restart(self) -> None:
-        self._hash = hashlib.sha256()
+        self._hash = new_digest()
         self._size = 0
         self._stride = 1
         self._pieces: dict[int, int] = {}
@@ -179,9 +179,9 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
         return self._size
 
     @property
-    def sha256(self) -> str:
-        """The SHA-256 of what was written, as sixty-four hexadecimal digits."""
-        return self._hash.hexdigest()
+    def digest(self) -> str:
+        """The hash of what was written, as sixty-four hexadecimal digits; see :mod:`mxamp.files.digest`."""
+        return str(self._hash.hexdigest())
 
     def read_back(self) -> int:
         """Compare a sample of the file, spread evenly, with what was written.

@@ -30,6 +30,9 @@ Progress = Callable[[int, int], None]
 _READ_AHEAD = 2
 """Parts in memory: one is cast and written while the next is read."""
 
+_CAST_AHEAD = 2
+"""Parts of what is written in memory: one is written and hashed while the next is cast."""
+
 _SYNC_EVERY = 64 << 20
 """Bytes after which the disk is told to begin writing: otherwise all of it waits for the end."""
 
@@ -162,11 +165,28 @@ def _cast(parameter: Parameter, sources: Iterator[NDArray[Any]], loss: CastLoss)
         for _ in parts:
             yield next(sources)
         return
-    out: NDArray[Any] = np.empty(min(PART, math.prod(parameter.shape)), parameter.dtype.numpy)
-    for part in parts:
-        block = out[: part.stop - part.start]
+    outs = [
+        np.empty(min(PART, math.prod(parameter.shape)), parameter.dtype.numpy)
+        for _ in range(min(_CAST_AHEAD, len(parts)))
+    ]
+
+    def cast(number: int) -> NDArray[Any]:
+        part = parts[number]
+        block: NDArray[Any] = outs[number % len(outs)][: part.stop - part.start]
         parameter.cast_part(next(sources), part.start, block, loss)
-        yield block
+        return block
+
+    if len(parts) == 1:
+        yield cast(0)
+        return
+    # While one part is written and hashed the next one is cast.
+    with ThreadPoolExecutor(max_workers=1) as caster:
+        following = caster.submit(cast, 0)
+        for number in range(len(parts)):
+            block = following.result()
+            if number + 1 < len(parts):
+                following = caster.submit(cast, number + 1)
+            yield block
 
 
 class _Syncing:

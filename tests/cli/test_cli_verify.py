@@ -69,7 +69,7 @@ def test_json_says_the_same(mxamp, converted):
     assert document["intact"] is False
     symbol, params = document["files"]
     assert symbol["recorded"] == symbol["found"]
-    assert params["recorded"]["sha256"] != params["found"]["sha256"]
+    assert params["recorded"]["blake2b"] != params["found"]["blake2b"]
     assert "out-0000.params differs" in document["differences"][0]
 
 
@@ -88,7 +88,7 @@ def test_without_a_provenance_file_there_is_nothing_to_check_against(mxamp, conv
         ("", "is not valid JSON"),
         ("[]", "$ is no object"),
         ("{}", "$.format is None"),
-        ('{"format": 2}', "$.format is 2, and mxamp"),
+        ('{"format": 3}', "$.format is 3, and mxamp"),
         ('{"format": 1, "format": 1}', "'format' twice"),
         ('{"format": 1, "written": {"symbol": {"sha256": "xyz"}}, "source": {}}', "is no SHA-256"),
         ("[" * 100_000, "nests JSON too deeply"),
