@@ -10,6 +10,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes, variable_dtypes
+from mxamp.ops.casts import CAST_OPERATORS, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.policy.policy import Policy
@@ -135,8 +136,20 @@ class Surroundings:
 
     @cached_property
     def heads(self) -> frozenset[int]:
-        """The nodes that are graph outputs: their names are those of the outputs."""
-        return frozenset(head.node for head in self._graph.heads)
+        """The nodes that are graph outputs: their names are those of the outputs.
+
+        So are those whose name a cast took that :class:`~mxamp.passes.InsertCasts` put behind them, or else
+        converting again would find more to prepare.
+        """
+        nodes = self._graph.nodes
+        found = {head.node for head in self._graph.heads}
+        for position in list(found):
+            node = nodes[position]
+            if node.op in CAST_OPERATORS and node.inputs:
+                source = node.inputs[0].node
+                if nodes[source].name in {f"{node.name}_{dtype}" for dtype in CASTABLE}:
+                    found.add(source)
+        return frozenset(found)
 
     @cached_property
     def _awaited(self) -> frozenset[int]:

@@ -67,6 +67,15 @@ def test_refuses(graph: Graph) -> None:
     assert after is graph
 
 
+def test_an_output_whose_name_its_cast_took_is_kept_when_it_is_converted_again() -> None:
+    net = Net()
+    graph = net.graph(net.op("Dropout", net.op("exp", net.var("data"), name="exp"), name="drop", p="0.5"))
+    model = convert(graph, prepare=("drop_no_ops",), io_dtype="low")
+    assert operators(model.graph)[-1].startswith("drop = amp_cast(drop_float32)")
+    again = reconvert(model, prepare=("drop_no_ops",), io_dtype="low")
+    assert again.graph == model.graph
+
+
 def test_what_a_rule_of_the_users_picks_stays() -> None:
     policy = Policy.default(BF16).excluding(names=["drop"])
     graph = dropout()
