@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Mapping, Sequence
 
 from mxamp.dtypes import DType
@@ -16,7 +16,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
 from mxamp.ops.formats import Overflow
 from mxamp.ops.grid import keeps_grid, without_low_attributes
-from mxamp.ops.rounding import ROUND_BOTH_WAYS, is_rounding, round_node_name
+from mxamp.ops.rounding import ROUND, ROUND_BOTH_WAYS, is_rounding, round_node_name
 from mxamp.passes.base import GraphPass
 from mxamp.targets import Target, fusion_groups
 
@@ -164,6 +164,31 @@ class EmulateLowPrecision(GraphPass):
         return Node(ROUND_BOTH_WAYS, name, attrs, (source,), 1, (_IDENTITY,))
 
 
+_SIZED_BY_VALUES = frozenset(
+    {"_cond", "_contrib_boolean_mask", "_npi_boolean_mask", "_npi_unique", "_npx_nonzero"}
+)
+"""Operators whose results have no shape before they run."""
+
+
+def _forward_only(graph: Graph) -> Graph:
+    """Return the graph with the stateless rounding behind what has a shape only when it runs.
+
+    MXNet makes the state of an operator from its shapes when the graph is bound, and cannot there.
+    """
+    unsized: set[int] = set()
+    nodes = list(graph.nodes)
+    for position, node in enumerate(nodes):
+        if node.is_variable:
+            continue
+        if any(entry.node in unsized for entry in node.inputs):
+            unsized.add(position)
+            if node.op == ROUND_BOTH_WAYS:
+                nodes[position] = node._replace(op=ROUND, subgraphs=())
+        elif FACTS.canonical(node.op) in _SIZED_BY_VALUES:
+            unsized.add(position)
+    return replace(graph, nodes=tuple(nodes)) if unsized else graph
+
+
 def _widened(dtype: DType) -> DType:
     return DType.FLOAT32 if dtype.is_low_precision else dtype
 
@@ -247,7 +272,7 @@ class _Expression:
             else:
                 self.entries.append(self._operator(position, node))
         heads = [self._head(head) for head in self.graph.heads]
-        return self.builder.build(heads, self.graph.attrs, self.graph.head_versions)
+        return _forward_only(self.builder.build(heads, self.graph.attrs, self.graph.head_versions))
 
     def _dtype(self, entry: Entry) -> DType | None:
         return self.dtypes[entry.node][entry.output]

@@ -152,3 +152,16 @@ def test_an_input_whose_shape_nobody_gives_is_learnt_through_its_rounding() -> N
     shapes, outputs, _ = emulated.sym.infer_shape(data=(4, 3))
     assert dict(zip(emulated.sym.list_arguments(), shapes))["state"] == (4, 8)
     assert outputs == [(4, 4)]
+
+
+def test_what_has_a_shape_only_when_it_runs_is_emulated() -> None:
+    random = np.random.default_rng(4)
+    kept = S.contrib.boolean_mask(S.var("data"), S.var("mask"))
+    sym = S.FullyConnected(kept, S.var("weight"), num_hidden=3, no_bias=True, name="dense")
+    args = {"weight": mx.nd.array(random.uniform(-1, 1, (3, 4)))}
+    emulated = mxamp.emulate(sym, args, {}, "float16")
+    data = random.uniform(-1, 1, (3, 4)).astype(np.float32)
+    (found,) = run_outputs(emulated, {"data": data, "mask": np.array([1, 0, 1], np.float32)})
+    expected = data[[0, 2]] @ args["weight"].asnumpy().T
+    np.testing.assert_allclose(found, expected, rtol=4e-3, atol=1e-3)
+    assert (found != expected).any()
