@@ -7,7 +7,12 @@ from typing import Any, Collection, Iterable, Mapping
 from mxamp.arguments import argument, setting
 from mxamp.errors import ParamsError, PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import VARIABLE, Graph
-from mxamp.graph.parameters import auxiliary_names, expected_shapes, parameter_names
+from mxamp.graph.parameters import (
+    auxiliary_names,
+    expected_shapes,
+    norms_with_parameters,
+    parameter_names,
+)
 from mxamp.params.parameter import Parameter
 
 __all__ = ["check_params", "declared_inputs"]
@@ -101,12 +106,22 @@ def check_params(graph: Graph, params: Mapping[str, Parameter], *, inputs: Colle
         if parameter is None or parameter.shape == shape:
             continue
         fits = len(shape) == len(parameter.shape) and all(
-            wanted <= 0 or wanted == size for wanted, size in zip(shape, parameter.shape)
+            size > 0 if wanted <= 0 and source.op != VARIABLE else wanted in (size, 0, -1)
+            for wanted, size in zip(shape, parameter.shape)
         )
         if shape and not fits:
             who = "its __shape__ attribute" if source.op == VARIABLE else str(source)
             wanted_text = "(" + ", ".join("?" if size <= 0 else str(size) for size in shape) + ")"
             raise ParamsError(
                 f"The parameter {name!r} has the shape {parameter.shape}, but {who} wants {wanted_text}. "
+                "Do symbol and parameters belong to the same model?"
+            )
+    for node, names in norms_with_parameters(graph):
+        sizes = {name: params[name].shape for name in names if name in params}
+        if len(set(sizes.values())) > 1:
+            # MXNet does not notice before it runs the model, and may end the process there.
+            listed = ", ".join(f"{name!r} {shape}" for name, shape in sizes.items())
+            raise ParamsError(
+                f"The parameters of {node} must have one shape, and have several: {listed}. "
                 "Do symbol and parameters belong to the same model?"
             )

@@ -83,6 +83,16 @@ def infer_shapes(
             _, found, _ = probe.infer_shape_partial(**known)
         except mx.base.MXNetError as error:
             raise DataError(_explain(str(error), graph, input_shapes)) from error
+    for (node, _), shape in zip(entries, found):
+        name = graph.nodes[node].name
+        if name in params and name in known and shape is not None and tuple(shape) != known[name]:
+            # Some operators (BatchNorm) write what they want over what they get, and MXNet fails, or ends
+            # the process, where the model is bound.
+            raise DataError(
+                f"The parameter {name!r} has the shape {known[name]}, and with these inputs the model wants "
+                f"{tuple(shape)}. Do symbol and parameters belong to the same model, and the input shapes to "
+                "both?"
+            )
     shapes: list[list[Shape]] = [[None] * node.num_outputs for node in graph.nodes]
     for (node, output), shape in zip(entries, found):
         if shape is None or unknown in shape or (not shape and not numpy_shapes):

@@ -48,7 +48,7 @@ def while_loop(draft: Draft) -> Any:
         cond=lambda count, state: count < turns,
         func=body,
         loop_vars=[mx.sym.zeros((1,)), x.sym],
-        max_iterations=5,
+        max_iterations=turns,  # beyond the last turn MXNet leaves the outputs as they come
     )
     return states[1] if draft.chance() else mx.sym.Group([outputs[0], states[1]])
 
