@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from contextvars import ContextVar
 from typing import Any, Iterator
 
-__all__ = ["argument", "as_options", "one_of", "setting"]
+__all__ = ["argument", "as_options", "items", "one_of", "path_fault", "setting"]
 
 _OPTIONS = {
     "input_shapes": "--input-shape",
     "inputs": "--input",
     "io_dtype": "--io-dtype",
+    "low_precision": "--low-precision",
 }
 """Argument -> the option that gives it. What has no option keeps its name."""
 
@@ -65,6 +67,36 @@ def one_of(function: str, **given: Any) -> Any:
     if len(found) > 1:
         raise TypeError(f"{function}() got {' and '.join(map(repr, found))}, two names of one argument")
     return next(iter(found.values()), None)
+
+
+def items(given: object) -> list[Any] | None:
+    """Return what a collection holds, read once; None for a string, and for what cannot be gone through."""
+    if isinstance(given, (str, bytes)):
+        return None
+    try:
+        return list(given)  # type: ignore[call-overload, no-any-return]
+    except Exception:  # whatever an object of the user's raises, it is no collection
+        return None
+
+
+def path_fault(path: object) -> str | None:
+    """Say what makes something unusable as the path of a file, or return None."""
+    if not isinstance(path, (str, os.PathLike)):
+        return f"{path!r:.80} is no path"
+    text = os.fspath(path)
+    try:
+        name = os.fsencode(text)
+    except UnicodeEncodeError:
+        return f"{text!r:.80} holds a lone surrogate, which no file name does"
+    if b"\0" in name:
+        return f"{text!r:.80} holds a NUL, which ends a path"
+    if len(name) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in name.split(b"/")):
+        return f"{text[:40]!r}... is longer than a path can be"
+    return None
+
+
+_LONGEST_PATH, _LONGEST_NAME = 4000, 255
+"""Linux's limits in bytes; of a path with some to spare, for what is appended to a prefix."""
 
 
 def _text(value: object) -> str:

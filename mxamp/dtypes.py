@@ -177,9 +177,10 @@ class DType(enum.Enum):
             if found is not None:
                 return found
         try:
-            # NumPy takes None for float64; and it refuses a dict or a list with a ValueError.
+            # NumPy takes None for float64. It refuses a list with a ValueError, and asks an object of the
+            # user's for its dtype, which may raise whatever it likes.
             dtype = np.dtype(value) if value is not None else None
-        except (TypeError, ValueError):
+        except Exception:
             dtype = None
         if dtype is not None:
             if dtype.names == ("bfloat16",):
@@ -187,7 +188,7 @@ class DType(enum.Enum):
             found = _BY_NUMPY.get(dtype)
             if found is not None:
                 return found
-        raise TargetError(f"{value!r} is not a dtype of MXNet. Use one of: {', '.join(_BY_LABEL)}.")
+        raise TargetError(f"{value!r:.80} is not a dtype of MXNet. Use one of: {', '.join(_BY_LABEL)}.")
 
     @classmethod
     def from_code(cls, code: int) -> DType:

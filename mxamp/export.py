@@ -76,6 +76,8 @@ def export_onnx(
     ... # doctest: +SKIP
     """
     given, shapes = _as_model(model, input_shapes)
+    if not isinstance(explicit_casts, (bool, np.bool_)):
+        raise ExportError(f"explicit_casts must be True or False, not {explicit_casts!r:.80}.")
     if explicit_casts:
         given = explicit_casts_of(given)
     return given.export_onnx(path, input_shapes=shapes, opset=opset, dynamic_batch=dynamic_batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import json
-import os
 import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, Sequence, U
 
 import numpy as np
 
+from mxamp.arguments import path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, ModelFileNotFoundError, MxampWarning, ParamsError, TargetError
 from mxamp.files import atomic_write, settle_leftovers, unchanged_while_reading
@@ -212,6 +212,8 @@ class Model:
         """
         if not isinstance(provenance, bool):
             raise ExportError(f"provenance must be True or False, not {provenance!r:.80}.")
+        if progress is not None and not callable(progress):
+            raise ExportError(f"progress must be a function or None, not {progress!r:.80}.")
         symbol_path, params_path = model_paths(prefix, epoch)
         if not symbol_path.parent.is_dir():
             raise ExportError(
@@ -346,9 +348,10 @@ def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
     ExportError
         When the prefix is no path, or the epoch not a number from 0 to 9999.
     """
-    if not isinstance(prefix, (str, os.PathLike)) or "\0" in str(prefix):
+    fault = path_fault(prefix)
+    if fault is not None:
         raise ExportError(
-            f"prefix must be a path, the part of the file names before -symbol.json, not {prefix!r:.80}."
+            f"prefix must be a path, the part of the file names before -symbol.json, and {fault}."
         )
     if not isinstance(epoch, (int, np.integer)) or not 0 <= epoch <= 9999:
         raise ExportError(f"epoch must be from 0 to 9999, not {epoch}: it is four digits of a file's name.")

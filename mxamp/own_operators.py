@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Iterable, Mapping, Sequence, Tuple, Union
+from typing import Any, Mapping, Sequence, Tuple, Union
 
+import numpy as np
+
+from mxamp.arguments import items
 from mxamp.dtypes import LOW_PRECISION, DType
 from mxamp.errors import MxampError, OperatorError, TargetError, nearest_names
 from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData, ValueKind
@@ -178,7 +181,7 @@ def register_operator(
         kind=_member(ValueKind, kind, f"{where}: kind"),
         seeds=_numbers(exact_outputs, where),
         output_names=_names(output_names, where),
-        multiplies=bool(multiplies),
+        multiplies=_flag(multiplies, where, "multiplies"),
     )
     _check_outputs_known(facts)
     carried = None if accumulation is None else _dtype(accumulation, f"{where}: accumulation")
@@ -192,7 +195,7 @@ def register_operator(
         _target_name(target, where): OperatorSupport(_member(Support, value, f"{where}: support"))
         for target, value in _mapping(support, where, "support").items()
     }
-    return Registration(facts, entries, supported, replace=replace)
+    return Registration(facts, entries, supported, replace=_flag(replace, where, "replace"))
 
 
 def _checked_name(name: object, op_type: object) -> str:
@@ -214,10 +217,17 @@ def _checked_name(name: object, op_type: object) -> str:
     return custom_name(op_type)
 
 
+def _flag(given: object, where: str, label: str) -> bool:
+    if not isinstance(given, (bool, np.bool_)):
+        raise OperatorError(f"{where}: {label} must be True or False, not {given!r:.80}.")
+    return bool(given)
+
+
 def _listed(given: object, where: str, label: str) -> tuple[Any, ...]:
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
-        raise OperatorError(f"{where}: {label} must be a list, not {given!r}.")
-    return tuple(given)
+    listed = None if isinstance(given, Mapping) else items(given)
+    if listed is None:
+        raise OperatorError(f"{where}: {label} must be a list, not {given!r:.80}.")
+    return tuple(listed)
 
 
 def _mapping(given: object, where: str, label: str) -> Mapping[Any, Any]:
@@ -257,7 +267,7 @@ def _output_rules(outputs: object, where: str) -> tuple[OutputRule, ...]:
 def _output_rule(value: object, where: str) -> OutputRule:
     if isinstance(value, (SameAsData, FromAttribute)):
         return value
-    if value == SameAsData.SAME.value:
+    if isinstance(value, str) and value == SameAsData.SAME.value:
         return SameAsData.SAME
     if isinstance(value, Mapping):
         if set(value) != {"attribute", "default"} or not isinstance(value["attribute"], str):

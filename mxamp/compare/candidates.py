@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from mxamp.arguments import items
+from mxamp.compare.checked import checked_flag
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import as_model
 from mxamp.compare.measure import Progress, compare_models
@@ -109,6 +111,10 @@ def compare_candidates(
         raise DataError("candidates must map names to models, as in {'mixed': mixed, 'pure': pure}.")
     if FP32 in candidates:
         raise DataError(f"A candidate cannot be called {FP32!r}: so is the model they are compared with.")
+    told = items(notes)
+    if told is None or not all(isinstance(note, str) for note in told):
+        raise DataError(f"notes must be a list of sentences, not {notes!r:.80}.")
+    layers = checked_flag(layers, "layers")
     reference = as_model(fp32_model, "the FP32 model")
     found = {}
     for name, model in {FP32: reference, **candidates}.items():
@@ -123,4 +129,4 @@ def compare_candidates(
             threshold=threshold,
             progress=progress,
         )
-    return CandidateComparison(found, tuple(notes))
+    return CandidateComparison(found, tuple(told))

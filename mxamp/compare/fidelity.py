@@ -7,10 +7,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Sequence
 
+from mxamp.compare.checked import checked_number
 from mxamp.compare.latency import Latency
 from mxamp.compare.metrics import Distance
 from mxamp.compare.rounding_losses import RoundingLoss
-from mxamp.errors import AccuracyError, DataError
+from mxamp.errors import AccuracyError
 
 __all__ = ["Fidelity", "LayerFidelity", "OutputFidelity"]
 
@@ -175,8 +176,7 @@ class Fidelity:
         AccuracyError
             When an output is further away; says which, and where the error comes from.
         """
-        if math.isnan(tolerance) or tolerance < 0:
-            raise DataError(f"The tolerance must be a number from 0 on, not {tolerance}.")
+        tolerance = checked_number(tolerance, "The tolerance")
         beyond = [output for output in self.outputs if output.distance.relative_l2 > tolerance]
         if not beyond:
             return

@@ -292,7 +292,12 @@ def _named(data: Any, names: Sequence[str], notes: list[str]) -> dict[str, NDArr
 
 def _as_array(name: str, values: Any) -> NDArray[Any]:
     if not isinstance(values, np.ndarray):
-        values = values.asnumpy() if hasattr(values, "asnumpy") else np.asarray(values)
+        try:
+            values = values.asnumpy() if hasattr(values, "asnumpy") else np.asarray(values)
+        except Exception as error:  # whatever the object raises, or MXNet: a Symbol has no values
+            raise DataError(
+                f"The data for {name!r} is no array: {type(values).__name__} ({str(error)[:80]})."
+            ) from None
     array: NDArray[Any] = values
     if array.dtype.kind not in "fiub" and array.dtype != DType.BFLOAT16.numpy:
         raise DataError(f"The array {name!r} holds {array.dtype}, which is no number.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any, Callable, Mapping, Sequence
 
 from numpy.typing import NDArray
 
+from mxamp.compare.checked import checked_flag, checked_number, checked_progress
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, fed_inputs, prepare_inputs
 from mxamp.compare.latency import time_models
@@ -99,6 +99,7 @@ def compare_models(
         as_model(fp32_model, "the FP32 model"),
         as_model(converted_model, "the converted model"),
     )
+    layers, progress = checked_flag(layers, "layers"), checked_progress(progress)
     check_same_interface(reference, converted, fed=fed_inputs(reference, data))
     inputs = prepare_inputs(reference, data, max_samples=max_samples)
     size = _batch_size(inputs, batch_size)
@@ -107,12 +108,14 @@ def compare_models(
     if threshold is None:
         threshold = _THRESHOLD_IN_ROUNDINGS * _roundoff(low)
     else:
-        threshold = _checked_threshold(threshold)
+        threshold = checked_number(threshold, "The threshold")
 
     from mxamp.runtime.device import parse_context
     from mxamp.runtime.executor import batches, is_fusion_on
 
-    _check_seconds(latency_seconds)
+    latency_seconds = checked_number(latency_seconds, "latency_seconds")
+    if math.isinf(latency_seconds):
+        raise DataError("latency_seconds must be a finite number of seconds.")
     context = parse_context("cpu" if ctx is None else ctx)
     notes = list(inputs.notes)
     outputs, first = _compare_outputs(reference, converted, inputs, size, context, progress)
@@ -169,17 +172,6 @@ def compare_models(
         losses=losses,
         latency=latency,
     )
-
-
-def _checked_threshold(given: Any) -> float:
-    if not isinstance(given, numbers.Real) or not float(given) >= 0:
-        raise DataError(f"The threshold must be a number from 0 on, not {given!r}.")
-    return float(given)
-
-
-def _check_seconds(given: Any) -> None:
-    if not isinstance(given, numbers.Real) or not 0 <= float(given) < math.inf:
-        raise DataError(f"latency_seconds must be a number from 0 on, not {given!r}.")
 
 
 def _batch_size(inputs: Inputs, wanted: int | None) -> int | None:

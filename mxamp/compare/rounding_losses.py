@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.compare.checked import checked_progress
 from mxamp.compare.inputs import as_model, counted, prepare_inputs
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, OperatorError
@@ -138,6 +139,7 @@ def rounding_losses(
     """
     from mxamp.runtime.executor import batches
 
+    progress = checked_progress(progress)
     checked = as_model(model, "the emulated model")
     inputs = prepare_inputs(checked, data, max_samples=max_samples)
     size = counted(batch_size, "The batch size") if batch_size is not None and inputs.batched else None

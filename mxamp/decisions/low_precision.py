@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from mxamp.arguments import argument
 from mxamp.errors import PolicyError
 
 __all__ = ["LowPrecision", "as_low_precision"]
@@ -32,6 +33,8 @@ def as_low_precision(given: object) -> LowPrecision | None:
     if given is None or isinstance(given, LowPrecision):
         return given
     for member in LowPrecision:
-        if given == member.value:
+        if isinstance(given, str) and given == member.value:
             return member
-    raise PolicyError(f"low_precision must be 'required', 'profitable' or None, not {given!r}.")
+    raise PolicyError(
+        f"{argument('low_precision')} must be 'required' or 'profitable', or be left out, not {given!r:.80}."
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 import numpy as np
 
 from mxamp.errors import PolicyError
+from mxamp.names import short
 
 if TYPE_CHECKING:
     from mxamp.compare.race import Race
@@ -48,7 +49,11 @@ class Guard:
         seconds: Any = self.seconds
         is_number = isinstance(seconds, (int, float, np.integer, np.floating)) and seconds is not True
         if not is_number or not seconds > 0:
-            raise PolicyError(f"The guard's seconds must be a number above 0, not {seconds!r}.")
+            raise PolicyError(f"The guard's seconds must be a number above 0, not {short(seconds)}.")
+        if not isinstance(self.own_process, (bool, np.bool_)):
+            raise PolicyError(f"Guard: own_process must be True or False, not {self.own_process!r:.80}.")
+        if self.measure is not None and not callable(self.measure):
+            raise PolicyError(f"Guard: measure must be a function or None, not {self.measure!r:.80}.")
 
 
 def as_guard(given: object) -> Guard | None:

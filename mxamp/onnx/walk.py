@@ -120,7 +120,7 @@ def write_graph(
         When the shape of an input is missing, or one is given for what is no input.
     """
     names = input_names(graph, params)
-    shapes = _shapes(graph, names, params, input_shapes or {})
+    shapes = _shapes(graph, names, params, {} if input_shapes is None else input_shapes)
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
     mappings = _mappings(graph)
     chosen, reason = _opset(graph, mappings, dtypes, opset)

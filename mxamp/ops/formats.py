@@ -147,10 +147,12 @@ class Overflow(enum.Enum):
         OperatorError
             When it is neither.
         """
-        try:
-            return cls(value)
-        except ValueError:
-            raise OperatorError(f"{value!r} says nothing about overflow. Use 'inf' or 'saturate'.") from None
+        if isinstance(value, cls):
+            return value
+        for member in cls:
+            if isinstance(value, str) and value == member.value:
+                return member
+        raise OperatorError(f"{value!r:.80} says nothing about overflow. Use 'inf' or 'saturate'.")
 
     def __str__(self) -> str:
         return self.label

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Iterable, Mapping
+from typing import Any, Collection, Mapping
 
-from mxamp.arguments import argument, setting
+from mxamp.arguments import argument, items, setting
 from mxamp.errors import ParamsError, PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.graph.parameters import (
@@ -40,9 +40,8 @@ def declared_inputs(graph: Graph, params: Mapping[str, Parameter], inputs: Any) 
     if inputs is None:
         return []
     label = argument("inputs")
-    is_collection = isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes))
-    given: list[Any] = list(inputs) if is_collection else [None]
-    if not all(isinstance(name, str) for name in given):
+    given = items(inputs)
+    if given is None or not all(isinstance(name, str) for name in given):
         raise PolicyError(f"{label} must be a list of names of inputs, not {inputs!r:.80}.")
     states = auxiliary_names(graph) if given else frozenset()
     for name in given:

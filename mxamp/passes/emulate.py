@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Mapping, Sequence
 
+import numpy as np
+
 from mxamp.dtypes import DType
-from mxamp.errors import PassError
+from mxamp.errors import PassError, PolicyError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
@@ -45,6 +47,8 @@ class Emulation:
 
     def __post_init__(self) -> None:
         Overflow.parse(self.overflow)
+        if not isinstance(self.fusion, (bool, np.bool_)):
+            raise PolicyError(f"Emulation: fusion must be True or False, not {self.fusion!r:.80}.")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Sequence
 
+from mxamp.arguments import items
 from mxamp.dtypes import DType
 from mxamp.errors import PassError, PolicyError, nearest_names
 from mxamp.graph.graph import Graph
@@ -141,10 +142,7 @@ def check_prepare(given: Any) -> tuple[str, ...]:
         When ``given`` is no sequence of their names.
     """
     valid = ", ".join(repr(name) for name in PREPARATIONS)
-    try:
-        names = None if isinstance(given, (str, bytes)) else list(given)
-    except TypeError:
-        names = None
+    names = items(given)
     if names is None or not all(isinstance(name, str) for name in names):
         raise PolicyError(
             f"prepare must be a list of passes, not {given!r}. Name those that shall run, of {valid}; [] for "

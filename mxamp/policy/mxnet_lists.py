@@ -10,8 +10,9 @@ and scalars out of range, what the target cannot run) stays FP32 even when it is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Collection, Iterable, Mapping, Sequence, Tuple
+from typing import Any, Collection, Mapping, Sequence, Tuple
 
+from mxamp.arguments import items
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.ops import FACTS
 from mxamp.policy.color import Color
@@ -104,13 +105,8 @@ def apply_mxnet_lists(
 def _names(given: Sequence[str] | None, label: str) -> list[str] | None:
     if given is None:
         return None
-    # A generator can be read once only.
-    names = list(given) if isinstance(given, Iterable) else []
-    if (
-        isinstance(given, str)
-        or not isinstance(given, Iterable)
-        or not all(isinstance(n, str) for n in names)
-    ):
+    names = items(given)
+    if names is None or not all(isinstance(name, str) for name in names):
         raise PolicyError(f"{label} must be a list of strings, not {given!r}.")
     return names if label == "excluded_sym_names" else [FACTS.canonical(name) for name in names]
 
@@ -118,10 +114,10 @@ def _names(given: Sequence[str] | None, label: str) -> list[str] | None:
 def _conditions(given: ConditionalOperators | None) -> ConditionalOperators | None:
     if given is None:
         return None
-    if not isinstance(given, Iterable):
+    conditions = items(given)
+    if conditions is None:
         raise PolicyError(f"conditional_fp32_ops must be a list, not {given!r}.")
-    items = list(given)
-    for item in items:
+    for item in conditions:
         well_formed = (
             isinstance(item, (tuple, list))
             and len(item) == 3
@@ -134,7 +130,7 @@ def _conditions(given: ConditionalOperators | None) -> ConditionalOperators | No
                 "conditional_fp32_ops must hold (operator, attribute, list of values), for example "
                 f"('Activation', 'act_type', ['softrelu']), not {item!r}."
             )
-    return items
+    return conditions
 
 
 def _check_disjoint(lists: Mapping[str, list[str] | None]) -> None:

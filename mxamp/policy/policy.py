@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 import tomli_w
 
+from mxamp.arguments import path_fault
 from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
 from mxamp.files import atomic_write, existing_file
@@ -314,8 +315,9 @@ class Policy:
         ExportError
             When it cannot be written; a file that was there is kept then.
         """
-        if not isinstance(path, (str, os.PathLike)):
-            raise ExportError(f"A policy is saved to a path, not to {type(path).__name__}.")
+        fault = path_fault(path)
+        if fault is not None:
+            raise ExportError(f"A policy is saved to a path, and {fault}.")
         text = self.to_toml()
         with atomic_write(Path(path)) as (file,):
             file.write(text.encode("utf-8"))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Sequence
 
+from mxamp.arguments import items
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
@@ -85,10 +86,7 @@ def names_given(given: Any, label: str) -> list[str]:
         return []
     if isinstance(given, str):
         raise PolicyError(f"{label} must be a list of names, not the string {given!r}: write [{given!r}].")
-    try:
-        names = list(given)
-    except TypeError:
-        names = [None]
-    if not all(isinstance(name, str) for name in names):
+    names = items(given)
+    if names is None or not all(isinstance(name, str) for name in names):
         raise PolicyError(f"{label} must be a list of names, which are strings, not {given!r}.")
     return names

@@ -426,7 +426,7 @@ class Report:
         """
         try:
             return cls._from_document(document)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise cls._unreadable(error) from error
 
     @staticmethod

@@ -317,6 +317,10 @@ def _trace(net: Any, request: _Request) -> tuple[list[str], Any, Format, Format]
             f"{_title(net)} cannot be traced into a graph: it returns {type(returned).__name__}, and MXNet "
             "knows only arrays and (nested) lists of arrays. Return a list or tuple."
         ) from error
+    if not outputs:
+        raise TracingError(
+            f"{_title(net)} cannot be traced into a graph: it returns no array. Return at least one."
+        )
     if not all(isinstance(output, mx.sym.Symbol) for output in outputs):
         raise TracingError(
             f"{_title(net)} cannot be traced into a graph: called on Symbols it does not return Symbols. "

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mxamp.arguments import path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
 from mxamp.ops import FACTS
@@ -173,6 +174,7 @@ class Target:
         MXNet 1.9.1 runs bfloat16 on CPUs alone, and float16 convolutions on GPUs alone. For a format that
         exists in emulation only, the target is a machine that could run everything in it.
         """
+        dtype = DType.parse(dtype, emulated=True)
         if dtype.is_emulated_only:
             return cls(f"emulated-{dtype}", dtype, "cpu", "a machine that runs everything", {}, Support.WORKS)
         return cls.builtin("cpu-bf16" if dtype is DType.BFLOAT16 else "cuda-fp16")
@@ -227,6 +229,9 @@ class Target:
         TargetError
             When the file cannot be read, or is no target.
         """
+        fault = path_fault(path)
+        if fault is not None:
+            raise TargetError(f"A target is read from the path of a JSON file, and {fault}.")
         source = os.fspath(path)
         try:
             document = json.loads(Path(source).read_text("utf-8"))

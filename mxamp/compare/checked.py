@@ -1,0 +1,58 @@
+"""Arguments of a comparison, checked."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from mxamp.errors import DataError
+from mxamp.names import short
+
+__all__ = ["checked_flag", "checked_number", "checked_progress"]
+
+
+def checked_flag(given: Any, what: str) -> bool:
+    """Return an option that is either on or off.
+
+    Raises
+    ------
+    DataError
+        When it is anything but a bool.
+    """
+    if not isinstance(given, (bool, np.bool_)):
+        raise DataError(f"{what} must be True or False, not {given!r:.80}.")
+    return bool(given)
+
+
+def checked_progress(given: Any) -> Any:
+    """Return what is called as work proceeds.
+
+    Raises
+    ------
+    DataError
+        When it cannot be called.
+    """
+    if given is not None and not callable(given):
+        raise DataError(f"progress must be a function or None, not {given!r:.80}.")
+    return given
+
+
+def checked_number(given: Any, what: str) -> float:
+    """Return a number that the user gave.
+
+    Raises
+    ------
+    DataError
+        When it is no number from 0 on.
+    """
+    number = math.nan
+    if isinstance(given, numbers.Real):
+        with contextlib.suppress(OverflowError):
+            number = float(given)
+    if not number >= 0:
+        raise DataError(f"{what} must be a number from 0 on, not {short(given)}.")
+    return number
