@@ -12,11 +12,11 @@ from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
-from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import is_true
 from mxamp.params.cast import cast_array, float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.fold_batch_norm import FoldedNorms, read_by_norms_alone
+from mxamp.passes.images import image_nodes
 from mxamp.passes.planned import PlannedPass
 from mxamp.targets.fusion_defect import lost_branches
 
@@ -24,26 +24,6 @@ __all__ = ["ConvolveBatchNorm"]
 
 _BLOCK = 16
 """oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
-
-_MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
-_KEEPS_RANK = frozenset(
-    {
-        "Activation",
-        "BatchNorm",
-        "Concat",
-        "Dropout",
-        "LeakyReLU",
-        "Pooling",  # a global pooling may have no kernel
-        "_copy",
-        "amp_cast",
-        "clip",
-        "elemwise_add",
-        "elemwise_mul",
-        "elemwise_sub",
-        "relu",
-        "sigmoid",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -116,7 +96,7 @@ class ConvolveBatchNorm(PlannedPass):
         ]
         if not candidates:
             return graph
-        images = _images(graph)
+        images = image_nodes(graph)
         layers: dict[int, _Layer] = {}
         for position in candidates:
             if graph.nodes[position].inputs[0].node in images:
@@ -231,25 +211,6 @@ class ConvolveBatchNorm(PlannedPass):
             },
             cast_offline=(self._before.cast_offline - gone) | frozenset(values),
         )
-
-
-def _images(graph: Graph) -> frozenset[int]:
-    """Return the nodes whose first output certainly has four axes, the second of them channels."""
-    found: set[int] = set()
-    for position, node in enumerate(graph.nodes):
-        op = FACTS.canonical(node.op)
-        if op in _MAKES_IMAGES:
-            kernel = integers(node.attrs.get("kernel", ""))
-            if (
-                kernel is not None
-                and len(kernel) == 2
-                and node.attrs.get("layout", "None") in ("None", "NCHW")
-            ):
-                found.add(position)
-                continue
-        if op in _KEEPS_RANK and node.inputs and node.inputs[0].node in found:
-            found.add(position)
-    return frozenset(found)
 
 
 def _rewritten(

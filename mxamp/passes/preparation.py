@@ -21,6 +21,7 @@ from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 from mxamp.passes.relu import RewriteRelu
 from mxamp.passes.share_layout import ShareLayout
@@ -43,6 +44,7 @@ _PASSES: Mapping[str, type[PreparationPass]] = {
         RewriteShortSums,
         RewriteHardSigmoid,
         RewriteRelu,
+        RewritePReLU,
         ShareLayout,
         KeepBranches,
     )

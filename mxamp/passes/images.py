@@ -1,0 +1,64 @@
+"""Which values are certainly images, and how many channels they have, whatever is fed to the graph."""
+
+from __future__ import annotations
+
+from mxamp.graph.graph import Entry, Graph
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers
+
+__all__ = ["channels_of", "image_nodes"]
+
+_MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
+_KEEPS_RANK = frozenset(
+    {
+        "Activation",
+        "BatchNorm",
+        "Concat",
+        "Dropout",
+        "LeakyReLU",
+        "Pooling",  # a global pooling may have no kernel
+        "_copy",
+        "amp_cast",
+        "clip",
+        "elemwise_add",
+        "elemwise_mul",
+        "elemwise_sub",
+        "relu",
+        "sigmoid",
+    }
+)
+
+_LAYERS = frozenset({"Convolution", "Deconvolution"})
+_KEEPS_CHANNELS = frozenset(_KEEPS_RANK - {"Concat"})
+
+
+def image_nodes(graph: Graph) -> frozenset[int]:
+    """Return the nodes whose first output certainly has four axes, the second of them channels."""
+    found: set[int] = set()
+    for position, node in enumerate(graph.nodes):
+        op = FACTS.canonical(node.op)
+        if op in _MAKES_IMAGES:
+            kernel = integers(node.attrs.get("kernel", ""))
+            if (
+                kernel is not None
+                and len(kernel) == 2
+                and node.attrs.get("layout", "None") in ("None", "NCHW")
+            ):
+                found.add(position)
+                continue
+        if op in _KEEPS_RANK and node.inputs and node.inputs[0].node in found:
+            found.add(position)
+    return frozenset(found)
+
+
+def channels_of(graph: Graph, entry: Entry) -> int | None:
+    """Return the channels of an image: those that the layer before it makes; None where none says."""
+    while True:
+        node = graph.nodes[entry.node]
+        op = FACTS.canonical(node.op)
+        if op in _LAYERS:
+            filters = integers(node.attrs.get("num_filter", ""))
+            return filters[0] if filters is not None and len(filters) == 1 else None
+        if op not in _KEEPS_CHANNELS or not node.inputs or entry.output:
+            return None
+        entry = node.inputs[0]
