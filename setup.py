@@ -183,6 +183,7 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.8,<3.14",
+    py_modules=["mxamp_command"],
     packages=find_packages(include=["mxamp", "mxamp.*"]),
     package_data={
         "mxamp": ["py.typed"],
@@ -204,5 +205,5 @@ setup(
         "dev": DEV,
         "fuzz": FUZZ,
     },
-    entry_points={"console_scripts": ["mxamp = mxamp.cli.main:main"]},
+    entry_points={"console_scripts": ["mxamp = mxamp_command:main"]},
 )

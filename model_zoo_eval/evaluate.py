@@ -5,6 +5,7 @@ What was measured is published after every stage, so that a process which dies h
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import traceback
@@ -137,7 +138,9 @@ def _notes(built: BuiltModel) -> list[str]:
     usual = {name: tuple(shape) for name, shape in built.entry.inputs.items()}
     if dict(built.shapes) != usual:
         said = ", ".join("x".join(map(str, shape)) for shape in usual.values())
-        notes.append(f"smaller input than the model's own, {said}")
+        sizes = [sum(math.prod(shape) for shape in shapes.values()) for shapes in (usual, built.shapes)]
+        how = "smaller" if sizes[1] < sizes[0] else "larger" if sizes[1] > sizes[0] else "other"
+        notes.append(f"{how} input than the model's own, {said}")
     return notes
 
 

@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, NoReturn, Sequence
 import numpy as np
 
 from mxamp.errors import ExportError, ParamsError, PolicyError, ReportError
-from mxamp.files import StagedFile, existing_file
+from mxamp.files import StagedFile, existing_file, why_unreadable
 from mxamp.files.digest import ALGORITHM, DIGITS, new_digest
 from mxamp.json_text import parse_json
 from mxamp.params.positioned import PositionedFile
@@ -454,5 +454,5 @@ def hash_file(path: Path, algorithm: str = ALGORITHM) -> FileRecord:
                 digest.update(block)
                 size += len(block)
     except OSError as error:
-        raise ParamsError(f"{path} cannot be read: {error.strerror or error}. Check the disk.") from error
+        raise ParamsError(f"{path} cannot be read: {why_unreadable(error)}") from error
     return FileRecord(path.name, size, digest.hexdigest(), algorithm)

@@ -287,9 +287,6 @@ def run(args: argparse.Namespace) -> int:
     steps.done("reading", _read_line(source))
     if source.weights is not None:
         steps.done("weights", source.weights)
-        if source.has_random_weights and (args.quiet or args.json):
-            # This must not go unsaid.
-            warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
     _check_operators(args.exclude_op, source.model.graph)
     inputs = input_names(source.model)
     if data is not None:
@@ -348,8 +345,6 @@ def run(args: argparse.Namespace) -> int:
         sizes = [f"{path} ({format_bytes(path.stat().st_size)})" for path in files]
         for line in paragraph(f"Written in {seconds:.1f} s: {', '.join(sizes)}.", width, hanging="  "):
             print(line)
-        if source.has_random_weights:
-            print("\n".join(paragraph(f"Weights: {source.weights}.", width, hanging="  ")))
         if note:
             print("\n".join(paragraph(f"Note: {note}", width, hanging="  ")))
     return 0

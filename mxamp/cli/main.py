@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from mxamp.arguments import as_options
 from mxamp.cli import compare, convert, export, inspect, policy, probe, targets, verify, zoo
 from mxamp.cli.console import SeveralMistakesError, show_warnings
-from mxamp.errors import MxampError
+from mxamp.errors import MxampError, nearest_names
 from mxamp.version import __version__
 
 __all__ = ["build_parser", "main"]
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _print_any_name()
     parser = build_parser()
-    args = parser.parse_args(argv)
+    args = _parse(parser, argv)
     if args.command is None:
         parser.print_help()
         return USER_ERROR
@@ -121,6 +121,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             return USER_ERROR
         print(_internal_error(error, show_traceback), file=sys.stderr)
         return INTERNAL_ERROR
+
+
+def _parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse a command line; what a command does not know is told with the usage of that command."""
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)).choices
+        own = commands.get(args.command, parser)
+        options = [name for name in own._option_string_actions if name.startswith("--")]
+        hint = nearest_names(unknown[0].partition("=")[0], options)
+        own.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
+    return args
 
 
 def _print_any_name() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.errors import DataError
+from mxamp.errors import DataError, MxampWarning
 from mxamp.model import Model, load, model_paths
 
 __all__ = [
@@ -126,6 +127,9 @@ def read_source(
         from mxamp.runtime.zoo import load_zoo
 
         zoo = load_zoo(text[len(ZOO) :], pretrained=pretrained, input_shapes=input_shapes)
+        if not zoo.is_pretrained:
+            # Before anything else is said of the model, and even where nothing else is.
+            warnings.warn(f"{text}: the weights are {zoo.weights}.", MxampWarning, stacklevel=2)
         return Source(
             text,
             zoo.model,

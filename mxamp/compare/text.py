@@ -146,7 +146,12 @@ def loss_lines(losses: Sequence[RoundingLoss], width: int) -> list[str]:
 
 
 def _counted_share(count: int, share: float) -> str:
-    return f"{count:,} ({100 * share:.2g} %)" if count else "0"
+    if not count:
+        return "0"
+    percent = 100 * share
+    # 99.96 is not all of it, and 576 of 576 is not 1e+02 %.
+    shown = f"{percent:.2g}" if percent < 10 else f"{math.floor(percent)}"
+    return f"{count:,} ({shown} %)"
 
 
 def _layer_lines(fidelity: Fidelity, layers: Sequence[LayerFidelity], width: int) -> list[str]:

@@ -1,7 +1,7 @@
 """Finding model files, and writing several so that all of them change at once or none does."""
 
 from mxamp.files.atomic import atomic_write
-from mxamp.files.existing import existing_file
+from mxamp.files.existing import existing_file, why_unreadable
 from mxamp.files.leftovers import settle_leftovers, unchanged_while_reading
 from mxamp.files.staged import StagedFile
 
@@ -11,4 +11,5 @@ __all__ = [
     "existing_file",
     "settle_leftovers",
     "unchanged_while_reading",
+    "why_unreadable",
 ]

@@ -10,7 +10,7 @@ __all__ = ["ALGORITHM", "ALGORITHMS", "DIGITS", "new_digest"]
 ALGORITHM = "BLAKE2b"
 """What new files are hashed with: BLAKE2b of 256 bits, as ``b2sum -l 256`` prints it.
 
-It is cryptographic, part of Python, and needs no instructions of its own. Where a CPU lacks those for SHA-256,
+It is cryptographic, part of Python, and needs no instructions of its own. Where a CPU has none for SHA-256,
 as Intel's of 2019 do, it is twice as fast (0.92 and 0.48 GB/s on a Xeon whose OpenSSL was kept from them).
 
 References

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -12,7 +13,7 @@ from mxamp.errors import ModelFileNotFoundError, nearest_names
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["existing_file"]
+__all__ = ["existing_file", "why_unreadable"]
 
 _LISTED = 5
 """The most files to list when none has a similar name."""
@@ -79,3 +80,25 @@ def _names_in(folder: Path) -> list[str]:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:
         return []
+
+
+_ADVICE = {
+    errno.EACCES: "Check its permissions.",
+    errno.EPERM: "Check its permissions.",
+    errno.ENOMEM: "There is not enough memory for it: free some, or raise its limit (ulimit -v).",
+    errno.EMFILE: "Too many files are open: raise the limit of the process (ulimit -n).",
+    errno.ENFILE: "Too many files are open on this machine: close some.",
+    errno.EIO: "Check the disk.",
+}
+
+
+def why_unreadable(error: OSError) -> str:
+    """Return what the system says of a file that cannot be read, and what to do about it, as two sentences.
+
+    Parameters
+    ----------
+    error
+        What the system said.
+    """
+    advice = _ADVICE.get(error.errno or 0, "Check its permissions and the disk.")
+    return f"{error.strerror or error}. {advice}"

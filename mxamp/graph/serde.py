@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError
-from mxamp.files import existing_file
+from mxamp.files import existing_file, why_unreadable
 from mxamp.garbage import paused_collection
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.limits import (
@@ -75,9 +75,7 @@ def read_symbol(path: str | Path) -> Graph:
             )
         data = path.read_bytes()
     except OSError as error:
-        raise SymbolFormatError(
-            f"{str(path)!r} cannot be read: {error.strerror or error}. Check its permissions and the disk."
-        ) from error
+        raise SymbolFormatError(f"{str(path)!r} cannot be read: {why_unreadable(error)}") from error
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import ParamsError
+from mxamp.files import why_unreadable
 
 __all__ = ["PositionedFile"]
 
@@ -42,9 +43,7 @@ class PositionedFile:
             # Kept open, and closed by the finalizer.
             file = open(path, "rb", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise ParamsError(
-                f"{path} cannot be read: {error.strerror or error}. Check its permissions and the disk."
-            ) from error
+            raise ParamsError(f"{path} cannot be read: {why_unreadable(error)}") from error
         self._file = file
         self._lock = threading.Lock()
         self._state = _state(os.fstat(file.fileno()))
@@ -85,7 +84,7 @@ class PositionedFile:
             unchanged = _state(os.fstat(self._file.fileno())) == self._state
         except OSError as error:
             raise ParamsError(
-                f"{self.path}, byte {offset}: cannot be read: {error.strerror or error}. Check the disk."
+                f"{self.path}, byte {offset}: cannot be read: {why_unreadable(error)}"
             ) from error
         if done < len(view) or not unchanged:
             raise ParamsError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Collection, Union
 import numpy as np
 
 from mxamp.errors import ParamsError, nearest_names
-from mxamp.files import existing_file
+from mxamp.files import existing_file, why_unreadable
 from mxamp.params.format import ParamsIndex, StorageType, TensorHeader
 from mxamp.params.index import parse_index
 from mxamp.params.sparse import SparseTensor
@@ -93,9 +93,7 @@ def open_params(path: str | PathLike[str]) -> ParamsFile:
             size = file.seek(0, 2)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:
-        raise ParamsError(
-            f"{path} cannot be read: {error.strerror or error}. Check its permissions and the disk."
-        ) from error
+        raise ParamsError(f"{path} cannot be read: {why_unreadable(error)}") from error
     return ParamsFile(parse_index(path, data), data)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Iterable, Sequence
+from typing import Any, Iterable, Sequence
 
 from mxamp.report.guard import guard_lines
 from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
@@ -320,6 +320,11 @@ def _color_table(report: Report, width: int) -> list[str]:
     )
 
 
+def _shown_of(reasons: Sequence[Any]) -> int:
+    """Return how many reasons are shown; one more that is left out would take a line, too."""
+    return len(reasons) if len(reasons) <= _REASONS_SHOWN + 1 else _REASONS_SHOWN
+
+
 def _cast_lines(report: Report, width: int) -> list[str]:
     if not report.casts:
         return ["No casts at run time."]
@@ -335,7 +340,8 @@ def _cast_lines(report: Report, width: int) -> list[str]:
         groups.setdefault((kind, _why(cast, report, by_name)), []).append(cast)
     lines = paragraph(heading, width)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for (kind, why), casts in ordered[:_REASONS_SHOWN]:
+    shown_reasons = _shown_of(ordered)
+    for (kind, why), casts in ordered[:shown_reasons]:
         count = f"{len(casts)} x " if len(casts) > 1 else ""
         lines += paragraph(f"{count}{kind}: {why}", width, indent="  ", hanging="    ")
         # "and 1 more" takes a line too.
@@ -345,10 +351,10 @@ def _cast_lines(report: Report, width: int) -> list[str]:
             lines += paragraph(place, width, indent="      ", hanging="        ")
         if len(casts) > shown:
             lines.append(f"      and {len(casts) - shown} more")
-    if len(ordered) > _REASONS_SHOWN:
-        left = sum(len(casts) for _, casts in ordered[_REASONS_SHOWN:])
+    if len(ordered) > shown_reasons:
+        left = sum(len(casts) for _, casts in ordered[shown_reasons:])
         lines += paragraph(
-            f"and {count_of(left, 'cast')} for {count_of(len(ordered) - _REASONS_SHOWN, 'other reason')}.",
+            f"and {count_of(left, 'cast')} for {len(ordered) - shown_reasons} other reasons.",
             width,
             indent="  ",
         )
@@ -389,13 +395,14 @@ def _reason_lines(report: Report, width: int) -> list[str]:
         return []
     lines = [f"Not in {report.target_dtype}, and why:"]
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for reason, nodes in ordered[:_REASONS_SHOWN]:
+    shown = _shown_of(ordered)
+    for reason, nodes in ordered[:shown]:
         lines += paragraph(f"{count_of(len(nodes), 'node')}: {reason}", width, indent="  ", hanging="    ")
         lines += paragraph(some_of([node.name for node in nodes]), width, indent="      ")
-    if len(ordered) > _REASONS_SHOWN:
-        left = sum(len(nodes) for _, nodes in ordered[_REASONS_SHOWN:])
+    if len(ordered) > shown:
+        left = sum(len(nodes) for _, nodes in ordered[shown:])
         lines += paragraph(
-            f"and {count_of(left, 'node')} for {count_of(len(ordered) - _REASONS_SHOWN, 'other reason')}.",
+            f"and {count_of(left, 'node')} for {len(ordered) - shown} other reasons.",
             width,
             indent="  ",
         )

@@ -175,3 +175,38 @@ def test_policy_prints_toml_that_convert_reads(mxamp, folder):
     (folder / "my.toml").write_text(printed.out)
     result = mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--policy", "my.toml")
     assert result.status == 0, result.err
+
+
+def test_an_option_that_a_command_does_not_know_is_told_with_the_usage_of_that_command(mxamp):
+    result = mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--exclude-opp", "exp")
+    assert result.status == 2
+    assert result.err.startswith("usage: mxamp convert ")
+    assert "unrecognized arguments: --exclude-opp exp. Did you mean '--exclude-op'" in result.err
+    assert mxamp("--nonsense").err.startswith("usage: mxamp [-h]")
+
+
+def test_an_interruption_while_the_package_is_imported_shows_no_traceback(tmp_path):
+    (tmp_path / "mxamp").mkdir()
+    (tmp_path / "mxamp" / "__init__.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "mxamp_command.py")],
+        check=False,
+        capture_output=True,
+        text=True,
+        # The folder of the script comes first in the path, and has the package that works.
+        env={**os.environ, "PYTHONSTARTUP": "", "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"},
+    )
+    if sys.version_info < (3, 11):
+        pytest.skip("needs PYTHONSAFEPATH of Python 3.11")
+    assert done.returncode == 130
+    assert done.stderr == "mxamp: interrupted; nothing half-written is left behind.\n"
+
+
+def test_the_program_is_what_runs_the_command_line(mxamp, monkeypatch):
+    import mxamp_command
+
+    monkeypatch.setattr(sys, "argv", ["mxamp", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        mxamp_command.main()
+    assert ended.value.code == 0
+    assert "mxamp_command:main" in (ROOT / "setup.py").read_text("utf-8")

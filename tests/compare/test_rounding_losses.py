@@ -41,6 +41,13 @@ def test_the_worst_nodes_come_first() -> None:
     assert "5 (0.5 %)" in lines[4]
 
 
+@pytest.mark.parametrize(
+    ("count", "shown"), [(1000, "1,000 (100 %)"), (999, "999 (99 %)"), (126, "126 (12 %)"), (4, "4 (0.4 %)")]
+)
+def test_shares_are_percentages_as_people_write_them(count: int, shown: str) -> None:
+    assert shown in loss_lines([loss("node", overflowed=count)], 100)[3]
+
+
 def test_a_long_list_says_how_much_it_leaves_out() -> None:
     lines = loss_lines([loss(f"conv{number}", overflowed=1) for number in range(14)], 100)
     assert lines[-1].strip() == "and 4 more."

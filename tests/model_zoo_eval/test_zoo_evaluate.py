@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,11 @@ pytest.importorskip("cv2")
 from mxnet.gluon.block import _flatten
 
 from model_zoo_eval.build import _graph_form, _network, build_model
-from model_zoo_eval.evaluate import _as_deployed, evaluate
+from model_zoo_eval.evaluate import _as_deployed, _notes, evaluate
 from model_zoo_eval.export import export_model
 from model_zoo_eval.job import ON_GPU, Job
 from model_zoo_eval.process import Limits, run_in_process
-from model_zoo_eval.registry import CONTRIB, PRIMITIVE, Case, registry
+from model_zoo_eval.registry import CONTRIB, PRIMITIVE, Case, find_entry, registry
 from model_zoo_eval.rows import without_timings, worst_error
 from mxamp import convert_model, load
 from mxamp.compare.latency import LatencyComparison
@@ -149,6 +150,13 @@ def test_an_error_of_any_kind_in_one_conversion_leaves_the_other(monkeypatch: py
     row = evaluate(replace(SMALL, samples=1, rounds=0))
     assert row["results"]["bfloat16"]["error"] == "KeyError: 'conv0'"
     assert row["results"]["float16"]["heads"]
+
+
+@pytest.mark.parametrize(("size", "how"), [(160, "smaller"), (320, "larger"), (300, None)])
+def test_a_note_says_how_the_input_differs_from_the_models_own(size: int, how: str | None) -> None:
+    built = SimpleNamespace(entry=find_entry("ssd_300_mobilenet0.25_voc"), shapes={"data": (3, size, size)})
+    said = [note for note in _notes(built) if "input than" in note]
+    assert said == ([] if how is None else [f"{how} input than the model's own, 3x300x300"])
 
 
 # ---------------------------------------------------------------------- graph forms, families

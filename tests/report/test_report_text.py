@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mxamp.conversion import convert_graph
@@ -59,6 +61,27 @@ def test_summary_says_where_each_cast_is_and_why(report):
         ("bfloat16 -> float32", "an output of the model, which stays float32", "fc1 for (output)"),
     ):
         assert f"  {kind}: {why}\n      {place}\n" in text
+
+
+@pytest.mark.parametrize(("reasons", "left_out"), [(13, 0), (14, 2)])
+def test_one_more_reason_is_shown_and_not_counted(reasons, left_out):
+    net = Net()
+    nodes = [net.op("exp", net.var(f"x{number}"), name=f"exp{number}") for number in range(reasons)]
+    report = convert(net, *nodes)
+    apart = [replace(node, reason=f"reason {number}") for number, node in enumerate(report.nodes)]
+    text = summary(replace(report, nodes=tuple(apart), casts=()), 100)
+    assert text.count("1 node: reason ") == reasons - left_out
+    assert ("other reason" in text) is bool(left_out)
+    assert not left_out or "and 2 nodes for 2 other reasons." in text
+
+
+def test_what_subtracts_no_mean_is_not_said_to():
+    net = Net()
+    norm = net.op("L2Normalization", net.var("data"), name="norm")
+    window = net.op("LRN", norm, name="lrn", outputs=2, nsize=5)
+    for node in convert(net, window).nodes:
+        assert "mean" not in node.reason
+        assert "squares" in node.reason
 
 
 def test_summary_groups_float32_nodes_by_reason():
