@@ -30,6 +30,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS
 from mxamp.ops.facts import operator_label
 from mxamp.params.check import check_params
+from mxamp.params.not_finite import not_finite, not_finite_warning
 from mxamp.params.offline import OfflineCasts
 from mxamp.params.parameter import Parameter
 from mxamp.params.saturate import Saturation, saturate_parameters
@@ -170,6 +171,9 @@ def convert_graph(
     stored = {name: value.dtype for name, value in params.items()}
     interface = decide_interface(io_dtype, policy.target_dtype, graph, inputs, stored)
     notes = [*unused_rules, *_notes(graph, policy, cast_op)]
+    dubious = not_finite(params)
+    if dubious:
+        notes.append(not_finite_warning(dubious))
     if target.warning:
         notes.append(f"The target {target.name}: {target.warning}")
     if placing is not None:
@@ -231,7 +235,16 @@ def convert_graph(
     if model is None:
         model = conversion.run_measured()
     else:
-        model = PostponedModel.postponing(model, conversion.run_measured)
+
+        def convert_measured() -> Model:
+            # A cast has shown infinities or NaN: only now all parameters on disk are looked at.
+            found = not_finite(params, read_all=True)
+            if found and not dubious:
+                notes.append(not_finite_warning(found))
+                warnings.warn(notes[-1], MxampWarning, stacklevel=2)
+            return conversion.run_measured()
+
+        model = PostponedModel.postponing(model, convert_measured)
     for note in conversion.said if warn else ():
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return model

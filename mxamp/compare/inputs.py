@@ -16,6 +16,7 @@ from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.check import check_params
+from mxamp.params.not_finite import not_finite, not_finite_warning
 
 __all__ = [
     "Inputs",
@@ -245,6 +246,16 @@ def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -
         note = _dtype_note(model, name, values)
         if note:
             notes.append(note)
+    dubious = [
+        name
+        for name, values in arrays.items()
+        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all()
+    ]
+    if dubious:
+        notes.append(not_finite_warning(dubious, "input"))
+    dubious = not_finite({**model.arg_params, **model.aux_params})
+    if dubious:
+        notes.append(not_finite_warning(dubious))
     firsts = {values.shape[0] for values in arrays.values()}
     batched = len(firsts) == 1
     if max_samples is not None:

@@ -25,7 +25,7 @@ class CastCount(NamedTuple):
     Attributes
     ----------
     infinite
-        How many results are infinite.
+        How many results are infinite or NaN.
     zero
         How many results are zero.
     """

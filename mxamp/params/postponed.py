@@ -29,7 +29,7 @@ def may_have_lost_range(infinite: int, zero: int, size: int, dtype: DType, *, sc
     Parameters
     ----------
     infinite, zero
-        How many results are infinite, and zero.
+        How many results are infinite or NaN, and zero.
     size
         How many there are.
     dtype
@@ -50,7 +50,7 @@ class CastLoss:
     Attributes
     ----------
     infinite, zero
-        How many results are infinite, and zero.
+        How many results are infinite or NaN, and zero.
     """
 
     infinite: int = 0
@@ -148,7 +148,7 @@ class PostponedCast(Parameter):
                     values = (values.reshape(factors.size, -1) * factors[:, np.newaxis]).reshape(-1)
                 cast_array(values, self._dtype, out=out[piece])
                 magnitudes = out[piece].view(np.uint16) & np.uint16(0x7FFF)
-                loss.infinite += int(np.count_nonzero(magnitudes == infinity))
+                loss.infinite += int(np.count_nonzero(magnitudes >= infinity))
                 loss.zero += magnitudes.size - int(np.count_nonzero(magnitudes))
 
     def shows_loss(self, loss: CastLoss) -> bool:

@@ -31,7 +31,7 @@ inline __attribute__((always_inline)) void count_block(const uint16_t* out, size
   uint16_t infinite = 0, zero = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint16_t magnitude = out[i] & 0x7fffu;
-    infinite = static_cast<uint16_t>(infinite + (magnitude == infinity));
+    infinite = static_cast<uint16_t>(infinite + (magnitude >= infinity));
     zero = static_cast<uint16_t>(zero + (magnitude == 0));
   }
   count->infinite += infinite;

@@ -18,7 +18,7 @@ extern "C" {
 
 /* What came out of a cast that tells of values out of range. */
 struct mxamp_cast_count {
-  uint64_t infinite; /* results that are infinite */
+  uint64_t infinite; /* results that are infinite or NaN */
   uint64_t zero;     /* results that are zero */
 };
 

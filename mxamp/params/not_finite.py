@@ -1,0 +1,62 @@
+"""Which parameters hold NaN or infinity."""
+
+from __future__ import annotations
+
+import math
+from typing import Mapping
+
+import numpy as np
+
+from mxamp.params.parameter import Parameter
+from mxamp.params.ranges import magnitude_range
+
+__all__ = ["not_finite", "not_finite_warning"]
+
+_SMALL = 1 << 16
+"""A vector on disk of so many elements (a bias, a statistic) is read for this; of others the casts tell."""
+
+
+def not_finite(params: Mapping[str, Parameter], *, read_all: bool = False) -> list[str]:
+    """Return the names of the parameters that hold a NaN or an infinity.
+
+    Parameters
+    ----------
+    params
+        Parameters by name.
+    read_all
+        Whether all that lie on disk are looked at as well, and not vectors alone.
+
+    Notes
+    -----
+    A sum of squares is finite only where all terms are; BLAS adds them up at the speed of memory. One that is
+    not may have overflowed, and is looked at again.
+    """
+    found = []
+    for name, parameter in params.items():
+        if not parameter.dtype.is_float or parameter.is_sparse:
+            continue
+        is_small = len(parameter.shape) < 2 and math.prod(parameter.shape) <= _SMALL
+        if parameter.is_on_disk and not (read_all or is_small):
+            continue
+        for part in parameter.parts():
+            if part.dtype == np.float32 and part.flags.c_contiguous:
+                flat = part.reshape(-1)
+                with np.errstate(all="ignore"):
+                    if math.isfinite(float(np.dot(flat, flat))):
+                        continue
+            magnitudes = magnitude_range(part)
+            if magnitudes.nans or magnitudes.infs:
+                found.append(name)
+                break
+    return found
+
+
+def not_finite_warning(names: list[str], what: str = "parameter") -> str:
+    """Return what is to be said of parameters, or inputs, that are not finite."""
+    some = ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
+    many = f"{len(names)} {what}s hold" if len(names) > 1 else f"The {what} {some} holds"
+    listed = f": {some}" if len(names) > 1 else ""
+    return (
+        f"{many} NaN or infinity{listed}. They stay so, in float32 as in low precision, and an operator such "
+        "as relu may hide them from the outputs."
+    )
