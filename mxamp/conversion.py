@@ -38,6 +38,7 @@ from mxamp.params.unmeasured import unmeasured_parameters
 from mxamp.passes import (
     PREPARATIONS,
     ConvolveBatchNorm,
+    DropNoOps,
     FoldBatchNorm,
     InsertCasts,
     KeepBranches,
@@ -49,6 +50,7 @@ from mxamp.passes import (
     offline_dtypes,
     prepare_graph,
 )
+from mxamp.passes.needless_casts import needless_casts
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.policy.policy import Policy
 from mxamp.postponed import PostponedModel
@@ -226,6 +228,7 @@ def convert_graph(
         guard=guard,
         placing=placing,
         observe=observe,
+        drops_no_ops=DropNoOps.step in steps,
         mismatch=None if is_measured else mismatch,
     )
     # What the casts lose is seen for dtypes of MXNet's alone.
@@ -281,6 +284,7 @@ class _Conversion:
     guard: GuardReport | None
     placing: Placing | None
     observe: Callable[[Rewrites], None] | None
+    drops_no_ops: bool
     mismatch: Mismatch | None
     said: list[str] = field(default_factory=list)
     """The notes, and what follows from the plan of the last run."""
@@ -342,6 +346,7 @@ class _Conversion:
                 plan_after,
                 cast_op=self.cast_op,
                 reserved_names=[*convolve.arg_params, *convolve.aux_params],
+                needless=needless_casts(prepared, plan_after) if self.drops_no_ops else frozenset(),
             )
             finished = [step.name for step in preparation]
             # MXNet parses the symbol while it is being checked here, and parameters are being cast.

@@ -152,6 +152,8 @@ class InsertCasts(GraphPass):
     reserved_names
         Names that no new node may have, besides those of the graph: a file may hold parameters that the graph
         does not use.
+    needless
+        Casts of the graph to leave out: :func:`mxamp.passes.needless_casts.needless_casts`.
 
     Notes
     -----
@@ -170,12 +172,20 @@ class InsertCasts(GraphPass):
     Linear in nodes and inputs. Numerical effect: exactly the roundings the plan asks for.
     """
 
-    def __init__(self, plan: Plan, *, cast_op: str = AMP_CAST, reserved_names: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        cast_op: str = AMP_CAST,
+        reserved_names: Iterable[str] = (),
+        needless: AbstractSet[int] = frozenset(),
+    ) -> None:
         if cast_op not in CAST_OPERATORS:
             raise PassError(f"cast_op must be one of {', '.join(CAST_OPERATORS)}, not {cast_op!r}.")
         self._plan = plan
         self._cast_op = cast_op
         self._reserved_names = frozenset(reserved_names)
+        self._needless = needless
         self.casts: tuple[InsertedCast, ...] = ()
         """The casts put in, in graph order. Filled by :meth:`run`."""
         self.body_casts: tuple[BodyCasts, ...] = ()
@@ -195,6 +205,7 @@ class InsertCasts(GraphPass):
     def run(self, graph: Graph) -> Graph:
         """Return the graph with the casts in it."""
         rewriter = _Rewriter(graph, self._plan, self._cast_op, reserved_names=self._reserved_names)
+        rewriter.needless = self._needless
         after = rewriter.rewrite()
         self.positions = rewriter.positions
         self.new_variables = rewriter.variables
@@ -241,6 +252,7 @@ class _Rewriter:
         self.casts: list[InsertedCast] = []
         self.body_casts: list[BodyCasts] = []
         self.changed = False
+        self.needless: AbstractSet[int] = frozenset()
         self.wanted = _wanted_dtypes(graph, plan)
         self.head_dtypes: dict[Entry, DType] = {}
         self.renamed = self._outputs_to_cast_back()
@@ -251,6 +263,9 @@ class _Rewriter:
         for position, (node, decision) in enumerate(zip(self.graph.nodes, self.plan.decisions)):
             if node.op == VARIABLE:
                 self._add_variable(position, node)
+            elif position in self.needless:
+                self.positions.append(self.positions[node.inputs[0].node])
+                self.changed = True
             else:
                 assert decision is not None  # every operator node has a decision
                 self._add_operator(position, node, decision)

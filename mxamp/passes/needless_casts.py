@@ -1,0 +1,69 @@
+"""Casts of the user's that a conversion leaves with nothing to do."""
+
+from __future__ import annotations
+
+from mxamp.decisions import Plan
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Graph
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST
+
+__all__ = ["needless_casts"]
+
+
+def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
+    """Return the user's casts whose readers may read what is cast, by what the plan makes of it.
+
+    Before::
+
+        x (bfloat16) -> Cast float32 -> amp_cast bfloat16 -> conv
+        x (bfloat16) -> amp_cast bfloat16 -> tanh
+
+    After::
+
+        x (bfloat16) -> conv
+        x (bfloat16) -> tanh
+
+    Refuses: an output, for it has its name; a cast that another node waits for; where a reader takes another
+    dtype than x has; casts from and to anything but x's dtype and float32.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    plan
+        The decisions for it.
+
+    Notes
+    -----
+    Widening loses nothing, so the way back gives x again. :class:`mxamp.passes.DropNoOps` cannot see it, for
+    x is low by the plan alone; it would when the result is converted again, which must change nothing.
+    Bit-exact. Linear in nodes and inputs.
+    """
+    kept = {head.node for head in graph.heads}
+    for node in graph.nodes:
+        kept.update(node.control_deps)
+    found: dict[int, int] = {}  # and the node that is read instead
+    for position, (node, decision) in enumerate(zip(graph.nodes, plan.decisions)):
+        if node.op != AMP_CAST and (node.is_variable or FACTS.canonical(node.op) != "Cast"):
+            continue
+        if decision is None or len(node.inputs) != 1 or position in kept:
+            continue
+        source = node.inputs[0]
+        cast = found.get(source.node, source.node)
+        made = plan.decisions[cast]
+        if made is None or source.output:
+            continue
+        dtype, own = made.outputs[0], decision.outputs[0]
+        if dtype is None or not dtype.is_low_precision or own not in (dtype, DType.FLOAT32):
+            continue
+        if decision.inputs[0] not in (None, dtype):
+            continue
+        wanted = set()
+        for use in graph.uses_of(Entry(position)):
+            reader = plan.decisions[use.node]
+            need = None if reader is None else reader.inputs[use.input]
+            wanted.add(own if need is None else need)
+        if wanted == {dtype}:
+            found[position] = cast
+    return frozenset(found)
