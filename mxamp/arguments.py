@@ -10,10 +10,20 @@ from typing import Any, Iterator
 __all__ = ["argument", "as_options", "items", "one_of", "path_fault", "setting"]
 
 _OPTIONS = {
+    "by_position": "--by-position",
+    "cast_op": "--cast-op",
+    "emulate": "--emulate",
+    "epoch": "--epoch",
+    "exclude": "--exclude",
     "input_shapes": "--input-shape",
     "inputs": "--input",
     "io_dtype": "--io-dtype",
     "low_precision": "--low-precision",
+    "policy": "--policy",
+    "profile": "--profile",
+    "saturate": "--saturate",
+    "target": "--target",
+    "target_dtype": "--dtype",
 }
 """Argument -> the option that gives it. What has no option keeps its name."""
 

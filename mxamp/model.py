@@ -12,13 +12,14 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, Sequence, U
 
 import numpy as np
 
-from mxamp.arguments import path_fault
+from mxamp.arguments import argument, path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, ModelFileNotFoundError, MxampWarning, ParamsError, TargetError
 from mxamp.files import atomic_write, settle_leftovers, unchanged_while_reading
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
 from mxamp.graph.serde import read_symbol, write_symbol
+from mxamp.names import short
 from mxamp.onnx import OnnxExport, export_graph
 from mxamp.params.on_disk import open_parameters
 from mxamp.params.parameter import ArrayParameter, Parameter
@@ -354,7 +355,10 @@ def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
             f"prefix must be a path, the part of the file names before -symbol.json, and {fault}."
         )
     if not isinstance(epoch, (int, np.integer)) or not 0 <= epoch <= 9999:
-        raise ExportError(f"epoch must be from 0 to 9999, not {epoch}: it is four digits of a file's name.")
+        raise ExportError(
+            f"{argument('epoch')} must be from 0 to 9999, not {short(epoch)}: it is four digits of a file's "
+            "name."
+        )
     return Path(f"{prefix}-symbol.json"), Path(f"{prefix}-{epoch:04d}.params")
 
 
@@ -398,7 +402,9 @@ def _load(prefix: PathLike, symbol_path: Path, params_path: Path) -> Model:
     graph = read_symbol(symbol_path)
     if not params_path.is_file():
         others = _other_epochs(prefix, params_path)
-        found = f" There is {', '.join(others[:4])}: give its number as the epoch." if others else ""
+        found = (
+            f" There is {', '.join(others[:4])}: give its number as {argument('epoch')}." if others else ""
+        )
         raise ModelFileNotFoundError(f"There is no parameter file {str(params_path)!r}.{found}")
     source = SourceFiles(symbol_path, params_path)
     args, auxs = open_parameters(params_path, aux_names=auxiliary_names(graph))

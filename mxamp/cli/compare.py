@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.cli.console import supports_progress
 from mxamp.cli.data import RANDOM_NOTE, load_data, no_data_message, random_data
-from mxamp.cli.source import Source, add_source_options, parse_input_shapes, read_source
+from mxamp.cli.source import Source, add_source_options, check_epoch, parse_input_shapes, read_source
 from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
@@ -175,7 +175,7 @@ def _candidates(args: argparse.Namespace, reference: Source, fed: Sequence[str])
     for prefix in args.converted:
         if prefix in candidates:
             raise DataError(f"{prefix!r} is given twice; give each model once.")
-        candidates[prefix] = read_source(prefix, epoch=args.out_epoch).model
+        candidates[prefix] = read_source(prefix, epoch=check_epoch(args.out_epoch, "--out-epoch")).model
     if args.emulate is not None:
         model = reference.model
         for name, policy in (("mixed", None), (PURE, PURE)):

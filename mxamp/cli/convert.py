@@ -19,6 +19,7 @@ from mxamp.cli.source import (
     Source,
     add_input_option,
     add_source_options,
+    check_epoch,
     parse_input_shapes,
     read_source,
     split_prefix,
@@ -101,6 +102,12 @@ def add_parser(subparsers: Any) -> None:
         "--output",
         metavar="OUT",
         help="write OUT-symbol.json and OUT-0000.params",
+    )
+    parser.add_argument(
+        "--out-epoch",
+        type=int,
+        metavar="N",
+        help="write OUT-000N.params (default: the number of what was read)",
     )
     parser.add_argument(
         "--onnx",
@@ -266,6 +273,7 @@ class _Destination:
     paths: tuple[Path, ...]
     report: Path | None
     onnx: Path | None = None
+    epoch: int = 0
 
     @property
     def files(self) -> list[Path]:
@@ -323,7 +331,7 @@ def run(args: argparse.Namespace) -> int:
             )
         # Before anything else is asked of the model: then its parameters are read once only.
         if destination.prefix is not None:
-            model.save(destination.prefix, progress=progress, provenance=args.provenance)
+            model.save(destination.prefix, destination.epoch, progress=progress, provenance=args.provenance)
         report = model.report
         assert report is not None  # a conversion always has one
         if destination.report is not None:
@@ -418,11 +426,18 @@ def _destination(args: argparse.Namespace) -> _Destination:
                 "both."
             )
         return _Destination(None, (), report, onnx)
-    prefix, _ = split_prefix(args.output)
-    paths: tuple[Path, ...] = model_paths(prefix)
+    prefix, epoch = split_prefix(args.output)
+    given = check_epoch(args.out_epoch, "--out-epoch")
+    if given is not None and epoch is not None and given != epoch:
+        raise ExportError(f"-o names epoch {epoch}, and --out-epoch {given}. Leave one of the two out.")
+    if given is None:
+        given = epoch
+    if given is None:
+        given = args.epoch if args.epoch is not None else split_prefix(args.model)[1] or 0
+    paths: tuple[Path, ...] = model_paths(prefix, given)
     if args.provenance:
-        paths = (*paths, provenance_path(prefix))
-    return _Destination(prefix, paths, report, onnx)
+        paths = (*paths, provenance_path(prefix, given))
+    return _Destination(prefix, paths, report, onnx, given)
 
 
 def _check_destination(destination: _Destination, args: argparse.Namespace) -> None:

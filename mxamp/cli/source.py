@@ -16,6 +16,7 @@ __all__ = [
     "Source",
     "add_input_option",
     "add_source_options",
+    "check_epoch",
     "parse_input_shapes",
     "read_source",
     "split_prefix",
@@ -88,6 +89,19 @@ def add_input_option(parser: Any) -> None:
         metavar="NAME",
         help="this variable is an input, though it looks like a parameter without a value (repeatable)",
     )
+
+
+def check_epoch(epoch: int | None, option: str) -> int | None:
+    """Return a number that a parameter file can have.
+
+    Raises
+    ------
+    DataError
+        When it is none; names the option that gave it.
+    """
+    if epoch is not None and not 0 <= epoch <= 9999:
+        raise DataError(f"{option} must be from 0 to 9999, not {epoch}: it is four digits of a file's name.")
+    return epoch
 
 
 def split_prefix(text: str) -> tuple[str, int | None]:

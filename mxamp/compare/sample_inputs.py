@@ -7,6 +7,7 @@ from typing import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.arguments import argument
 from mxamp.compare.inputs import expected_input_shapes, input_names
 from mxamp.dtypes import DType
 from mxamp.errors import DataError
@@ -57,8 +58,8 @@ def sample_inputs(
         if not shape or 0 in shape:
             sizes = ",".join(str(size or "?") for size in shape) or "1,3,224,224"
             raise DataError(
-                f"the shape of the input {name!r} is not known; give it as input_shapes, or on the command "
-                f"line as --input-shape {name}={sizes}"
+                f"the shape of the input {name!r} is not known; give it with "
+                f"{argument('input_shapes')}: {name}={sizes}"
             )
         rows = _rows_pointed_into(model, name)
         dtype = dtypes.get(name, DType.FLOAT32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
 
+from mxamp.arguments import argument, setting
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
 from mxamp.decisions.low_precision import LowPrecision
@@ -406,14 +407,14 @@ class _Decider:
             missing = (
                 f"the target {target.name} says nothing of costs"
                 if target.cost is None
-                else "no input_shapes were given"
+                else f"no {argument('input_shapes')} were given"
                 if shapes is None
                 else f"the shapes at node {self.graph.nodes[unknown[0]].name!r} are not known"
             )
             raise PolicyError(
-                f"low_precision='profitable' weighs what nodes and casts cost, but {missing}. Give the "
-                "shapes of all inputs, batch size included, and a target with costs (see `mxamp targets`), "
-                "or leave low_precision out."
+                f"{setting('low_precision', 'profitable')} weighs what nodes and casts cost, but {missing}. "
+                "Give the shapes of all inputs, batch size included, and a target with costs (see `mxamp "
+                f"targets`), or leave {argument('low_precision')} out."
             )
         return None
 

@@ -36,5 +36,5 @@ def as_low_precision(given: object) -> LowPrecision | None:
         if isinstance(given, str) and given == member.value:
             return member
     raise PolicyError(
-        f"{argument('low_precision')} must be 'required' or 'profitable', or be left out, not {given!r:.80}."
+        f"{argument('low_precision')} must be 'required', 'profitable' or None, not {given!r:.80}."
     )

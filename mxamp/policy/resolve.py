@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxamp.arguments import items
+from mxamp.arguments import argument, items
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
@@ -48,8 +48,8 @@ def resolve_policy(
         raise PolicyError(f"policy must be a Policy or the path of a TOML file, not {type(policy).__name__}.")
     if policy.target_dtype is not default.target_dtype:
         raise PolicyError(
-            f"The policy is for {policy.target_dtype}, but target_dtype is {default.target_dtype}. "
-            "Give the target_dtype that the policy is for."
+            f"The policy is for {policy.target_dtype}, but {argument('target_dtype')} is "
+            f"{default.target_dtype}. Give the {argument('target_dtype')} that the policy is for."
         )
     if policy.target_dtype.is_emulated_only and not emulated:
         raise PolicyError(

@@ -15,6 +15,7 @@ from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from numpy.typing import NDArray
 
+from mxamp.arguments import argument, setting
 from mxamp.compare.inputs import prepare_inputs
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.decisions import LowPrecision, as_low_precision
@@ -114,8 +115,8 @@ def placing_by_profile(
         return None
     if is_emulated:
         raise PolicyError(
-            "profile=True times the model that is converted, and an emulation takes other times than what it "
-            "emulates. Leave one of the two out."
+            f"{setting('profile', True)} times the model that is converted, and an emulation takes other "
+            "times than what it emulates. Leave one of the two out."
         )
     from mxamp.runtime.mxnet import import_mxnet
 
@@ -160,8 +161,9 @@ def _device(ctx: Any, target: Target, dtype: DType) -> str:
         check_device_runs(device, dtype)
     except DeviceError as error:
         raise DeviceError(
-            f"profile=True measures the model on the device of the target {target.name}. {error} To convert "
-            "for a machine that is not here, leave profile out: the target's table is used then."
+            f"{setting('profile', True)} measures the model on the device of the target {target.name}. "
+            f"{error} To convert for a machine that is not here, leave {argument('profile')} out: the "
+            "target's table is used then."
         ) from error
     return str(device)
 
@@ -178,10 +180,9 @@ def sample_data(model: Model, inputs: Sequence[str], shapes: Shapes | None) -> M
     unknown = [name for name in inputs if shapes is None or not all(shapes[graph.variables[name]][0] or (0,))]
     if shapes is None or unknown:
         raise PolicyError(
-            "profile=True runs the model to time it, and for that the shapes of its inputs must be known"
-            f"{', which that of ' + repr(unknown[0]) + ' is not' if unknown else ''}. Give "
-            "input_shapes={'data': (1, 3, 224, 224)} with all inputs, batch size included (mxamp convert: "
-            "--input-shape data=1,3,224,224)."
+            f"{setting('profile', True)} runs the model to time it, and for that the shapes of its inputs "
+            f"must be known{', which that of ' + repr(unknown[0]) + ' is not' if unknown else ''}. Give "
+            f"{setting('input_shapes', {'data': (1, 3, 224, 224)})} with all inputs, batch size included."
         )
     known = {name: shape for name in inputs for shape in [shapes[graph.variables[name]][0]] if shape}
     return prepare_inputs(model, sample_inputs(model, known)).arrays

@@ -7,6 +7,7 @@ import operator
 import re
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
+from mxamp.arguments import argument
 from mxamp.errors import DataError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Entry, Graph
 from mxamp.params.parameter import Parameter
@@ -115,7 +116,7 @@ def _checked_shapes(
         if name not in inputs:
             what = "a parameter, whose shape is known" if name in params else "no input of the model"
             raise UnknownNameError(
-                f"input_shapes names {name!r}, which is {what}.{nearest_names(name, inputs)} "
+                f"{argument('input_shapes')} names {name!r}, which is {what}.{nearest_names(name, inputs)} "
                 f"The inputs are: {', '.join(inputs) or '(none)'}."
             )
         try:
@@ -174,5 +175,5 @@ def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> str
             where = f" at {node}"
     return (
         f"The shapes do not fit together{where}: {why.rstrip('.')}. Given were {given}. "
-        "Check input_shapes against what the model was trained with."
+        f"Check {argument('input_shapes')} against what the model was trained with."
     )

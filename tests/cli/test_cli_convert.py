@@ -439,3 +439,58 @@ def test_interruption_while_writing_leaves_nothing(mxamp, folder, monkeypatch):
     monkeypatch.setattr(os, "fsync", interrupt)
     assert mxamp("convert", "net", "--dtype", "float16", "-o", "out").status == 130
     assert contents(folder) == before
+
+
+# ---------------------------------------------------------------------- the number of the result
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        (["net", "--epoch", "7", "-o", "out"], 7),
+        (["net-0007.params", "-o", "out"], 7),
+        (["net", "--epoch", "7", "-o", "out", "--out-epoch", "0"], 0),
+        (["net", "-o", "out", "--out-epoch", "3"], 3),
+        (["net", "--epoch", "7", "-o", "out-0002.params"], 2),
+        (["net", "-o", "out"], 0),
+    ],
+)
+def test_the_result_has_the_number_of_what_was_read_or_the_one_given(mxamp, folder, options, written):
+    (folder / "net-0007.params").write_bytes((folder / "net-0000.params").read_bytes())
+    result = mxamp("convert", *options, "--dtype", "bfloat16")
+    assert result.status == 0, result.err
+    assert [path.name for path in folder.glob("out-*.params")] == [f"out-{written:04d}.params"]
+    assert mxamp("verify", "out", "--epoch", str(written)).status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-o", "out", "--out-epoch", "12345"], "--out-epoch must be from 0 to 9999, not 12345"),
+        (["-o", "out-0001.params", "--out-epoch", "2"], "-o names epoch 1, and --out-epoch 2"),
+        (["-o", "out", "--io-dtype", "dta=low"], "--io-dtype names 'dta'"),
+        (["-o", "out", "--io-dtype", "data=int8"], "--io-dtype data is int8"),
+        (["-o", "out", "--low-precision", "profitable"], "--low-precision profitable weighs"),
+        (["-o", "out", "--input", "dta"], "--input names 'dta', which is no variable"),
+        (["-o", "out", "--epoch", "12345"], "--epoch must be from 0 to 9999"),
+        (["-o", "out", "--epoch", "3"], "There is net-0000.params: give its number as --epoch"),
+    ],
+)
+def test_an_error_names_the_option_and_not_the_argument_of_python(mxamp, folder, options, said):
+    result = mxamp("convert", "net", "--dtype", "bfloat16", *options)
+    assert result.status == 2
+    assert said in result.err
+
+
+def test_errors_that_need_mxnet_name_options_too(mxamp, folder):
+    pytest.importorskip("mxnet", reason="it infers shapes")
+    command = ["convert", "net", "--dtype", "bfloat16", "-o", "out"]
+    for options, said in [
+        (["--input-shape", "dta=1,4,8,8"], "--input-shape names 'dta'"),
+        (["--input-shape", "data=1,3,8,8"], "Check --input-shape against"),
+        (["--profile"], "--profile runs the model to time it"),
+    ]:
+        result = mxamp(*command, *options)
+        assert result.status == 2, options
+        assert said in result.err
+        assert "input_shapes" not in result.err

@@ -86,7 +86,7 @@ def test_low_precision_where_it_pays_needs_shapes(mxamp, folder):
     command = ("convert", "net", "--dtype", "bfloat16", "-o", "out", "--low-precision")
     result = mxamp(*command, "profitable")
     assert result.status == 2
-    assert "no input_shapes were given" in result.err
+    assert "no --input-shape were given" in result.err
     assert mxamp(*command, "required").status == 0
 
 
