@@ -234,20 +234,24 @@ def convert_graph(
     # What the casts lose is seen for dtypes of MXNet's alone.
     watched = cast_offline and not saturate and not policy.target_dtype.is_emulated_only
     unmeasured = unmeasured_parameters(graph, arg_params) if watched else {}
+
+    def measured() -> Model:
+        # A cast has shown infinities or NaN, or all is read anyway: now it is worth looking who has them.
+        on_disk = {name: parameter for name, parameter in params.items() if parameter.is_on_disk}
+        found = [] if dubious else not_finite(on_disk, read_all=True)
+        if found:
+            notes.append(not_finite_warning(found))
+        return conversion.run_measured()
+
+    def measured_late() -> Model:
+        before = len(notes)
+        model = measured()
+        for note in notes[before:] if warn else ():
+            warnings.warn(note, MxampWarning, stacklevel=2)
+        return model
+
     model = conversion.run({**arg_params, **unmeasured}) if unmeasured else None
-    if model is None:
-        model = conversion.run_measured()
-    else:
-
-        def convert_measured() -> Model:
-            # A cast has shown infinities or NaN: only now all parameters on disk are looked at.
-            found = not_finite(params, read_all=True)
-            if found and not dubious:
-                notes.append(not_finite_warning(found))
-                warnings.warn(notes[-1], MxampWarning, stacklevel=2)
-            return conversion.run_measured()
-
-        model = PostponedModel.postponing(model, convert_measured)
+    model = measured() if model is None else PostponedModel.postponing(model, measured_late)
     for note in conversion.said if warn else ():
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return model
