@@ -40,8 +40,8 @@ def add_parser(subparsers: Any) -> None:
         "probe",
         help="measure which operators run low on this machine, and what they cost: a target for convert",
         description="Measure this machine and its MXNet: which operators run in the low dtype and compute "
-        "what they should, what the backend fuses, and how long operators and casts take. Takes a few "
-        "minutes and writes a target for `mxamp convert --target`.",
+        "what they should, what the backend fuses, and how long operators, casts and kernels of random "
+        "shapes take. Takes about ten minutes and writes a target for `mxamp convert --target`.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

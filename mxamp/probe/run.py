@@ -18,9 +18,11 @@ from mxamp.ops import FACTS
 from mxamp.probe.case import Case
 from mxamp.probe.cases import all_cases
 from mxamp.probe.document import document_text, make_document
+from mxamp.probe.fit_kernels import fit_kernels, read_kernels
 from mxamp.probe.jobs import CHECK, TIME, Unit, is_on_volumes, jobs_of, units_of
 from mxamp.probe.journal import Journal, journal_path
 from mxamp.probe.machine import describe_machine, processors
+from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels, weights_by_error
 from mxamp.probe.workers import Answer, Settings, Worker, process_environment, run_units
 from mxamp.targets import Target
 from mxamp.version import __version__
@@ -53,6 +55,9 @@ class ProbeSettings:
         Patterns of operator names (``Conv*``); empty for all.
     command
         What is started for each process; the default is mxamp's own.
+    kernel_seconds
+        For how long kernels of random shapes are timed, which costs are fitted on; 0 for not. Only on CPUs,
+        and where all operators are measured.
     """
 
     dtype: DType
@@ -63,6 +68,7 @@ class ProbeSettings:
     limit: float = 30.0
     only: tuple[str, ...] = ()
     command: tuple[str, ...] = Settings("", "").command
+    kernel_seconds: float = 240.0
 
 
 def run_probe(
@@ -133,6 +139,7 @@ def run_probe(
             dtype=settings.dtype,
             device="cpu" if machine["device"].startswith("cpu") else "gpu",
         )
+        _add_kernels(document, settings)
         target = Target.from_document(document, source=str(path))
         with atomic_write(path) as (file,):
             file.write(document_text(document).encode())
@@ -140,6 +147,30 @@ def run_probe(
         journal.close()
     journal.remove()
     return target
+
+
+def _add_kernels(document: dict[str, Any], settings: ProbeSettings) -> None:
+    """Add to a document with costs what kernels of random shapes cost on a CPU.
+
+    Half of the time goes to all families as networks have them, half to those that are estimated worst.
+    """
+    cost = document.get("cost")
+    if cost is None or document["device"] != "cpu":
+        return
+    cost["kernels"] = {}  # of no other machine
+    if not settings.kernel_seconds:
+        return
+    target = Target.from_document(document, source="what was measured")
+    timing = KernelTiming(
+        settings.dtype,
+        process_environment(settings.threads, check_heap=False),
+        settings.kernel_seconds / 2,
+    )
+    timed = time_random_kernels(timing, target)
+    weights = weights_by_error(read_kernels(timed))
+    timed += time_random_kernels(timing, target, seed=JUDGE_SEED // 2, weights=weights)
+    cost["kernels_measured"] = f"{len(timed)} kernels of random shapes on {cost['machine']}"
+    cost["kernels"] = fit_kernels(read_kernels(timed))
 
 
 def _check_output(path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from mxamp.dtypes import DType
 from mxamp.errors import TargetError
 from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
 from mxamp.probe.kernels import FAMILIES, draw_kernels
+from mxamp.probe.time_kernels import KernelTiming, time_random_kernels, weights_by_error
+from mxamp.probe.workers import process_environment
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
@@ -227,3 +231,36 @@ def test_one_of_each_family_runs_and_is_timed() -> None:
     for one, result in zip(chosen, results):
         assert result["us"]["float32"] > 0, one
         assert Work.from_document(result["work"]).inputs[0] == one.operands[0].shape
+
+
+@pytest.fixture
+def timing() -> KernelTiming:
+    pytest.importorskip("mxnet", reason="MXNet runs the kernels")
+    return KernelTiming(DType.BFLOAT16, process_environment(1, check_heap=False), seconds=0.1, rounds=1)
+
+
+def test_kernels_are_timed_in_a_process_of_their_own(timing: KernelTiming) -> None:
+    target = Target.from_document(
+        {"based_on": "cpu-bf16", "name": "none", "dtype": "bfloat16", "operators": {}, "default": "works"},
+        source="t.json",
+    )
+    timed = time_random_kernels(timing, target, weights={"Pooling": 1.0})
+    assert timed
+    assert {sample.family for sample in read_kernels(timed)} == {"Pooling"}
+
+
+def test_a_process_that_keeps_dying_is_told(timing: KernelTiming) -> None:
+    dying = replace(timing, seconds=60.0, command=(sys.executable, "-c", ""))
+    with pytest.raises(TargetError, match="again and again"):
+        time_random_kernels(dying, Target.builtin("cpu-bf16"))
+
+
+def test_what_is_estimated_badly_is_drawn_more_often() -> None:
+    random = np.random.default_rng(0)
+    erratic = [one._replace(times=(random.uniform(1, 1000), None)) for one in samples(60)]
+    even = [
+        KernelSample("Pooling", "Pooling", one.work, (5.0 + one.work.elements * 1e-3, None))
+        for one in samples(60)
+    ]
+    weights = weights_by_error([*erratic, *even])
+    assert weights["Convolution"] / FAMILIES["Convolution"][0] > weights["Pooling"] / FAMILIES["Pooling"][0]
