@@ -83,6 +83,11 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME=SIZES",
         help="shape of a random input, such as data=1,3,224,224; may be repeated",
     )
+    parser.add_argument(
+        "--by-position",
+        action="store_true",
+        help="pair the outputs in their order, whatever they are called: MXNet's own converter renames them",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of --random (default: 0)")
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
     parser.add_argument(
@@ -156,6 +161,7 @@ def run(args: argparse.Namespace) -> int:
         batch_size=args.batch_size,
         max_samples=args.max_samples,
         threshold=args.layer_threshold,
+        by_position=args.by_position,
         progress=_show_progress if supports_progress(sys.stderr) else None,
         latency_seconds=args.latency_seconds,
     )
@@ -207,6 +213,7 @@ def _compare_several(
         batch_size=args.batch_size,
         max_samples=args.max_samples,
         threshold=args.layer_threshold,
+        by_position=args.by_position,
         notes=[*cautions, *_kept_in_float32(candidates)],
         progress=_show_progress if supports_progress(sys.stderr) else None,
     )

@@ -76,6 +76,7 @@ def compare_candidates(
     threshold: float | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
+    by_position: bool = False,
 ) -> CandidateComparison:
     """Compare several models with one FP32 model on the same data.
 
@@ -85,7 +86,7 @@ def compare_candidates(
         :class:`mxamp.Model` or ``(sym, args, auxs)``; not changed.
     candidates
         What to call each model -> the model: conversions, or what :func:`mxamp.emulate` returned.
-    data, ctx, layers, batch_size, max_samples, threshold, progress
+    data, ctx, layers, batch_size, max_samples, threshold, progress, by_position
         As for :func:`compare_models`.
     notes
         What the reader should know about all of them.
@@ -128,5 +129,6 @@ def compare_candidates(
             max_samples=max_samples,
             threshold=threshold,
             progress=progress,
+            by_position=by_position,
         )
     return CandidateComparison(found, tuple(told))

@@ -9,6 +9,7 @@ from typing import Any, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.arguments import setting
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, MxnetMissingError, nearest_names
 from mxamp.graph.output_names import output_names
@@ -123,7 +124,9 @@ def fed_inputs(model: Model, data: Any) -> list[str]:
     return list(names) if len(names) == 1 else []
 
 
-def check_same_interface(reference: Model, converted: Model, *, fed: Collection[str] = ()) -> None:
+def check_same_interface(
+    reference: Model, converted: Model, *, fed: Collection[str] = (), by_position: bool = False
+) -> None:
     """Check that two models have their parameters, and the same inputs and outputs.
 
     Parameters
@@ -132,6 +135,8 @@ def check_same_interface(reference: Model, converted: Model, *, fed: Collection[
         The models.
     fed
         Inputs that there are data for, so that their values are not missing.
+    by_position
+        Whether outputs belong together in their order, whatever they are called.
 
     Raises
     ------
@@ -148,11 +153,19 @@ def check_same_interface(reference: Model, converted: Model, *, fed: Collection[
     )
     for what, left, right in pairs:
         same = sorted(left) == sorted(right) if what == "inputs" else left == right
+        if what == "outputs" and len(left) == len(right):
+            same = same or by_position
+            hint = (
+                " (MXNet's own converter renames outputs; mxamp keeps their names.) "
+                f"{setting('by_position', True)} pairs them in order."
+            )
+        else:
+            hint = ""
         if not same:
             raise DataError(
                 f"The two models have different {what}, so there is nothing to compare: the FP32 model has "
                 f"{_listed(left)}, the converted model {_listed(right)}. Is the second one a conversion of "
-                "the first? (MXNet's own converter renames outputs; mxamp keeps their names.)"
+                f"the first?{hint}"
             )
 
 

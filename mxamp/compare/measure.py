@@ -48,6 +48,7 @@ def compare_models(
     threshold: float | None = None,
     progress: Progress | None = None,
     latency_seconds: float = 0.0,
+    by_position: bool = False,
 ) -> Fidelity:
     """Measure the fidelity of a conversion: how far its outputs and layers are from the FP32 model's.
 
@@ -70,6 +71,9 @@ def compare_models(
         of rounding to the low dtype (0.0625 for bfloat16, 0.0078 for float16).
     progress
         Called as the work proceeds.
+    by_position
+        Whether the outputs of the two models belong together in their order, whatever they are called. By
+        default they must have the same names; MXNet's own converter renames outputs.
     latency_seconds
         About how long to time both models by turns, on the first batch; 0 for not at all. It ends early where
         the answer is clear.
@@ -100,7 +104,8 @@ def compare_models(
         as_model(converted_model, "the converted model"),
     )
     layers, progress = checked_flag(layers, "layers"), checked_progress(progress)
-    check_same_interface(reference, converted, fed=fed_inputs(reference, data))
+    by_position = checked_flag(by_position, "by_position")
+    check_same_interface(reference, converted, fed=fed_inputs(reference, data), by_position=by_position)
     inputs = prepare_inputs(reference, data, max_samples=max_samples)
     size = _batch_size(inputs, batch_size)
     dtypes = _dtypes(converted)
@@ -117,7 +122,7 @@ def compare_models(
     if math.isinf(latency_seconds):
         raise DataError("latency_seconds must be a finite number of seconds.")
     context = parse_context("cpu" if ctx is None else ctx)
-    notes = list(inputs.notes)
+    notes = [*inputs.notes, *_renaming_notes(reference.graph, converted.graph)]
     outputs, first = _compare_outputs(reference, converted, inputs, size, context, progress)
     records: tuple[LayerFidelity, ...] | None = None
     unmatched: tuple[str, ...] = ()
@@ -372,6 +377,15 @@ def _with_unfused(
             )
         )
     return tuple(completed)
+
+
+def _renaming_notes(reference: Graph, converted: Graph) -> list[str]:
+    names, others = output_names(reference), output_names(converted)
+    if names == others:
+        return []
+    pairs = [f"{name!r} with {other!r}" for name, other in zip(names, others) if name != other]
+    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    return [f"Outputs are paired by their position: {', '.join(pairs[:3])}{more}."]
 
 
 def _folding_notes(reference: Graph, folded: Mapping[int, int]) -> list[str]:
