@@ -82,9 +82,22 @@ class ColoringContext:
         return cast_names(self.graph)
 
     @cached_property
-    def sparse(self) -> frozenset[str]:
-        """The names of the parameters that are stored sparsely."""
-        return frozenset(name for name, parameter in self.params.items() if parameter.is_sparse)
+    def sparse(self) -> Mapping[int, str]:
+        """Node position -> the sparse variable that it is, or that it alone reads and may hand on as sparse.
+
+        A parameter is as it is stored; an input as its ``__storage_type__`` says, 1 for row_sparse and 2 for
+        csr. Of operators those with one input may keep the storage (``abs``, ``slice``).
+        """
+        found: dict[int, str] = {}
+        for position, node in enumerate(self.graph.nodes):
+            if node.op == VARIABLE:
+                parameter = self.params.get(node.name)
+                declared = node.attrs.get("__storage_type__") in ("1", "2")
+                if declared if parameter is None else parameter.is_sparse:
+                    found[position] = node.name
+            elif found and len(node.inputs) == 1 and node.inputs[0].node in found:
+                found[position] = found[node.inputs[0].node]
+        return found
 
     def parameter(self, position: int) -> Parameter | None:
         """Return the parameter a node is, if it is one."""

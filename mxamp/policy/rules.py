@@ -208,10 +208,10 @@ class NamedOutputs:
         )
 
 
-class SparseParameters:
-    """What reads a sparse parameter computes in FP32, for MXNet casts dense tensors alone."""
+class SparseTensors:
+    """What reads a sparse parameter or input computes in FP32, for MXNet casts dense tensors alone."""
 
-    name = "sparse parameter"
+    name = "sparse input"
     is_hard = True
 
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
@@ -219,9 +219,12 @@ class SparseParameters:
         if not context.sparse:
             return None
         for entry in context.graph.nodes[position].inputs:
-            source = context.graph.nodes[entry.node]
-            if source.is_variable and source.name in context.sparse:
-                reason = f"the parameter {source.name!r} is stored sparsely, and is never cast"
+            name = context.sparse.get(entry.node)
+            if name in context.params:
+                reason = f"the parameter {name!r} is stored sparsely, and is never cast"
+                return Verdict(Color.RED, "sparse parameter", reason)
+            if name is not None:
+                reason = f"the input {name!r} is sparse, and a cast would make it dense"
                 return Verdict(Color.RED, self.name, reason)
         return None
 
@@ -360,7 +363,7 @@ RULES: tuple[Rule, ...] = (
     RefusedDtype(),
     PromotedInputs(),
     NamedOutputs(),
-    SparseParameters(),
+    SparseTensors(),
     ConditionalAttributes(),
     ParameterRange(),
     ScalarRange(),

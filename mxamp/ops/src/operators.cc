@@ -239,6 +239,10 @@ class StatefulRound : public mxnet::ext::CustomStatefulOp {
       return Fail(std::string(kRoundBothWays) + " takes float32 only, and its data is of the dtype with code " +
                   std::to_string(in->at(0).dtype) + ". Cast it to float32 first.");
     }
+    if (in->at(0).stype != mxnet::ext::kDefaultStorage || out->at(0).stype != mxnet::ext::kDefaultStorage) {
+      return Fail(std::string(kRoundBothWays) +
+                  " takes dense arrays only. Make a sparse one dense first: cast_storage(stype='default') in a graph.");
+    }
     if (in->at(0).size() != out->at(0).size()) {
       return Fail(std::string(kRoundBothWays) + " has a subgraph that is no identity: it makes " +
                   std::to_string(out->at(0).size()) + " values of " + std::to_string(in->at(0).size()) + ".");
