@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from typing import Any, Mapping, Sequence
 
+from mxamp.cli.compare_onnx import compare_with_onnx, is_onnx_file
 from mxamp.cli.console import supports_progress
 from mxamp.cli.data import RANDOM_NOTE, load_data, no_data_message, random_data
 from mxamp.cli.source import Source, add_source_options, check_epoch, parse_input_shapes, read_source
@@ -56,13 +57,15 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "prefix",
         metavar="PREFIX",
-        help="the FP32 model: PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME for a GluonCV model",
+        help="the FP32 model: PREFIX-symbol.json and PREFIX-0000.params, zoo:NAME for a GluonCV model, or "
+        "FILE.onnx",
     )
     parser.add_argument(
         "converted",
         metavar="OUT",
         nargs="*",
-        help="the converted model: OUT-symbol.json, OUT-0000.params; several are shown beside each other",
+        help="the converted model: OUT-symbol.json, OUT-0000.params, or FILE.onnx; several models are shown "
+        "beside each other",
     )
     parser.add_argument(
         "--emulate",
@@ -135,6 +138,10 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"--tolerance must be a number from 0 on, not {args.tolerance}.")
     if args.input_shape and not args.random:
         raise DataError("--input-shape goes with --random: a data file has its own shapes.")
+    if any(map(is_onnx_file, (args.prefix, *args.converted))):
+        compared = compare_with_onnx(args)
+        print(compared.to_json() if args.json else compared)
+        return _status(compared, args.tolerance)
     shapes = parse_input_shapes(args.input_shape)
     missing = why_no_mxnet()  # before advice that would need it
     if missing is not None:

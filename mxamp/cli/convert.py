@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import glob
-import importlib.util
 import os
 import shutil
 import time
@@ -32,6 +31,7 @@ from mxamp.files import atomic_write
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
+from mxamp.installation import why_no_mxnet
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
@@ -405,7 +405,7 @@ def _shapes_for_costs(
     args: argparse.Namespace, shapes: Mapping[str, Sequence[int]]
 ) -> Mapping[str, Sequence[int]] | None:
     """Return the shapes to decide by; none where they were given for the ONNX file and MXNet is not here."""
-    if shapes and args.onnx and importlib.util.find_spec("mxnet") is None:
+    if shapes and args.onnx and why_no_mxnet() is not None:
         warnings.warn(
             "MXNet is not installed, so the shapes serve the ONNX file alone: precision is decided without "
             "costs.",

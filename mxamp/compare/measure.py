@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Protocol, Sequence
 
 from numpy.typing import NDArray
 
@@ -22,7 +22,7 @@ from mxamp.graph.library_operators import emulated_dtypes, emulated_formats
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 
-__all__ = ["DEFAULT_BATCH_SIZE", "compare_models"]
+__all__ = ["DEFAULT_BATCH_SIZE", "Runner", "compare_models", "compare_outputs", "rounding_threshold"]
 
 DEFAULT_BATCH_SIZE = 8
 
@@ -110,20 +110,24 @@ def compare_models(
     size = _batch_size(inputs, batch_size)
     dtypes = _dtypes(converted)
     low = _low_dtype(dtypes)
-    if threshold is None:
-        threshold = _THRESHOLD_IN_ROUNDINGS * _roundoff(low)
-    else:
-        threshold = checked_number(threshold, "The threshold")
+    threshold = rounding_threshold(low) if threshold is None else checked_number(threshold, "The threshold")
 
     from mxamp.runtime.device import parse_context
-    from mxamp.runtime.executor import batches, is_fusion_on
+    from mxamp.runtime.executor import BoundModel, batches, is_fusion_on
 
     latency_seconds = checked_number(latency_seconds, "latency_seconds")
     if math.isinf(latency_seconds):
         raise DataError("latency_seconds must be a finite number of seconds.")
     context = parse_context("cpu" if ctx is None else ctx)
     notes = [*inputs.notes, *_renaming_notes(reference.graph, converted.graph)]
-    outputs, first = _compare_outputs(reference, converted, inputs, size, context, progress)
+    outputs, first = compare_outputs(
+        BoundModel(reference, ctx=context, fusion=False, label="the FP32 model"),
+        BoundModel(converted, ctx=context, fusion=True, label="the converted model"),
+        output_names(reference.graph),
+        inputs,
+        size,
+        progress,
+    )
     records: tuple[LayerFidelity, ...] | None = None
     unmatched: tuple[str, ...] = ()
     batch = next(batches(inputs.arrays, size))
@@ -207,6 +211,11 @@ def _low_dtype(dtypes: EntryDtypes) -> DType | None:
     return None
 
 
+def rounding_threshold(low: DType | None) -> float:
+    """Return the relative L2 error from which an entry counts as different, for a low dtype."""
+    return _THRESHOLD_IN_ROUNDINGS * _roundoff(low)
+
+
 def _roundoff(low: DType | None) -> float:
     """Return the largest relative error of rounding to the nearest: half the gap between neighbours."""
     return 1.0 / (low or DType.FLOAT32).max_exact_integer
@@ -215,20 +224,24 @@ def _roundoff(low: DType | None) -> float:
 # ---------------------------------------------------------------------- outputs
 
 
-def _compare_outputs(
-    reference: Model,
-    converted: Model,
+class Runner(Protocol):
+    """What runs a batch: a bound model, or an ONNX file."""
+
+    def run(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the outputs for input name -> values."""
+
+
+def compare_outputs(
+    left: Runner,
+    right: Runner,
+    names: Sequence[str],
     inputs: Inputs,
     size: int | None,
-    ctx: Any,
     progress: Progress | None,
 ) -> tuple[tuple[OutputFidelity, ...], list[Distance]]:
     """Return the fidelity of every output, and its distance on the first batch alone."""
-    from mxamp.runtime.executor import BoundModel, batches
+    from mxamp.runtime.executor import batches
 
-    names = output_names(reference.graph)
-    left = BoundModel(reference, ctx=ctx, fusion=False, label="the FP32 model")
-    right = BoundModel(converted, ctx=ctx, fusion=True, label="the converted model")
     meters = [DistanceMeter() for _ in names]
     first: list[Distance] = []
     shapes: list[tuple[int, ...]] = []
