@@ -15,7 +15,7 @@ from mxamp.model import Model
 from mxamp.params.check import declared_inputs
 from mxamp.provenance import FileRecord, Provenance, hash_file, read_provenance
 from mxamp.report.guard import NOT_RUN, guard_lines
-from mxamp.report.inspection import Inspection, inspect_model
+from mxamp.report.inspection import Inspection, inspect_model, lost_casts
 from mxamp.report.inspection_text import cast_table, inspected_node_table, inspection_summary, select_nodes
 from mxamp.report.table import paragraph, terminal_width
 
@@ -80,6 +80,9 @@ def run(args: argparse.Namespace) -> int:
     if provenance is not None and provenance.report is not None:
         inputs += provenance.report.inputs
     inspection = inspect_model(graph, params, inputs=inputs)
+    broken = lost_casts(graph, params)
+    if broken is not None:
+        warnings.warn(broken, MxampWarning, stacklevel=2)
     if args.json:
         known = None if provenance is None else provenance.to_mapping()
         document = inspection.to_mapping()

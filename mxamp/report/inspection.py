@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Collection, Mapping, Sequence
 
 from mxamp.dtypes import DType
+from mxamp.errors import OperatorError
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.infer import EntryDtypes, check_dtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.library_operators import emulated_formats, needs_operator_library
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
@@ -21,7 +22,7 @@ from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.params.check import check_params
 from mxamp.params.parameter import Parameter
 
-__all__ = ["CastInspection", "Inspection", "NodeInspection", "StoredTotal", "inspect_model"]
+__all__ = ["CastInspection", "Inspection", "NodeInspection", "StoredTotal", "inspect_model", "lost_casts"]
 
 FORMAT_VERSION = 1
 
@@ -194,6 +195,35 @@ def inspect_model(
         emulates=emulated_formats(graph),
         needs_library=needs_operator_library(graph),
     )
+
+
+def lost_casts(graph: Graph, params: Mapping[str, Parameter]) -> str | None:
+    """Say how to repair a model that was saved without its casts; None where nothing speaks for that.
+
+    ``Symbol.save``, ``save_checkpoint`` and ``HybridBlock.export`` drop them by default. What is left has
+    16-bit parameters that meet FP32 values, and MXNet refuses to bind it.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Parameters and auxiliary states by name; only dtypes are read.
+    """
+    stored = {name: parameter.dtype for name, parameter in params.items()}
+    if not any(dtype.is_low_precision for dtype in stored.values()):
+        return None
+    try:
+        check_dtypes(graph, infer_dtypes(graph, variable_dtypes(graph, stored)))
+    except OperatorError as error:
+        return (
+            f"The model cannot run: {error} That is what is left when a mixed-precision model is saved "
+            "without its casts, as Symbol.save, save_checkpoint, Module.save_checkpoint and "
+            "HybridBlock.export do by default. The parameters are whole, and only the symbol has to be "
+            "written again: convert the FP32 model as before and save it with Model.save or mxamp convert, "
+            "or save the symbol that is still in memory with sym.save(file, remove_amp_cast=False)."
+        )
+    return None
 
 
 def _label(dtype: DType | None) -> str:

@@ -140,3 +140,40 @@ def test_inputs_are_not_opened_for_writing(mxamp, converted):
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in converted.iterdir()}
     mxamp("inspect", "out")
     assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in converted.iterdir()} == before
+
+
+# ---------------------------------------------------------------------- casts that were dropped
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_model_that_was_saved_without_its_casts_is_recognised(mxamp, folder, dtype):
+    """``Symbol.save`` drops them by default, and says nothing."""
+    mx = pytest.importorskip("mxnet")
+    assert mxamp("convert", "net", "--dtype", dtype, "-o", "out", "--no-provenance").status == 0
+    whole = mxamp("inspect", "out")
+    assert whole.status == 0
+    assert "without its casts" not in whole.err
+    mx.sym.load("out-symbol.json").save("out-symbol.json")
+    result = mxamp("inspect", "out")
+    assert result.status == 0
+    assert "saved without its casts" in result.err
+    assert "remove_amp_cast=False" in result.err
+    assert "conv0" in result.err  # where it shows
+
+
+def test_a_float32_model_and_one_that_is_low_throughout_have_lost_nothing(mxamp, folder):
+    assert "casts" not in mxamp("inspect", "net").err
+    command = [
+        "convert",
+        "net",
+        "--dtype",
+        "float16",
+        "-o",
+        "low",
+        "--io-dtype",
+        "low",
+        "--exclude-op",
+        "exp",
+    ]
+    assert mxamp(*command, "--no-provenance").status == 0
+    assert "without its casts" not in mxamp("inspect", "low").err
