@@ -89,11 +89,8 @@ def test_each_pass_can_be_left_out(name: str) -> None:
     graph, net = network()
     model = convert(graph, net.params, prepare=[step for step in PREPARATIONS if step != name])
     assert model.report is not None
-    elsewhere = {
-        "fold_constants",
-        "share_layout",
-        "keep_branches",
-    }  # have tests of their own: nothing here is for them
+    # These have tests of their own: nothing here is for them.
+    elsewhere = {"fold_constants", "prelu", "share_layout", "keep_branches"}
     assert {change.step for change in model.report.preparations} == set(PREPARATIONS) - {name} - elsewhere
 
 
