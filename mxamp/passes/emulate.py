@@ -169,7 +169,7 @@ class EmulateLowPrecision(GraphPass):
 
 
 _SIZED_BY_VALUES = frozenset(
-    {"_cond", "_contrib_boolean_mask", "_npi_boolean_mask", "_npi_unique", "_npx_nonzero"}
+    {"_cond", "_while_loop", "_contrib_boolean_mask", "_npi_boolean_mask", "_npi_unique", "_npx_nonzero"}
 )
 """Operators whose results have no shape before they run."""
 

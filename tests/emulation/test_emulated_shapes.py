@@ -165,3 +165,28 @@ def test_what_has_a_shape_only_when_it_runs_is_emulated() -> None:
     expected = data[[0, 2]] @ args["weight"].asnumpy().T
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=1e-3)
     assert (found != expected).any()
+
+
+def test_what_a_loop_leaves_is_emulated() -> None:
+    weight, data = S.var("weight"), S.var("data")
+
+    def turn(count: Any, state: Any) -> Any:
+        after = S.tanh(S.FullyConnected(state, weight, num_hidden=4, no_bias=True))
+        return [after], [count + 1, after]
+
+    _, states = S.contrib.while_loop(
+        cond=lambda count, state: count < 2,
+        func=turn,
+        loop_vars=[S.zeros((1,)), data],
+        max_iterations=2,
+    )
+    sym = S.FullyConnected(states[1], S.var("last"), num_hidden=3, no_bias=True, name="dense")
+    random = np.random.default_rng(4)
+    shapes = {"weight": (4, 4), "last": (3, 4)}
+    args = {name: mx.nd.array(random.uniform(-1, 1, shape)) for name, shape in shapes.items()}
+    values = random.uniform(-1, 1, (2, 4)).astype(np.float32)
+    (found,) = run_outputs(mxamp.emulate(sym, args, {}, "float16"), {"data": values})
+    expected = values
+    for _ in range(2):
+        expected = np.tanh(expected @ args["weight"].asnumpy().T)
+    np.testing.assert_allclose(found, expected @ args["last"].asnumpy().T, rtol=1e-2, atol=2e-3)
