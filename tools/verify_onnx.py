@@ -43,7 +43,6 @@ SHORT = (
         "mobilenetv3_small",
         "densenet121",
         "squeezenet1.1",
-        "shufflenet_v2_x0_5",
     ),
     *("resnest14", "simple_pose_resnet18_v1b", "fcn_resnet50_voc", "ssd_300_resnet34_v1b_voc"),
     *("yolo3_mobilenet1.0_voc", "center_net_resnet18_v1b_dcnv2_voc", "siamrpn_alexnet_v2_otb15"),
