@@ -111,3 +111,42 @@ def test_mxnet_computes_the_same_bits(graph: Graph) -> None:
     after, _ = prepared(RewriteShortSums, graph, inserted=["total_terms"])
     (expected,), (found,) = (run_outputs(Model.of(each, {}, {}), data) for each in (graph, after))
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("op", ["add_n", "ElementWiseSum"])
+def test_add_n_of_two_becomes_an_addition(op: str) -> None:
+    net = Net()
+    terms = [net.conv(net.var(name), f"{name}_conv") for name in ("one", "other")]
+    graph = net.graph(net.op(op, *terms, name="total", num_args=2, __mark__="here"))
+    after, done = prepared(RewriteShortSums, graph, net.params)
+    node = after.nodes[-1]
+    assert (node.op, node.name, dict(node.attrs)) == ("elemwise_add", "total", {"__mark__": "here"})
+    assert node.inputs == graph.nodes[-1].inputs
+    assert [(change.node, change.op, change.into) for change in done.changes] == [("total", op, "total")]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_add_n_of_other_than_two_stays(count: int) -> None:
+    net = Net()
+    terms = [net.var(f"term{number}") for number in range(count)]
+    graph = net.graph(net.op("add_n", *terms, name="total", num_args=count))
+    assert prepared(RewriteShortSums, graph)[0] is graph
+
+
+def test_mxnet_adds_two_to_the_same_bits() -> None:
+    pytest.importorskip("mxnet", reason="both graphs are executed")
+    from mxamp.model import Model
+    from mxamp.runtime.executor import run_outputs
+
+    net = Net()
+    graph = net.graph(net.op("add_n", net.var("one"), net.var("other"), name="total", num_args=2))
+    after, _ = prepared(RewriteShortSums, graph)
+    draw = np.random.default_rng(2)
+    special = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-42], np.float32)
+    data = {}
+    for name in ("one", "other"):
+        values = draw.normal(0, 1, (5, 40)).astype(np.float32)
+        data[name] = np.where(draw.random((5, 40)) < 0.3, draw.choice(special, (5, 40)), values)
+    (expected,), (found,) = (run_outputs(Model.of(each, {}, {}), data) for each in (graph, after))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[expected == 0]))
