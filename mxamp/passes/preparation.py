@@ -21,6 +21,7 @@ from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 from mxamp.passes.relu import RewriteRelu
@@ -44,6 +45,7 @@ _PASSES: Mapping[str, type[PreparationPass]] = {
         RewriteShortSums,
         RewriteHardSigmoid,
         RewriteRelu,
+        PadChannels,
         RewritePReLU,
         ShareLayout,
         KeepBranches,

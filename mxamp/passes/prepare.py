@@ -155,11 +155,19 @@ class Surroundings:
     def _awaited(self) -> frozenset[int]:
         return frozenset(dep for node in self._graph.nodes for dep in node.control_deps)
 
-    def is_fixed(self, position: int) -> bool:
-        """Whether a node must stay as it is, whatever it computes, though not where it is a graph output."""
+    def is_fixed(self, position: int, *, updating: bool = True) -> bool:
+        """Whether a node must stay as it is, whatever it computes, though not where it is a graph output.
+
+        Parameters
+        ----------
+        position
+            The node.
+        updating
+            Whether one that updates a state in training, as BatchNorm its statistics, is such a node.
+        """
         node = self._graph.nodes[position]
         return (
-            bool(node.control_deps or node.input_versions or node.subgraphs)
+            bool(node.control_deps or (updating and node.input_versions) or node.subgraphs)
             or position in self._awaited
             or any(rule.selector.picks(node) for rule in self.policy.rules)
         )

@@ -280,6 +280,7 @@ _PREPARED = {
     "short_sums": ("sum", "of two terms written as an addition"),
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
+    "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "prelu": ("PReLU", "written as depthwise convolutions"),
     "share_layout": ("layer", "whose result is reordered once"),
     "keep_branches": ("node", "guarded against MXNet's fusion"),

@@ -1,0 +1,258 @@
+"""Which tensors get more channels together: the layers that make them, and what carries them on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Iterator, Mapping, NamedTuple, Sequence
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import is_true
+from mxamp.params.parameter import Parameter
+from mxamp.passes.prepare import Surroundings
+
+__all__ = ["LAYERS", "TERMS", "ChannelRegions", "Region"]
+
+BLOCK = 16
+"""The float32 values of an AVX-512 register, and the channels of a block in oneDNN's layouts for it."""
+
+_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW", "NCW"})
+LAYERS = frozenset({"Convolution", "Deconvolution"})
+_CARRIERS = frozenset(
+    {
+        "Activation",
+        "BatchNorm",
+        "Dropout",
+        "LeakyReLU",
+        "Pooling",
+        "_copy",
+        "broadcast_add",
+        "broadcast_mul",
+        "clip",
+        "elemwise_add",
+        "elemwise_mul",
+        "hard_sigmoid",
+    }
+)
+"""What computes each channel from the same channel of its inputs, whatever the others hold."""
+
+TERMS = frozenset({"broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
+_SLOW = frozenset({"broadcast_add", "broadcast_mul", "clip", "elemwise_mul", "hard_sigmoid"})
+"""Carriers that are no kernels of oneDNN: each channel more costs them what another does, and where a region
+holds one, nobody measured whether its layers gain more."""
+
+_FEW = 4
+"""Up to so many input channels there are kernels that read an image as it is; above, the input must be whole
+blocks as well. One thread, MXNet 1.9.1, Intel Xeon, float32 and bfloat16 with AMX, times as fast padded, the
+slice included: 32 -> 3 channels, 9x9, 3.4 and 19; 32 -> 2, 1x1, 3.5 and 2.4; 256 -> 84, 3x3, 1.5 and 4.0;
+64 -> 100, 3x3, 1.2 and 2.4; 728 -> 728, 1x1, 1.1 and 1.1; 120 -> 40, 1x1, no whole blocks, 0.2 and 0.7."""
+
+_MUCH = 4 / 3
+"""An image's 1 channel -> 20 (to 32), 5x5: 2.9 and 0.7 times as fast; 3 -> 10 (to 16): 1.2 and 1.0, 2.4 and
+1.0 without a slice; 1 -> 100 (to 112), 3x300: 0.4 and 0.9."""
+
+_TOO_MUCH = 2
+"""An image to 8 channels and fewer was not measured."""
+
+
+class Region(NamedTuple):
+    """Tensors that get more channels together, and what reads them."""
+
+    channels: int
+    padded: int
+    members: Sequence[int]
+    """The layers that make them, and what carries them on."""
+
+
+class ChannelRegions:
+    """Finds what can have more channels.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    around
+        What is known of it.
+    """
+
+    def __init__(self, graph: Graph, around: Surroundings) -> None:
+        self.graph = graph
+        self.around = around
+        self.names = [FACTS.canonical(node.op) for node in graph.nodes]
+        self.is_layer = [self._is_layer(position) for position in range(len(graph.nodes))]
+
+    def regions(self) -> Iterator[Region]:
+        """Yield the regions that are no whole blocks of channels, in graph order."""
+        graph = self.graph
+        first = list(range(len(graph.nodes)))
+
+        def root(position: int) -> int:
+            while first[position] != position:
+                first[position] = first[first[position]]
+                position = first[position]
+            return position
+
+        carried = set()
+        for position in range(len(graph.nodes)):
+            tensors = self._carried(position)
+            if tensors:
+                carried.add(position)
+                for producer in tensors:
+                    one, other = sorted((root(producer), root(position)))
+                    first[other] = one
+        found: dict[int, list[int]] = defaultdict(list)
+        for position in range(len(graph.nodes)):
+            found[root(position)].append(position)
+        for members in found.values():
+            if all(graph.nodes[position].is_variable for position in members):
+                continue
+            makers = [position for position in members if position not in carried]
+            if not all(self.is_layer[position] for position in makers):
+                continue
+            sizes = {self._rows(position) for position in makers}
+            channels = sizes.pop()
+            if sizes or channels % BLOCK == 0:
+                continue
+            if any(set(graph.uses[position]) - {0} for position in members):
+                continue  # the statistics of a BatchNorm
+            if any(head.output for head in graph.heads if head.node in members):
+                continue
+            yield Region(channels, -(-channels // BLOCK) * BLOCK, members)
+
+    def pays(self, region: Region, wider: Mapping[int, int]) -> bool:
+        """Return whether whole blocks of channels are faster, going by what was measured (:data:`_FEW`).
+
+        Parameters
+        ----------
+        region
+            The region.
+        wider
+            Layer -> its input channels, where the region that it reads gets more.
+        """
+        growth = region.padded / region.channels
+        for position in region.members:
+            if self.names[position] in _SLOW or self._reads_one_place(position):
+                return False
+            if self.is_layer[position]:
+                columns = wider.get(position, self._columns(position))
+                if columns % BLOCK and (columns > _FEW or not _MUCH <= growth < _TOO_MUCH):
+                    return False
+        return True
+
+    def readers(self, region: Region) -> Iterator[tuple[int, int]]:
+        """Yield what reads a region from outside: node and number of the input."""
+        members = set(region.members)
+        for position in region.members:
+            for use in self.graph.uses[position].get(0, ()):
+                if use.node not in members:
+                    yield use.node, use.input
+
+    def takes(self, reader: int, number: int, channels: int) -> bool:
+        """Return whether a reader outside can have columns of zeros for more channels."""
+        if number != 0:
+            return False
+        node = self.graph.nodes[reader]
+        if self.is_layer[reader]:
+            return self._columns(reader) == channels
+        if self.names[reader] == "FullyConnected":
+            return self._takes_flat(reader, channels)
+        flattens = self.names[reader] == "Flatten" or (
+            self.names[reader] == "Reshape" and node.attrs.get("shape") in ("(0, -1)", "[0, -1]", "(0,-1)")
+        )
+        if not flattens or is_true(node.attrs, "reverse", default=False) or self.around.is_fixed(reader):
+            return False
+        uses = [use for places in self.graph.uses[reader].values() for use in places]
+        return (
+            bool(uses)
+            and reader not in self.around.heads
+            and all(use.input == 0 and self._takes_flat(use.node, channels) for use in uses)
+        )
+
+    def _takes_flat(self, position: int, channels: int) -> bool:
+        if self.names[position] != "FullyConnected" or self.around.is_fixed(position):
+            return False
+        node = self.graph.nodes[position]
+        weight = self.own_parameter(node, 1)
+        return (
+            is_true(node.attrs, "flatten", default=True)
+            and weight is not None
+            and len(weight.shape) == 2
+            and weight.shape[1] % channels == 0
+        )
+
+    def _reads_one_place(self, position: int) -> bool:
+        """Return whether a node reads what a global pooling makes: one value a channel is soon computed."""
+        producer = self.graph.nodes[position].inputs[0].node
+        return self.names[producer] == "_contrib_AdaptiveAvgPooling2D" or (
+            self.names[producer] == "Pooling"
+            and is_true(self.graph.nodes[producer].attrs, "global_pool", default=False)
+        )
+
+    def _rows(self, position: int) -> int:
+        """Return the output channels of a layer."""
+        weight = self.own_parameter(self.graph.nodes[position], 1)
+        assert weight is not None  # it is a layer
+        return weight.shape[1 if self.names[position] == "Deconvolution" else 0]
+
+    def _columns(self, position: int) -> int:
+        """Return the input channels of a layer."""
+        weight = self.own_parameter(self.graph.nodes[position], 1)
+        assert weight is not None  # it is a layer
+        return weight.shape[0 if self.names[position] == "Deconvolution" else 1]
+
+    def _is_layer(self, position: int) -> bool:
+        """Return whether a node is a layer whose parameters can get rows and columns."""
+        node = self.graph.nodes[position]
+        return (
+            self.names[position] in LAYERS
+            and node.attrs.get("num_group", "1") == "1"
+            and self._has_own_parameters(position)
+        )
+
+    def _has_own_parameters(self, position: int) -> bool:
+        node = self.graph.nodes[position]
+        return (
+            node.attrs.get("layout", "None") in _CHANNELS_FIRST
+            and not self.around.is_fixed(position)
+            and all(self.own_parameter(node, number) is not None for number in range(1, len(node.inputs)))
+        )
+
+    def own_parameter(self, node: Node, number: int) -> Parameter | None:
+        """Return an input that is a float32 parameter which nothing else reads."""
+        if number >= len(node.inputs):
+            return None
+        entry = node.inputs[number]
+        parameter = self.around.parameter(entry)
+        if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
+            return None
+        uses = [use for places in self.graph.uses[entry.node].values() for use in places]
+        return parameter if len(uses) == 1 and entry.node not in self.around.heads else None
+
+    def _carried(self, position: int) -> Sequence[int]:
+        """Return the tensors whose channels a node carries on; none where it is no such node."""
+        node, name = self.graph.nodes[position], self.names[position]
+        if self.around.is_fixed(position, updating=False) or not node.inputs or node.inputs[0].output:
+            return ()
+        if name == "Convolution":
+            groups = node.attrs.get("num_group", "1")
+            is_depthwise = groups != "1" and groups == node.attrs.get("num_filter")
+            return [node.inputs[0].node] if is_depthwise and self._has_own_parameters(position) else ()
+        if name not in _CARRIERS:
+            return ()
+        if name in TERMS:
+            if any(entry.output for entry in node.inputs):
+                return ()
+            return [entry.node for entry in node.inputs]
+        if name == "BatchNorm":
+            is_plain = (
+                node.attrs.get("axis", "1") == "1"
+                and not is_true(node.attrs, "output_mean_var", default=False)
+                and all(self.own_parameter(node, number) is not None for number in range(1, 5))
+            )
+            return [node.inputs[0].node] if is_plain else ()
+        if name == "Pooling" and node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+            return ()
+        if len(node.inputs) > 1 and self.own_parameter(node, 1) is None:
+            return ()
+        return [node.inputs[0].node]

@@ -1,0 +1,229 @@
+"""Give convolutions whole blocks of channels, for which backends have their fast kernels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Sequence
+
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.params.padded import PaddedParameter
+from mxamp.params.parameter import Parameter
+from mxamp.passes.channel_regions import LAYERS, TERMS, ChannelRegions, Region
+from mxamp.passes.edit import Edited, GraphEdit, NodeShapes
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+
+__all__ = ["PadChannels"]
+
+_ONES = frozenset({(1, "BatchNorm"), (4, "BatchNorm")})
+"""Inputs that get ones: scale and variance of a BatchNorm. All others get zeros."""
+
+
+class PadChannels(PreparationPass):
+    """Add channels of zeros to convolutions, up to a multiple of 16, and drop them where they would be seen.
+
+    Before::
+
+        x -> Convolution {num_filter: 20} -> Activation -> Pooling -> Convolution {num_filter: 64} -> y
+
+    After::
+
+        x -> Convolution {num_filter: 32} -> Activation -> Pooling -> Convolution {num_filter: 64} -> y
+
+    where the first weight has 12 rows of zeros more, and the second 12 columns. What carries a tensor on
+    channel by channel has more channels, too: activations, pooling, BatchNorm, depthwise convolutions, sums
+    and products of two such tensors. A FullyConnected that reads the tensor flattened gets columns of zeros.
+    Before anything else the first channels are taken, and a graph output keeps its name::
+
+        x -> Convolution {num_filter: 3} (y)     x -> Convolution {num_filter: 16} -> slice_axis {end: 3} (y)
+
+    Refuses: what is grouped and not depthwise; layers whose parameters are not float32, are inputs, or are
+    read by other nodes too; tensors of which part comes from elsewhere; channels that are not the second
+    axis; nodes that a rule of the user's picks; the bodies of control flow; and where it does not pay.
+
+    Notes
+    -----
+    Why: oneDNN's kernels work on blocks of 16 channels. MXNet asks for them in every case, and where the
+    channels do not fill blocks, oneDNN takes another kernel, in float32 and in bfloat16.
+    :mod:`mxamp.passes.channel_regions` says what was measured.
+
+    Every channel that was there is computed from the same products, and from zeros besides: what is finite
+    stays the same up to the order in which the kernel sums. Where the input of a padded layer holds an
+    infinity or NaN, an added channel is NaN there, and a layer that reads it without a slice has NaN in all
+    its channels at that place; before, it had infinities or NaN in all channels as well, unless an activation
+    made every one of them finite again.
+
+    Linear in nodes and inputs.
+    """
+
+    step = "pad_channels"
+    operators = LAYERS
+    asks_target = True
+
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+        """Return the graph with whole blocks of channels."""
+        search = ChannelRegions(graph, around)
+        regions, before = list(search.regions()), -1
+        while len(regions) != before:  # a layer that gains by a wider input does not where that stays
+            before = len(regions)
+            wider = {
+                reader: region.padded
+                for region in regions
+                for reader, number in search.readers(region)
+                if number == 0
+            }
+            regions = [region for region in regions if search.pays(region, wider)]
+        return _Rewrite(graph, around, search, regions, self.step).done() if regions else None
+
+
+class _Rewrite:
+    """Builds the graph in which regions have whole blocks of channels."""
+
+    def __init__(
+        self, graph: Graph, around: Surroundings, search: ChannelRegions, regions: Sequence[Region], step: str
+    ) -> None:
+        self._graph = graph
+        self._around = around
+        self._search = search
+        self._step = step
+        self._region = {position: region for region in regions for position in region.members}
+        self._added: dict[int, dict[int, int]] = defaultdict(dict)
+        """Parameter -> axis -> entries that are added."""
+        self._fill: dict[int, float] = {}
+        self._sliced: set[tuple[int, int]] = set()
+        """What reads a region after a slice: node and number of the input."""
+        self._growing: dict[int, Region] = {}
+        """What hands a region on to a FullyConnected, flattened."""
+        for region in regions:
+            self._widen(region)
+
+    def done(self) -> Prepared:
+        """Return the new graph and what was done."""
+        graph = self._graph
+        edit = GraphEdit(graph, self._around.params)
+        wide: dict[int, Entry] = {}
+        slices: dict[int, Entry] = {}
+        changes = []
+        for position, node in enumerate(graph.nodes):
+            if node.is_variable:
+                edit.keep(self._variable(position))
+                continue
+            region = self._region.get(position)
+            inputs = []
+            for number, entry in enumerate(node.inputs):
+                producer = self._region.get(entry.node)
+                read = wide.get(entry.node) or edit.entry(entry)
+                if (position, number) in self._sliced:
+                    assert producer is not None  # a slice is of a region
+                    if entry.node not in slices:
+                        name = f"{graph.nodes[entry.node].name}_channels"
+                        slices[entry.node] = edit.insert(
+                            _slice(name, read, producer.channels), shapes=self._shapes_of(entry.node)
+                        )
+                    read = slices[entry.node]
+                inputs.append(read)
+            made = node._replace(inputs=tuple(inputs))
+            if region is None:
+                edit.replace(made)
+                continue
+            made = self._with_more_filters(position, made, region)
+            if position in self._around.heads:
+                made = made._replace(name=f"{node.name}_padded")
+                wide[position] = edit.insert(made, shapes=self._grown(position, region))
+                edit.replace(_slice(node.name, wide[position], region.channels))
+                slices[position] = edit.entry(Entry(position))
+            else:
+                edit.replace(made)
+            if self._search.is_layer[position]:
+                reason = f"has {region.padded} channels for {region.channels}, the others are zeros"
+                changes.append(PreparedNode(node.name, node.op, self._step, node.name, reason))
+        return Prepared(self._with_parameters(edit.finish()), tuple(changes))
+
+    def _widen(self, region: Region) -> None:
+        """Note which parameters get more rows or columns, and what reads the region after a slice."""
+        more = region.padded - region.channels
+        for position in region.members:
+            node, name = self._graph.nodes[position], self._search.names[position]
+            for number in range(1, len(node.inputs) if name not in TERMS else 0):
+                parameter = node.inputs[number].node
+                rows = 1 if name == "Deconvolution" and number == 1 else 0
+                if name == "LeakyReLU":  # a slope a channel, or one for all
+                    sizes = self._around.params[self._graph.nodes[parameter].name].shape
+                    if region.channels not in sizes:
+                        continue
+                    rows = sizes.index(region.channels)
+                self._added[parameter][rows] = more
+                self._fill[parameter] = 1.0 if (number, name) in _ONES else 0.0
+        for reader, number in self._search.readers(region):
+            if not self._search.takes(reader, number, region.channels):
+                self._sliced.add((reader, number))
+                continue
+            layers = [reader]
+            if self._search.names[reader] in ("Flatten", "Reshape"):
+                self._growing[reader] = region
+                layers = [use.node for use in self._graph.uses[reader][0]]
+            for layer in layers:
+                weight = self._graph.nodes[layer].inputs[1].node
+                size = self._around.params[self._graph.nodes[weight].name].shape[1]
+                if self._search.names[layer] == "FullyConnected":
+                    self._added[weight][1] = more * (size // region.channels)
+                else:
+                    self._added[weight][0 if self._search.names[layer] == "Deconvolution" else 1] = more
+
+    def _variable(self, position: int) -> Node:
+        node = self._graph.nodes[position]
+        if position not in self._added or "__shape__" not in node.attrs:
+            return node
+        return node._replace(attrs={**node.attrs, "__shape__": str(self._padded(position).shape)})
+
+    def _padded(self, position: int) -> Parameter:
+        parameter = self._around.params[self._graph.nodes[position].name]
+        return PaddedParameter(parameter, self._added[position], self._fill.get(position, 0.0))
+
+    def _with_more_filters(self, position: int, node: Node, region: Region) -> Node:
+        if "num_filter" not in node.attrs:
+            return node
+        attrs = {**node.attrs, "num_filter": str(region.padded)}
+        if not self._search.is_layer[position]:
+            attrs["num_group"] = str(region.padded)
+        return node._replace(attrs=attrs)
+
+    def _with_parameters(self, edited: Edited) -> Edited:
+        """Return the edited graph with the parameters that have other values, and with the shapes."""
+        shapes = dict(edited.shapes)
+        for number, (origin, node) in enumerate(zip(edited.positions, edited.graph.nodes)):
+            if number in shapes or node.name != self._graph.nodes[origin].name:
+                continue
+            if origin in self._added:
+                shapes[number] = (self._padded(origin).shape,)
+            elif node.op == self._graph.nodes[origin].op and origin in {**self._region, **self._growing}:
+                grown = self._grown(origin, self._region.get(origin) or self._growing[origin])
+                if grown is not None:
+                    shapes[number] = grown
+        params = {self._graph.nodes[position].name: self._padded(position) for position in self._added}
+        return replace(edited, params={**edited.params, **params}, shapes=shapes)
+
+    def _shapes_of(self, position: int) -> NodeShapes | None:
+        shape = self._around.shape(Entry(position))
+        return None if shape is None else (shape,)
+
+    def _grown(self, position: int, region: Region) -> NodeShapes | None:
+        """Return the shapes of a node's outputs with the channels added."""
+        outputs = [
+            self._around.shape(Entry(position, number))
+            for number in range(self._graph.nodes[position].num_outputs)
+        ]
+        grown: list[tuple[int, ...] | None] = []
+        for shape in outputs:
+            if shape is None:
+                grown.append(None)
+                continue
+            axis = min(1, len(shape) - 1)
+            size = shape[axis] // region.channels * region.padded
+            grown.append((*shape[:axis], size, *shape[axis + 1 :]))
+        return tuple(grown)
+
+
+def _slice(name: str, entry: Entry, channels: int) -> Node:
+    """Return the node that takes the first channels."""
+    return Node("slice_axis", name, {"axis": "1", "begin": "0", "end": str(channels)}, (entry,))

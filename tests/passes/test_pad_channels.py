@@ -1,0 +1,272 @@
+"""Convolutions get channels of zeros up to whole blocks, which nobody sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.graph import Entry, Graph
+from mxamp.graph.output_names import output_names
+from mxamp.params.padded import PaddedParameter
+from mxamp.params.parameter import ArrayParameter
+from mxamp.passes import PadChannels, prepare_graph
+from mxamp.policy import Policy
+from mxamp.targets import Target
+from tests.building import BF16, Net, named, parameters
+from tests.passes.preparing import prepared
+
+
+class Layers(Net):
+    """Convolutions of any size, each with a bias."""
+
+    def layer(
+        self, data: Entry, name: str, channels: int, filters: int, *, kernel: int = 3, **attrs: Any
+    ) -> Entry:
+        op = attrs.pop("op", "Convolution")
+        groups = int(attrs.get("num_group", 1))
+        rows = (filters, channels // groups) if op == "Convolution" else (channels, filters // groups)
+        weight = self.param(f"{name}_weight", *rows, kernel, kernel)
+        bias = self.param(f"{name}_bias", filters)
+        options = {"num_filter": filters, "kernel": f"({kernel}, {kernel})", "no_bias": False, **attrs}
+        return self.op(op, data, weight, bias, name=name, **options)
+
+    def norm(self, data: Entry, name: str, channels: int) -> Entry:
+        parts = [
+            self.param(f"{name}_{part}", channels, value=value)
+            for part, value in (("gamma", 2.0), ("beta", 0.5), ("moving_mean", 0.25), ("moving_var", 4.0))
+        ]
+        return self.op("BatchNorm", data, *parts, name=name, outputs=3, fix_gamma=False)
+
+    def done(self, *heads: Entry, inserted: tuple[str, ...] = (), **options: Any) -> Any:
+        return prepared(PadChannels, self.graph(*heads), self.params, inserted=inserted, **options)
+
+
+def relu(net: Net, data: Entry) -> Entry:
+    return net.op("Activation", data, act_type="relu")
+
+
+def test_layers_between_get_rows_and_the_next_columns_of_zeros() -> None:
+    net = Layers()
+    first = net.layer(net.var("x"), "first", 16, 20)
+    pooled = net.op("Pooling", relu(net, first), kernel="(2, 2)", pool_type="max")
+    after, done = net.done(net.layer(pooled, "second", 20, 32))
+    assert named(after, "first").attrs["num_filter"] == "32"
+    assert named(after, "second").attrs["num_filter"] == "32"
+    for name, kept in (
+        ("first_weight", np.s_[:20]),
+        ("first_bias", np.s_[:20]),
+        ("second_weight", np.s_[:, :20]),
+    ):
+        values = done.params[name].numpy().copy()
+        assert np.array_equal(values[kept], net.params[name])
+        values[kept] = 0
+        assert not values.any()
+    assert done.params["second_weight"].shape == (32, 32, 3, 3)
+    assert [(change.node, change.into) for change in done.changes] == [("first", "first")]
+
+
+def test_an_output_of_the_graph_keeps_its_name_and_channels() -> None:
+    net = Layers()
+    graph_before = net.graph(net.layer(net.var("x"), "last", 32, 3))
+    after, _ = prepared(PadChannels, graph_before, net.params, inserted=("last_padded",))
+    assert output_names(after) == ("last_output",)
+    assert named(after, "last").op == "slice_axis"
+    assert named(after, "last").attrs == {"axis": "1", "begin": "0", "end": "3"}
+    assert named(after, "last_padded").attrs["num_filter"] == "16"
+
+
+def test_what_cannot_be_padded_reads_the_first_channels_once() -> None:
+    net = Layers()
+    layer = relu(net, net.layer(net.var("x"), "layer", 16, 20))
+    heads = [net.op("transpose", layer, axes="(0, 2, 3, 1)"), net.op("mean", layer, axis="1")]
+    after, _ = net.done(*heads, inserted=(f"{net.nodes[layer.node].name}_channels",))
+    assert sum(node.op == "slice_axis" for node in after.nodes) == 1
+
+
+@pytest.mark.parametrize("flatten", ["Flatten", "Reshape", None])
+def test_a_fully_connected_layer_gets_columns_for_every_place_of_a_channel(flatten: str | None) -> None:
+    net = Layers()
+    x = net.layer(net.var("x"), "layer", 16, 20)
+    if flatten:
+        x = net.op(flatten, x, name="flat", **({"shape": "(0, -1)"} if flatten == "Reshape" else {}))
+    weight, bias = net.param("fc_weight", 10, 20 * 9), net.param("fc_bias", 10)
+    after, done = net.done(net.op("FullyConnected", x, weight, bias, name="fc", num_hidden=10))
+    assert "slice_axis" not in {node.op for node in after.nodes}
+    values = done.params["fc_weight"].numpy()
+    assert values.shape == (10, 32 * 9)
+    assert np.array_equal(values[:, : 20 * 9], net.params["fc_weight"])
+    assert not values[:, 20 * 9 :].any()
+
+
+def test_terms_of_a_sum_are_padded_together_with_their_batch_norm_and_depthwise_layers() -> None:
+    net = Layers()
+    x = net.var("x")
+    one = net.norm(net.layer(x, "one", 16, 24), "norm", 24)
+    two = net.layer(net.layer(x, "two", 16, 24), "depthwise", 24, 24, num_group=24)
+    after, done = net.done(net.layer(net.op("elemwise_add", one, two), "next", 24, 16))
+    assert "slice_axis" not in {node.op for node in after.nodes}
+    assert named(after, "depthwise").attrs["num_group"] == "32"
+    assert done.params["depthwise_weight"].shape == (32, 1, 3, 3)
+    added = {
+        part: set(done.params[f"norm_{part}"].numpy()[24:])
+        for part in ("gamma", "beta", "moving_mean", "moving_var")
+    }
+    assert added == {"gamma": {1.0}, "beta": {0.0}, "moving_mean": {0.0}, "moving_var": {1.0}}
+
+
+def test_a_layer_is_left_where_its_input_is_no_whole_blocks_either() -> None:
+    net = Layers()
+    after, _ = net.done(net.layer(net.var("x"), "layer", 120, 40))
+    assert named(after, "layer").attrs["num_filter"] == "40"
+
+
+def test_a_deconvolution_has_its_own_order_of_rows_and_columns() -> None:
+    net = Layers()
+    up = net.layer(net.layer(net.var("x"), "layer", 16, 24), "up", 24, 40, op="Deconvolution")
+    _, done = net.done(net.layer(up, "last", 40, 16))
+    assert done.params["up_weight"].shape == (32, 48, 3, 3)
+
+
+def grouped(net: Layers) -> Entry:
+    return net.layer(net.var("x"), "layer", 16, 20, num_group=2)
+
+
+def shared_weight(net: Layers) -> Entry:
+    x = net.var("x")
+    first = net.layer(x, "layer", 16, 20)
+    again = net.op(
+        "Convolution", x, net.nodes[first.node].inputs[1], num_filter=20, kernel="(3, 3)", no_bias=True
+    )
+    return net.op("elemwise_add", first, again)
+
+
+def weight_is_an_input(net: Layers) -> Entry:
+    return net.op(
+        "Convolution", net.var("x"), net.var("w"), name="layer", num_filter=20, kernel="(1, 1)", no_bias=True
+    )
+
+
+def part_comes_from_elsewhere(net: Layers) -> Entry:
+    return net.op("elemwise_add", net.layer(net.var("x"), "layer", 16, 20), net.var("y"))
+
+
+def channels_last(net: Layers) -> Entry:
+    return net.layer(net.var("x"), "layer", 16, 20, layout="NHWC")
+
+
+def whole_blocks(net: Layers) -> Entry:
+    return net.layer(net.var("x"), "layer", 20, 32)
+
+
+def one_place(net: Layers) -> Entry:
+    pooled = net.op("Pooling", net.var("x"), global_pool=True, kernel="(1, 1)", pool_type="avg")
+    return net.layer(pooled, "layer", 16, 20, kernel=1)
+
+
+def gated(net: Layers) -> Entry:
+    layer = net.layer(net.var("x"), "layer", 16, 20)
+    return net.layer(net.op("elemwise_mul", layer, net.op("hard_sigmoid", layer)), "next", 20, 16)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        one_place,
+        gated,
+        grouped,
+        shared_weight,
+        weight_is_an_input,
+        part_comes_from_elsewhere,
+        channels_last,
+        whole_blocks,
+    ],
+    ids=lambda build: build.__name__,
+)
+def test_refused(build: Any) -> None:
+    net = Layers()
+    graph = net.graph(build(net))
+    after, _ = prepared(PadChannels, graph, net.params)
+    assert after is graph
+
+
+def simple() -> tuple[Layers, Graph]:
+    net = Layers()
+    return net, net.graph(net.layer(relu(net, net.layer(net.var("x"), "layer", 16, 20)), "next", 20, 32))
+
+
+def test_a_node_that_a_rule_picks_is_left_alone() -> None:
+    net, graph = simple()
+    policy = Policy.default(BF16).excluding(operators=["Convolution"])
+    after, _ = prepared(PadChannels, graph, net.params, policy)
+    assert after is graph
+
+
+def test_targets_that_do_not_ask_for_it_keep_their_channels() -> None:
+    net, graph = simple()
+    after, _ = prepared(
+        PadChannels, graph, net.params, target=replace(Target.builtin("cpu-bf16"), rewrites=())
+    )
+    assert after is graph
+
+
+def test_shapes_are_carried_along() -> None:
+    net, graph = simple()
+    sizes = {"x": (1, 16, 9, 9), "layer": (1, 20, 7, 7), "next": (1, 32, 5, 5)}
+    shapes = [
+        (net.params[node.name].shape,) if node.name in net.params else (sizes.get(node.name, (1, 20, 7, 7)),)
+        for node in graph.nodes
+    ]
+    target = replace(Target.builtin("cpu-bf16"), rewrites=(PadChannels.step,))
+    given, policy = parameters(net.params), Policy.default(BF16)
+    done = prepare_graph(graph, given, policy, [PadChannels.step], target=target, shapes=shapes)
+    assert done.shapes is not None
+    found = {node.name: shape for node, shape in zip(done.graph.nodes, done.shapes)}
+    assert found["layer"] == ((1, 32, 7, 7),)
+    assert found["layer_weight"] == ((32, 16, 3, 3),)
+    assert found["next_weight"] == ((32, 32, 3, 3),)
+    assert found["next"] == ((1, 32, 5, 5),)
+
+
+def test_a_padded_parameter_is_rounded_as_what_it_is_made_of() -> None:
+    values = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
+    padded = PaddedParameter(ArrayParameter(values), {0: 2, 1: 1}, 1.0)
+    low = padded.cast(BF16).numpy()
+    assert low.shape == padded.shape == (5, 3)
+    assert np.array_equal(low[:3, :2], ArrayParameter(values).cast(BF16).numpy())
+    assert set(low[3:].astype(np.float32).ravel()) == set(low[:, 2].astype(np.float32)) == {1.0}
+
+
+def test_results_are_those_of_float32_but_for_the_order_of_summation() -> None:
+    pytest.importorskip("mxnet", reason="runs the graphs")
+    from mxamp.model import Model
+    from mxamp.runtime.executor import BoundModel
+
+    net = Layers()
+    x = net.var("x")
+    one = relu(net, net.norm(net.layer(x, "one", 16, 24, pad="(1, 1)"), "norm", 24))
+    two = net.layer(x, "two", 16, 24, pad="(1, 1)")
+    up = net.layer(
+        net.op("elemwise_add", one, two), "up", 24, 20, op="Deconvolution", kernel=2, stride="(2, 2)"
+    )
+    last = net.layer(relu(net, up), "last", 20, 5, kernel=1)
+    weight = net.param("fc_weight", 10, 20 * 16 * 16)
+    fc = net.op("FullyConnected", net.op("Flatten", up), weight, name="fc", num_hidden=10, no_bias=True)
+    graph = net.graph(last, fc)
+    after, done = prepared(PadChannels, graph, net.params, inserted=("last_padded",))
+    assert len(done.changes) == 4
+    states = ("norm_moving_mean", "norm_moving_var")
+
+    def run(graph: Graph, values: Any) -> Any:
+        args = {name: value for name, value in values.items() if name not in states}
+        model = Model.of(graph, args, {name: values[name] for name in states})
+        data = np.random.default_rng(1).standard_normal((2, 16, 8, 8)).astype(np.float32)
+        return BoundModel(model, fusion=False).run({"x": data})
+
+    expected = run(graph, net.params)
+    found = run(after, {name: value.numpy() for name, value in done.params.items()})
+    for left, right in zip(expected, found):
+        assert left.shape == right.shape
+        np.testing.assert_allclose(right, left, rtol=1e-4, atol=1e-4)
