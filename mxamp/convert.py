@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from mxamp.arguments import one_of
-from mxamp.conversion import check_flag, convert_graph
+from mxamp.conversion import Options, Source, check_flag, convert_graph
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
@@ -16,14 +16,12 @@ from mxamp.guard import Guard, as_guard
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
 from mxamp.params.check import check_params, declared_inputs
-from mxamp.passes import PREPARATIONS, Emulation, check_prepare
+from mxamp.passes import PREPARATIONS, Emulation
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
 from mxamp.policy.resolve import names_given, resolve_policy
+from mxamp.profile import Profiling, as_profiling
 from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
-
-if TYPE_CHECKING:
-    from mxamp.profile import Profiling
 
 __all__ = ["convert_model", "convert_symbol"]
 
@@ -167,7 +165,7 @@ def convert_model(
     sym, arg_params, aux_params, fed = _parts(sym, arg_params, aux_params)
     model = Model.of(sym, arg_params, aux_params)
     graph = model.graph
-    emulation, guarding = as_emulation(emulate), as_guard(guard)
+    emulation, guarding, profiling = as_emulation(emulate), as_guard(guard), as_profiling(profile)
     chosen = resolve_policy(
         policy,
         target_dtype,
@@ -194,11 +192,11 @@ def convert_model(
     machine = None if target is None else resolve_target(target, chosen.target_dtype)
     if emulation is not None:
         machine = emulation_target(chosen, machine)
-    convert = partial(
-        convert_graph,
-        graph,
-        policy=chosen,
-        target=machine,
+    machine = machine or Target.for_dtype(chosen.target_dtype)
+    source = Source(graph, model.arg_params, model.aux_params, names, shapes)
+    options = Options(
+        chosen,
+        machine,
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
@@ -207,50 +205,23 @@ def convert_model(
         rewrite_masks=rewrite_masks,
         prepare=prepare,
         low_precision=as_low_precision(low_precision),
-        shapes=shapes,
-        inputs=names,
-        build_symbol=emulation is None and not isinstance(sym, Graph),
-        mismatch=None
-        if emulation is not None
-        else machine_mismatch(machine or Target.for_dtype(chosen.target_dtype)),
+        mismatch=None if emulation is not None else machine_mismatch(machine),
     )
-    placing = None
-    if profile is not False:
-        from mxamp.profile import placing_by_profile
+    if profiling is not None or guarding is not None:
+        from mxamp.measured import measured_options
 
-        placing = placing_by_profile(
-            profile,
-            convert,
-            model,
-            shapes,
-            inputs=names,
-            policy=chosen,
-            target=machine,
-            low_precision=low_precision,
+        options = measured_options(
+            source,
+            options,
+            profiling=profiling,
+            guard=guarding,
+            input_shapes=input_shapes,
             is_emulated=emulation is not None,
         )
-        convert = partial(convert, placing=placing)
-    changes: Mapping[str, Any] = {}
-    if guarding is not None:
-        from mxamp.guard.search import guard_conversion, not_measured
-
-        if emulation is not None:
-            changes = not_measured("an emulated model shows what the numbers do, and not how fast they come")
-        else:
-            changes = guard_conversion(
-                guarding,
-                convert,
-                model,
-                target=machine or Target.for_dtype(chosen.target_dtype),
-                policy=chosen,
-                input_shapes=input_shapes,
-                low_precision=as_low_precision(low_precision),
-                prepare=check_prepare(prepare),
-                placing=placing,
-            )
-    converted = convert(model.arg_params, model.aux_params, **changes)
+    is_symbol = emulation is None and not isinstance(sym, Graph)
+    converted = convert_graph(source, options, build_symbol=is_symbol)
     if emulation is not None:
-        converted = emulate_model(converted, machine or Target.for_dtype(chosen.target_dtype), emulation)
+        converted = emulate_model(converted, machine, emulation)
     return converted._made_from(model._history.source, chosen)
 
 
@@ -360,17 +331,16 @@ def convert_symbol(
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
     )
-    model = convert_graph(
-        graph,
-        {},
-        {},
-        policy=chosen,
+    target = Target.for_dtype(chosen.target_dtype)
+    options = Options(
+        chosen,
+        target,
         cast_op=cast_op,
-        inputs=list(graph.variables),
         rewrite_masks=rewrite_masks,
         prepare=prepare,
-        mismatch=machine_mismatch(Target.for_dtype(chosen.target_dtype)),
+        mismatch=machine_mismatch(target),
     )
+    model = convert_graph(Source(graph, {}, {}, list(graph.variables)), options)
     return model.graph if isinstance(sym, Graph) else model.sym
 
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.arguments import one_of
-from mxamp.conversion import convert_graph
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
-from mxamp.model import Model
 from mxamp.ops.casts import AMP_CAST
-from mxamp.passes import PREPARATIONS, check_prepare
+from mxamp.passes import PREPARATIONS
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
 from mxamp.policy.resolve import resolve_policy
+from mxamp.profile import Profiling, as_profiling
 from mxamp.targets import GivenTarget, machine_mismatch, resolve_target
 
 if TYPE_CHECKING:
-    from mxamp.profile import Profiling
     from mxamp.runtime.block import MixedPrecisionBlock
 
 __all__ = ["convert_block"]
@@ -151,11 +149,10 @@ def convert_block(
         read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
         shapes = infer_shapes(graph, read, {**args, **auxs}, sym=traced.sym)
     machine = resolve_target(target, dtype)
-    convert = partial(
-        convert_graph,
-        graph,
-        policy=chosen,
-        target=machine,
+    source = Source(graph, args, auxs, input_names, shapes)
+    options = Options(
+        chosen,
+        machine,
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
@@ -164,43 +161,21 @@ def convert_block(
         rewrite_masks=rewrite_masks,
         prepare=prepare,
         low_precision=as_low_precision(low_precision),
-        shapes=shapes,
-        inputs=input_names,
         mismatch=machine_mismatch(machine),
     )
-    placing = None
-    if profile is not False:
-        from mxamp.profile import placing_by_profile
+    profiling, guarding = as_profiling(profile), as_guard(guard)
+    if profiling is not None or guarding is not None:
+        from mxamp.measured import measured_options
 
-        placing = placing_by_profile(
-            profile,
-            convert,
-            Model(graph, args, auxs),
-            shapes,
-            inputs=input_names,
-            policy=chosen,
-            target=machine,
-            low_precision=low_precision,
+        options = measured_options(
+            source,
+            options,
+            profiling=profiling,
+            guard=guarding,
+            input_shapes=traced.input_shapes,
             ctx=contexts[0] if contexts[0].device_type == "gpu" else None,
         )
-        convert = partial(convert, placing=placing)
-    changes: Mapping[str, Any] = {}
-    guarding = as_guard(guard)
-    if guarding is not None:
-        from mxamp.guard.search import guard_conversion
-
-        changes = guard_conversion(
-            guarding,
-            convert,
-            Model(graph, args, auxs),
-            target=machine,
-            policy=chosen,
-            input_shapes=traced.input_shapes,
-            low_precision=as_low_precision(low_precision),
-            prepare=check_prepare(prepare),
-            placing=placing,
-        )
-    model = convert(args, auxs, **changes)._made_from(None, chosen)
+    model = convert_graph(source, options)._made_from(None, chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
         warnings.warn(note, MxampWarning, stacklevel=2)

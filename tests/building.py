@@ -6,7 +6,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.conversion import convert_graph
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import DecisionInputs, Plan, decide
 from mxamp.dtypes import DType
 from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
@@ -101,7 +101,18 @@ def convert(
     options.setdefault("prepare", ())
     args = {name: value for name, value in params.items() if not name.endswith(AUXILIARY)}
     auxs = {name: value for name, value in params.items() if name.endswith(AUXILIARY)}
-    return convert_graph(graph, parameters(args), parameters(auxs), **options)
+    return converted(graph, parameters(args), parameters(auxs), **options)
+
+
+_OF_SOURCE = ("inputs", "shapes")
+_OF_CALL = ("build_symbol", "warn", "observe")
+
+
+def converted(graph: Graph, args: Mapping[str, Any], auxs: Mapping[str, Any], **given: Any) -> Model:
+    """Convert a graph with parameters; ``given`` are options, and what else a conversion takes."""
+    source = Source(graph, args, auxs, **{key: given.pop(key) for key in _OF_SOURCE if key in given})
+    call = {key: given.pop(key) for key in _OF_CALL if key in given}
+    return convert_graph(source, Options(**given), **call)
 
 
 def reconvert(model: Model, dtype: DType = BF16, **options: Any) -> Model:
@@ -110,7 +121,7 @@ def reconvert(model: Model, dtype: DType = BF16, **options: Any) -> Model:
     options.setdefault("target", capable(dtype))
     options.setdefault("fold_batch_norm", False)
     options.setdefault("prepare", ())
-    return convert_graph(model.graph, model.arg_params, model.aux_params, **options)
+    return converted(model.graph, model.arg_params, model.aux_params, **options)
 
 
 def plan_for(

@@ -3,7 +3,7 @@
 from mxamp.decisions.decide import DecisionInputs, decide
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates
-from mxamp.decisions.io_dtype import IoDtype, decide_interface, resolve_io_dtype
+from mxamp.decisions.io_dtype import Interface, IoDtype, decide_interface, resolve_io_dtype
 from mxamp.decisions.low_precision import LowPrecision, as_low_precision
 from mxamp.decisions.nothing_low import already_low, why_nothing_is_low
 
@@ -11,6 +11,7 @@ __all__ = [
     "Decision",
     "DecisionInputs",
     "Estimates",
+    "Interface",
     "IoDtype",
     "LowPrecision",
     "Plan",

@@ -7,12 +7,11 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxamp.compare.race import Race, Ratio
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import LowPrecision
-from mxamp.decisions.placing import Placing
-from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.guard.machine import describe_machine, why_not_here
 from mxamp.guard.measuring import measuring_here
@@ -21,7 +20,6 @@ from mxamp.guard.regions import Region, low_regions, names_of_operators
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes import KeepBranches
-from mxamp.policy.policy import Policy
 from mxamp.report.build import Rewrites
 from mxamp.report.guard import (
     CONVERTED,
@@ -34,12 +32,8 @@ from mxamp.report.guard import (
     GuardReport,
     MeasuredRatio,
 )
-from mxamp.targets import Target
 
-__all__ = ["Convert", "guard_conversion", "not_measured"]
-
-Convert = Callable[..., Model]
-"""Converts ``(arg_params, aux_params)``, with the keywords of :func:`mxamp.conversion.convert_graph`."""
+__all__ = ["guard_conversion"]
 
 _FIRST_SHARE = 0.25
 """The share of the time for the first race, and again for the last one."""
@@ -54,48 +48,25 @@ _TRIALS = 2
 """Regions that are left out, one a model, in a race beside the FP32 model and the best one so far."""
 
 
-def not_measured(reason: str) -> Mapping[str, Any]:
-    """Return what to convert with where nothing can be measured: a report that says why."""
-    return {"guard": GuardReport(NOT_RUN, reason)}
-
-
 def guard_conversion(
-    guard: Guard,
-    convert: Convert,
-    model: Model,
-    *,
-    target: Target,
-    policy: Policy,
-    input_shapes: Mapping[str, Sequence[int]] | None,
-    low_precision: LowPrecision | None = None,
-    prepare: Sequence[str] = (),
-    placing: Placing | None = None,
-) -> Mapping[str, Any]:
+    guard: Guard, source: Source, options: Options, input_shapes: Mapping[str, Sequence[int]] | None
+) -> Options:
     """Measure a conversion against the FP32 model, and find what makes it no slower.
 
     Parameters
     ----------
     guard
         How to measure.
-    convert
-        Converts the model.
-    model
-        The user's FP32 model.
-    target, policy
-        What is converted for, and by what.
+    source, options
+        The user's FP32 model, and how it is to be converted. Where low precision is required, or the policy
+        pure, the guard only reports.
     input_shapes
         Input name -> shape, as far as known.
-    low_precision
-        Where it is ``required``, or the policy pure, the guard only reports.
-    prepare
-        The passes that prepare the graph.
-    placing
-        How ``convert`` places nodes, where that was found by measuring.
 
     Returns
     -------
-    mapping
-        Keywords to convert with: what stays FP32, and the guard's report.
+    Options
+        How to convert: what stays FP32, and the guard's report.
 
     Raises
     ------
@@ -110,30 +81,32 @@ def guard_conversion(
     the half of that half, whose loss is larger. Where no whole region is left to try, pieces are. In the end
     the FP32 model, the prepared one and the best of these run against each other.
     """
-    why = why_not_here(guard, model, target, input_shapes)
+    model = Model(source.graph, source.arg_params, source.aux_params)
+    why = why_not_here(guard, model, options.target, input_shapes)
     if why is not None:
-        return not_measured(why)
+        return replace(options, guard=GuardReport(NOT_RUN, why))
     started = time.monotonic()
     loaded = _in_memory(model)
-    is_only_reported = low_precision is LowPrecision.REQUIRED or policy.is_pure
+    is_only_reported = options.low_precision is LowPrecision.REQUIRED or options.policy.is_pure
     with contextlib.ExitStack() as stack:
         measure = guard.measure or stack.enter_context(
-            measuring_here(guard, loaded, target, input_shapes or {})
+            measuring_here(guard, loaded, options.target, input_shapes or {})
         )
-        search = _Search(guard, convert, loaded, measure, prepare, placing, policy.target_dtype, started)
+        search = _Search(guard, source, options, loaded, measure, started)
         try:
             found = search.run(is_only_reported=is_only_reported)
         except _CannotRunError as error:
-            return {"guard": GuardReport(FAILED, f"the converted model was not measured, for {error}")}
+            reason = f"the converted model was not measured, for {error}"
+            return replace(options, guard=GuardReport(FAILED, reason))
     report = GuardReport(
         **found.report,
         dropped=tuple(search.dropped),
         regions_tried=len(search.tried),
         seconds=round(time.monotonic() - started, 1),
         data="random" if guard.data is None else "given",
-        machine=describe_machine(target, is_measured_here=guard.measure is None),
+        machine=describe_machine(options.target, is_measured_here=guard.measure is None),
     )
-    return {**found.changes, "guard": report}
+    return replace(options, **found.changes, guard=report)
 
 
 class _CannotRunError(Exception):
@@ -142,7 +115,7 @@ class _CannotRunError(Exception):
 
 @dataclass(frozen=True)
 class _Found:
-    """What the search ends with: what to convert with, and the report's first fields."""
+    """What the search ends with: the options that change, and the report's first fields."""
 
     changes: Mapping[str, Any]
     report: Mapping[str, Any]
@@ -197,21 +170,18 @@ class _Search:
     def __init__(
         self,
         guard: Guard,
-        convert: Convert,
+        source: Source,
+        options: Options,
         user: Model,
         measure: Measure,
-        prepare: Sequence[str],
-        placing: Placing | None,
-        low: DType,
         started: float,
     ) -> None:
         self._seconds = guard.seconds
-        self._convert = convert
+        self._source = replace(source, arg_params=user.arg_params, aux_params=user.aux_params)
+        self._options = options
         self._user = user
         self._measure = measure
-        self._prepare = prepare
-        self._placing = placing
-        self._low = low
+        self._low = options.policy.target_dtype
         self._started = started
         self.tried: set[frozenset[str]] = set()
         """The sets of nodes that were left out and measured."""
@@ -418,12 +388,13 @@ class _Search:
     def _prepared_float32(self) -> Mapping[str, Any]:
         """Return what makes the prepared FP32 model of a conversion in which everything is kept."""
         # A mask that float32 holds needs no other value. What was measured is of the graph with it.
-        placing = None if self._placing is None else replace(self._placing, times=None)
+        given = self._options.placing
+        placing = None if given is None else replace(given, times=None)
         return {"fold_float32": True, "rewrite_masks": False, "placing": placing}
 
     def _original(self) -> Mapping[str, Any]:
         # Without what MXNet's fusion is kept from losing the model would be fast, and wrong.
-        prepare = [step for step in self._prepare if step == KeepBranches.step]
+        prepare = [step for step in self._options.prepare if step == KeepBranches.step]
         return {**self._prepared_float32(), "prepare": prepare, "fold_batch_norm": False}
 
     # ------------------------------------------------------------------ models and time
@@ -434,15 +405,8 @@ class _Search:
 
     def _candidate(self, kept: Mapping[str, str], **changes: Any) -> _Candidate:
         seen: list[Rewrites] = []
-        model = self._convert(
-            self._user.arg_params,
-            self._user.aux_params,
-            kept=kept,
-            warn=False,
-            build_symbol=False,
-            observe=seen.append,
-            **changes,
-        )
+        options = replace(self._options, kept=kept, **changes)
+        model = convert_graph(self._source, options, warn=False, observe=seen.append)
         rewrites = seen[-1]
         regions = low_regions(rewrites.before, rewrites.plan, self._low)
         return _Candidate(model, kept, regions)

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable
 
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.placing import Choose, MeasuredTimes, Placing
-from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry
 from mxamp.graph.serde import write_symbol
-from mxamp.model import Model
 from mxamp.params.stream import stream_params
 from mxamp.profile.cache import graph_content
 from mxamp.profile.choices import float32
 from mxamp.profile.observation import with_positions_as_names
 from mxamp.report.build import Rewrites
 
-__all__ = ["Candidate", "Candidates", "Convert"]
-
-Convert = Callable[..., Any]
-"""Converts parameters, with the keywords of :func:`mxamp.conversion.convert_graph`."""
+__all__ = ["Candidate", "Candidates"]
 
 
 @dataclass(frozen=True)
@@ -74,19 +69,15 @@ class Candidates:
 
     Parameters
     ----------
-    convert
-        Converts it.
-    model
-        The user's model.
+    source, options
+        The user's model, and how it is converted.
     folder
         Where they are written.
-    dtype
-        The low dtype.
     """
 
-    def __init__(self, convert: Convert, model: Model, folder: Path, dtype: DType) -> None:
-        self._convert, self._model = convert, model
-        self._folder, self._dtype = folder, dtype
+    def __init__(self, source: Source, options: Options, folder: Path) -> None:
+        self._source, self._options = source, options
+        self._folder, self._dtype = folder, options.policy.target_dtype
         self._made: dict[str, str] = {}
         self._times_made: Counter[str] = Counter()
         self._written = 0
@@ -94,14 +85,10 @@ class Candidates:
     def make(self, choose: Choose, times: MeasuredTimes | None = None) -> Candidate:
         """Convert the model as chosen."""
         observed: list[Rewrites] = []
-        model = self._convert(
-            self._model.arg_params,
-            self._model.aux_params,
-            placing=Placing(choose, "is being measured", times, in_bodies=choose is float32),
-            observe=observed.append,
-            build_symbol=False,
-            warn=False,  # the conversion that counts says it
-        )
+        placing = Placing(choose, "is being measured", times, in_bodies=choose is float32)
+        # The conversion that counts warns.
+        options = replace(self._options, placing=placing)
+        model = convert_graph(self._source, options, warn=False, observe=observed.append)
         graph = model.graph  # a conversion that was postponed is done again here if it must be
         rewrites = observed[-1]
         low = frozenset(

@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from mxamp.arguments import argument, setting
 from mxamp.compare.inputs import prepare_inputs
 from mxamp.compare.sample_inputs import sample_inputs
-from mxamp.decisions import LowPrecision, as_low_precision
+from mxamp.conversion import Options, Source
+from mxamp.decisions import LowPrecision
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.placing import MeasuredTimes, Placing
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, PolicyError
 from mxamp.model import Model
-from mxamp.policy.policy import Policy
 from mxamp.profile.cache import MeasurementCache, cache_folder, environment
-from mxamp.profile.candidate import Candidate, Candidates, Convert
+from mxamp.profile.candidate import Candidate, Candidates
 from mxamp.profile.choices import alternating, cheapest, everything_low, fewest_casts, float32, these, without
 from mxamp.profile.contest import Contestant, winner
 from mxamp.profile.measuring import Lap, Measuring
 from mxamp.profile.observation import Observation, combine, refined
-from mxamp.profile.settings import Profiling, as_profiling
+from mxamp.profile.settings import Profiling
 from mxamp.report.model import PlanReport
 from mxamp.targets import Target
 
@@ -59,49 +59,22 @@ FEWEST_CASTS = "fewest casts"
 BY_TABLE = "least time, by the target's table"
 
 
-def placing_by_profile(
-    profile: Any,
-    convert: Convert,
-    model: Model,
-    shapes: Shapes | None,
-    *,
-    policy: Policy,
-    target: Target | None,
-    low_precision: Any = None,
-    is_emulated: bool = False,
-    inputs: Sequence[str] | None = None,
-    ctx: Any = None,
-) -> Placing | None:
+def placing_by_profile(settings: Profiling, source: Source, options: Options, *, ctx: Any = None) -> Placing:
     """Measure a model and return how its nodes are best placed.
 
     Parameters
     ----------
-    profile
-        What the user gave: whether to measure, or a :class:`Profiling`.
-    convert
-        Converts parameters, as :func:`mxamp.conversion.convert_graph` does.
-    model
-        The user's model.
-    shapes
-        For every node the shape of each output.
-    policy, target, low_precision
-        As given to the conversion.
-    is_emulated
-        Whether the conversion is emulated.
-    inputs
-        The variables that are inputs; by default those without a parameter.
+    settings
+        How long that may take.
+    source, options
+        The user's model, and how it is converted.
     ctx
         The device to measure on; by default the target's.
-
-    Returns
-    -------
-    Placing or None
-        None where nothing was to be measured.
 
     Raises
     ------
     PolicyError
-        When the shapes of inputs are not known, or the conversion is emulated.
+        When the shapes of inputs are not known.
     DeviceError
         When the device is not there, or cannot run the dtype.
 
@@ -110,23 +83,16 @@ def placing_by_profile(
     What fails while something is measured is noted in the placing, and something else takes its place: the
     target's table, where nothing can be measured at all.
     """
-    settings = as_profiling(profile)
-    if settings is None:
-        return None
-    if is_emulated:
-        raise PolicyError(
-            f"{setting('profile', True)} times the model that is converted, and an emulation takes other "
-            "times than what it emulates. Leave one of the two out."
-        )
     from mxamp.runtime.mxnet import import_mxnet
 
     version = str(import_mxnet().__version__)  # before advice that would need it
+    inputs = source.inputs
     if inputs is None:
-        params = {**model.arg_params, **model.aux_params}
-        inputs = [name for name in model.graph.variables if name not in params]
-    data = sample_data(model, inputs, shapes)
-    dtype = policy.target_dtype
-    device = _device(ctx, target or Target.for_dtype(dtype), dtype)
+        inputs = [name for name in source.graph.variables if name not in source.params]
+    model = Model(source.graph, source.arg_params, source.aux_params)
+    data = sample_data(model, inputs, source.shapes)
+    dtype = options.policy.target_dtype
+    device = _device(ctx, options.target, dtype)
     with tempfile.TemporaryDirectory(prefix="mxamp-profile-") as name:
         folder = Path(name)
         measuring = Measuring(
@@ -138,11 +104,11 @@ def placing_by_profile(
             settings=settings,
         )
         return place_by_measuring(
-            Candidates(convert, model, folder, dtype),
+            Candidates(source, options, folder),
             measuring,
             dtype=dtype,
             settings=settings,
-            required=policy.is_pure or as_low_precision(low_precision) is LowPrecision.REQUIRED,
+            required=options.policy.is_pure or options.low_precision is LowPrecision.REQUIRED,
         )
 
 

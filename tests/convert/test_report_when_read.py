@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mxamp
-import mxamp.conversion
+import mxamp.conversion.run
 from mxamp.graph import VARIABLE, Entry, Graph, Node
 from mxamp.params.parameter import ArrayParameter
 
@@ -43,13 +43,13 @@ def network() -> tuple[Graph, dict[str, Any], dict[str, Any]]:
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    build = mxamp.conversion.build_report
+    build = mxamp.conversion.run.build_report
 
     def counted(*args: Any, **options: Any) -> Any:
         calls.append(1)
         return build(*args, **options)
 
-    monkeypatch.setattr(mxamp.conversion, "build_report", counted)
+    monkeypatch.setattr(mxamp.conversion.run, "build_report", counted)
     return calls
 
 

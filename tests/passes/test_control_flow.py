@@ -10,7 +10,6 @@ mx = pytest.importorskip("mxnet", reason="the loops are built and bound with MXN
 
 import numpy as np
 
-from mxamp.conversion import convert_graph
 from mxamp.dtypes import DType
 from mxamp.graph import Graph, verify_graph
 from mxamp.graph.control_flow import body_inputs, graphs_within
@@ -18,6 +17,7 @@ from mxamp.graph.infer import check_dtypes, infer_dtypes
 from mxamp.model import Model
 from mxamp.policy import Policy
 from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
+from tests import building
 from tests.building import BF16, F32, capable, casts, parameters, variables_of
 
 S = mx.sym
@@ -79,7 +79,9 @@ def values(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
 def converted(symbol: Any, **options: Any) -> tuple[Graph, Model]:
     graph = graph_from_symbol(symbol)
     weights = parameters({name: value for name, value in values(graph).items() if name == "w"})
-    model = convert_graph(graph, weights, {}, policy=Policy.default(BF16), target=capable(BF16), **options)
+    model = building.converted(
+        graph, weights, {}, policy=Policy.default(BF16), target=capable(BF16), **options
+    )
     check_everywhere(model)
     return graph, model
 
@@ -167,7 +169,7 @@ def test_the_condition_of_a_loop_is_exact() -> None:
 def test_a_converted_loop_converts_to_itself() -> None:
     for build in BUILDERS.values():
         _, model = converted(build())
-        again = convert_graph(
+        again = building.converted(
             model.graph, model.arg_params, {}, policy=Policy.default(BF16), target=capable(BF16)
         )
         assert again.graph is model.graph
@@ -177,7 +179,7 @@ def test_a_converted_loop_converts_to_itself() -> None:
 def test_excluding_a_layer_by_name_reaches_into_the_body() -> None:
     graph = graph_from_symbol(foreach())
     policy = Policy.default(BF16).excluding(names=["fc"])
-    model = convert_graph(
+    model = building.converted(
         graph, parameters({"w": values(graph)["w"]}), {}, policy=policy, target=capable(BF16)
     )
     assert model.graph is graph

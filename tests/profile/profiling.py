@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
 import numpy as np
 
-from mxamp.conversion import convert_graph
+from mxamp.conversion import Options, Source
 from mxamp.graph import Graph
 from mxamp.model import Model, load
 from mxamp.policy import Policy
@@ -40,16 +39,9 @@ def candidates_of(
         (params[node.name].shape if node.name in params else SHAPE,) * node.num_outputs
         for node in graph.nodes
     ]
-    convert = partial(
-        convert_graph,
-        graph,
-        policy=Policy.default(BF16),
-        target=target or capable(BF16),
-        prepare=(),
-        shapes=shapes,
-        **options,
-    )
-    return Candidates(convert, Model(graph, parameters(params), {}), folder, BF16)
+    source = Source(graph, parameters(params), {}, shapes=shapes)
+    chosen = Options(Policy.default(BF16), target or capable(BF16), prepare=(), **options)
+    return Candidates(source, chosen, folder)
 
 
 Time = Callable[[str, bool], float]

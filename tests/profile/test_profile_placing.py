@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mxamp.conversion import convert_graph
 from mxamp.decisions import LowPrecision
 from mxamp.decisions.placing import Placing
 from mxamp.model import Model
+from mxamp.profile.candidate import Candidates
 from mxamp.profile.run import FLOAT32, MEASURED, place_by_measuring
 from mxamp.profile.settings import Profiling
 from tests.building import BF16, Net
@@ -37,10 +40,13 @@ def placed(
     settings = settings or Profiling()
     measuring = measuring_with(folder, processes, settings=settings)
     placing = place_by_measuring(candidates, measuring, dtype=BF16, settings=settings, required=required)
-    model = candidates._convert(
-        candidates._model.arg_params, candidates._model.aux_params, placing=placing, warn=False
-    )
-    return placing, model
+    return placing, converted(candidates, placing)
+
+
+def converted(candidates: Candidates, placing: Placing) -> Model:
+    """Convert the model of the candidates, placed as was found."""
+    options = replace(candidates._options, placing=placing)
+    return convert_graph(candidates._source, options, warn=False)
 
 
 def low_layers(model: Model) -> set[str]:
@@ -161,7 +167,7 @@ def test_a_layer_that_crashes_is_found_and_the_others_are_low(tmp_path: Path) ->
     measuring = measuring_with(tmp_path, FakeProcesses(steady(10, 100), fails=fails))
     placing = place_by_measuring(candidates, measuring, dtype=BF16, settings=Profiling(), required=False)
     assert any(note.endswith("stay float32 where it was measured: conv5") for note in placing.notes)
-    model = candidates._convert(candidates._model.arg_params, {}, placing=placing, warn=False)
+    model = converted(candidates, placing)
     assert low_layers(model) == {f"conv{number}" for number in range(8) if number != 5}
 
 

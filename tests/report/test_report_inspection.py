@@ -8,18 +8,18 @@ import json
 import numpy as np
 import pytest
 
-from mxamp.conversion import convert_graph
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError
 from mxamp.params.parameter import ArrayParameter
 from mxamp.policy import Policy
 from mxamp.report.inspection import inspect_model
 from mxamp.report.inspection_text import inspection_summary
+from tests import building
 from tests.building import BF16, LOW, Net, capable, parameters
 
 
 def converted(net: Net, *heads, dtype=BF16):
-    return convert_graph(
+    return building.converted(
         net.graph(*heads), parameters(net.params), {}, policy=Policy.default(dtype), target=capable(dtype)
     )
 

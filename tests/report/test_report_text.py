@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from mxamp.conversion import convert_graph
 from mxamp.decisions import LowPrecision
 from mxamp.policy import Policy
 from mxamp.report.model import Report
 from mxamp.report.text import count_of, node_table, some_of, summary
+from tests import building
 from tests.building import BF16, LOW, Net, capable, parameters
 
 
 def convert(net: Net, *heads, dtype=BF16, policy: Policy | None = None, **options) -> Report:
-    model = convert_graph(
+    model = building.converted(
         net.graph(*heads),
         parameters(net.params),
         {},

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import mxamp
 from mxamp.compare.inputs import as_model
-from mxamp.conversion import convert_graph
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.guard.regions import names_of_operators
 from mxamp.model import Model
 from mxamp.params.parameter import Parameter
@@ -91,18 +91,20 @@ def prepared_model(model: Model, shapes: Mapping[str, Sequence[int]] | None = No
     """
     graph = model.graph
     params = {**model.arg_params, **model.aux_params}
-    return convert_graph(
+    source = Source(
         graph,
         model.arg_params,
         model.aux_params,
-        policy=Policy.default(_DTYPE),
-        target=Target.builtin("cpu-bf16-emulated"),
         shapes=None if shapes is None else infer_shapes(graph, shapes, params),
+    )
+    options = Options(
+        Policy.default(_DTYPE),
+        Target.builtin("cpu-bf16-emulated"),
         rewrite_masks=False,
         kept=dict.fromkeys(names_of_operators(graph), "to measure the passes alone"),
         fold_float32=True,
-        warn=False,
     )
+    return convert_graph(source, options, warn=False)
 
 
 def first_equals(models: Mapping[str, Model]) -> dict[str, str]:

@@ -1,0 +1,6 @@
+"""A conversion: what is asked for, and the whole pipeline that does it, without MXNet."""
+
+from mxamp.conversion.options import Options, check_flag
+from mxamp.conversion.run import Source, convert_graph
+
+__all__ = ["Options", "Source", "check_flag", "convert_graph"]

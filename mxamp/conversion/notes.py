@@ -1,0 +1,67 @@
+"""What the user should know of a conversion, one sentence each."""
+
+from __future__ import annotations
+
+from mxamp.graph.control_flow import graphs_within, is_control_flow
+from mxamp.graph.graph import VARIABLE, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.ops.facts import operator_label
+from mxamp.passes import KeepBranches, Preparation
+from mxamp.policy.policy import Policy
+
+__all__ = ["graph_notes", "lost_branch_notes"]
+
+
+def _is_unknown(node: Node) -> bool:
+    return not (
+        FACTS.of(node.op, node.attrs) is not None
+        or node.op in (AMP_CAST, AMP_MULTICAST)
+        or is_control_flow(node)
+    )
+
+
+def graph_notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
+    """Return what the user should be warned about."""
+    notes = []
+    unknown: dict[str, str] = {}
+    for top in graphs_within(graph):
+        for node in top.nodes:
+            if node.op != VARIABLE and _is_unknown(node):
+                unknown.setdefault(operator_label(node.op, node.attrs), node.name)
+    for op, name in unknown.items():
+        notes.append(
+            f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
+            "it returns is cast to float32. mxamp.register_operator tells mxamp what it is."
+        )
+    if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
+        notes.append(
+            "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so "
+            "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
+        )
+    return tuple(notes)
+
+
+def lost_branch_notes(preparation: Preparation) -> list[str]:
+    """Return a warning for what MXNet's fusion computes wrongly, at the least before conversion."""
+    if not preparation.lost:
+        return []
+    first, nodes = preparation.lost[0], preparation.before.nodes
+    if first.fault:
+        what = f"although {first.fault}, and that comes out wrong"
+    elif first.reader is None:
+        what = "although that is an output of the model, so that one of the two results is lost"
+    elif first.reader == first.fused:
+        what = "which reads it twice, and fails"
+    else:
+        what = (
+            f"although {nodes[first.reader].name!r} reads it as well, so that one of the two results is lost"
+        )
+    more = f" There are {len(preparation.lost)} such places." if len(preparation.lost) > 1 else ""
+    kept = any(change.step == KeepBranches.step for change in preparation.changes)
+    which = "that model is bound; this one is guarded" if kept else "that model or this one is bound"
+    return [
+        "MXNet's oneDNN fusion computes the float32 model wrongly on CPUs: it fuses "
+        f"{nodes[first.value].name!r} with {nodes[first.fused].name!r}, {what}.{more} Set "
+        f"MXNET_SUBGRAPH_BACKEND=NONE in the environment before {which}."
+    ]

@@ -1,0 +1,117 @@
+"""What a conversion is asked for, as one value: checked once, handed on whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+import numpy as np
+
+from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
+from mxamp.errors import PolicyError
+from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS
+from mxamp.passes import PREPARATIONS, check_prepare
+from mxamp.policy.policy import Policy
+from mxamp.report.guard import GuardReport
+from mxamp.targets import Mismatch, Target
+
+if TYPE_CHECKING:
+    from mxamp.decisions.placing import Placing
+
+__all__ = ["Options", "check_flag"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to convert.
+
+    Attributes
+    ----------
+    policy
+        What may run in low precision.
+    target
+        What can.
+    io_dtype, saturate, rewrite_masks, prepare, low_precision
+        See :func:`mxamp.convert_model`.
+    cast_op
+        ``"amp_cast"`` or ``"Cast"``.
+    cast_offline
+        Whether parameters are cast now (the default), or at every forward pass.
+    fold_batch_norm
+        Whether a BatchNorm is folded into the layer before it, where that loses nothing.
+    kept
+        Node -> reason, for nodes that stay FP32 because of what was measured.
+    fold_float32
+        Whether a BatchNorm is folded into a layer where both are FP32, too.
+    placing
+        How the nodes that have a choice are placed; None for the least cost.
+    guard
+        What the guard measured, for the report.
+    mismatch
+        How this machine contradicts the target; nothing is said of it where the model was measured here.
+
+    Raises
+    ------
+    PolicyError
+        When an option has a value that it cannot have, or two contradict each other.
+    """
+
+    policy: Policy
+    target: Target
+    io_dtype: IoDtype = None
+    cast_op: str = AMP_CAST
+    cast_offline: bool = True
+    fold_batch_norm: bool = True
+    saturate: bool = False
+    rewrite_masks: bool = True
+    prepare: Sequence[str] = PREPARATIONS
+    low_precision: LowPrecision | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
+    fold_float32: bool = False
+    placing: Placing | None = None
+    guard: GuardReport | None = None
+    mismatch: Mismatch | None = None
+
+    def __post_init__(self) -> None:
+        policy = self.policy
+        if not isinstance(self.cast_op, str) or self.cast_op not in CAST_OPERATORS:
+            raise PolicyError(f"cast_op must be {' or '.join(CAST_OPERATORS)}, not {self.cast_op!r}.")
+        check_flag(self.cast_offline, "cast_optional_params")
+        check_flag(self.fold_batch_norm, "fold_batch_norm")
+        check_flag(self.saturate, "saturate")
+        check_flag(self.rewrite_masks, "rewrite_masks")
+        self._set("prepare", check_prepare(self.prepare))
+        self._set("low_precision", as_low_precision(self.low_precision))
+        if policy.target_dtype.is_emulated_only:
+            # No operator of MXNet's casts to such a format; emulation replaces every cast by a rounding.
+            self._set("cast_op", AMP_CAST)
+        if self.saturate and not self.cast_offline:
+            raise PolicyError(
+                "saturate=True clamps parameters when they are cast now; with cast_optional_params=False "
+                "they are cast at every forward pass, where MXNet's casts overflow. Give one of the two."
+            )
+        if self.target.dtype is not policy.target_dtype:
+            raise PolicyError(
+                f"The policy is for {policy.target_dtype} and the target {self.target.name} for "
+                f"{self.target.dtype}; they must be for the same dtype."
+            )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the model was measured on this machine."""
+        return self.placing is not None or (self.guard is not None and self.guard.result is not None)
+
+
+def check_flag(given: Any, label: str) -> None:
+    """Check that an option that is either on or off is one or the other.
+
+    Raises
+    ------
+    PolicyError
+        When it is anything but a bool.
+    """
+    if not isinstance(given, (bool, np.bool_)):
+        raise PolicyError(f"{label} must be True or False, not {given!r}.")
