@@ -240,7 +240,8 @@ class _Case:
             array = mx.nd.array(values, dtype=values.dtype)
             dtype = converted.report.inputs.get(name, "float32")
             if self.options["emulate"] is None and dtype in ("float16", "bfloat16"):
-                array = mx.nd.amp_cast(array, dtype=dtype)
+                # An input whose dtype nothing says, and that is fed with integers otherwise.
+                array = mx.nd.amp_cast(array.astype("float32"), dtype=dtype)
             found[name] = array
         return found
 
