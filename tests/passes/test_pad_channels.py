@@ -171,11 +171,16 @@ def gated(net: Layers) -> Entry:
     return net.layer(net.op("elemwise_mul", layer, net.op("hard_sigmoid", layer)), "next", 20, 16)
 
 
+def sliced_deconvolution(net: Layers) -> Entry:
+    return net.layer(net.var("x"), "layer", 16, 3, op="Deconvolution")
+
+
 @pytest.mark.parametrize(
     "build",
     [
         one_place,
         gated,
+        sliced_deconvolution,
         grouped,
         shared_weight,
         weight_is_an_input,
