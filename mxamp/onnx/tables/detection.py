@@ -9,16 +9,23 @@ from mxamp.onnx.mapping import Written, mapping
 __all__: list[str] = []
 
 
-@mapping("_contrib_ROIAlign", "RoiAlign; batch indices clipped", opset=16)
+@mapping("_contrib_ROIAlign", "RoiAlign, zeros where the batch index is negative", opset=16)
 def _roi_align(call: Call) -> Written:
+    """Write the pooling, and zeros for a region of no image, as the kernel for GPUs does.
+
+    Networks with a feature pyramid sum the poolings of all levels, and give a region the index -1 on all
+    levels but its own. MXNet's kernel for CPUs (ROIAlignForward in src/operator/contrib/roi_align.cc) leaves
+    such a region's values as they were in memory, and sets a value of another region to 0.
+    """
     if call.flag("position_sensitive"):
         call.refuse("with position_sensitive=True it has no mapping.")
     data, rois = call.inputs
     height, width = call.sizes("pooled_size")
-    # MXNet reads outside the array for an index that no image has, such as the -1 of padding.
-    images = call.bounded_indices(call.emit("Gather", rois, call.indices(0), axis=1), call.size(data, 0))
-    return call.emit(
-        *("RoiAlign", data, call.cast(call.slice(rois, [1], [5], [1]), data.dtype), images),
+    # Truncated, as MXNet does: -0.5 is the image 0.
+    images = call.cast(call.emit("Gather", rois, call.indices(0), axis=1), DType.INT64)
+    pooled = call.emit(
+        *("RoiAlign", data, call.cast(call.slice(rois, [1], [5], [1]), data.dtype)),
+        call.bounded_indices(images, call.size(data, 0)),
         coordinate_transformation_mode="half_pixel" if call.flag("aligned") else "output_half_pixel",
         mode="avg",
         output_height=height,
@@ -26,6 +33,8 @@ def _roi_align(call: Call) -> Written:
         sampling_ratio=max(0, call.integer("sample_ratio", -1)),
         spatial_scale=call.number("spatial_scale"),
     )
+    of_none = call.emit("Less", images, call.indices(0))
+    return call.emit("Where", call.unsqueeze(of_none, 1, 2, 3), call.scalar(0, pooled), pooled)
 
 
 @mapping("ROIPooling", "MaxRoiPool")
