@@ -154,8 +154,9 @@ def test_console_script_is_declared() -> None:
         distribution = importlib.metadata.distribution("mxamp")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("mxamp runs from its source here and is not installed")
-    scripts = {
-        entry.name: entry.value for entry in distribution.entry_points if entry.group == "console_scripts"
-    }
-    assert scripts == {"mxamp": "mxamp.cli.main:main"}
+    (script,) = [entry for entry in distribution.entry_points if entry.group == "console_scripts"]
+    assert script.name == "mxamp"
+    # An installation from before mxamp_command.py names the function that it calls.
+    assert script.value in {"mxamp_command:main", "mxamp.cli.main:main"}
+    assert callable(script.load())
     assert distribution.version == mxamp.__version__
