@@ -421,3 +421,14 @@ class TestUndeclaredInputs:
             prepare=(),
         )
         assert "Cast" not in {node.op for node in emulated.graph.nodes}
+
+
+def test_integers_that_an_undeclared_input_is_fed_with_pass_a_rounding_as_they_pass_a_cast() -> None:
+    table = np.random.default_rng(0).normal(0, 1, (301, 2)).astype(np.float32)
+    sym = S.Embedding(S.var("words") + 1, S.var("table"), input_dim=301, output_dim=2, name="embedding")
+    emulated = mxamp.emulate(sym, {"table": table}, {}, "bfloat16", policy="pure")
+    assert any(node.op == "_mxamp_round_both_ways" for node in emulated.graph.nodes)
+    words = np.array([[1, 257, 299]], np.int64)  # 258 and 300 are no bfloat16
+    given = {"words": mx.nd.array(words, dtype="int64"), **emulated.args}
+    found = emulated.sym.bind(mx.cpu(), given).forward()[0].asnumpy()
+    np.testing.assert_array_equal(found, round_to(table, "bfloat16")[words + 1])

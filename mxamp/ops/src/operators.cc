@@ -229,13 +229,29 @@ REGISTER_OP(_mxamp_round)
     .setInferSType(InferStorage<kRound>)
     .setInferShape(InferShape<kRound>);
 
+/*! Bytes of an integer dtype's value; 0 for other dtypes. */
+size_t IntegerSize(int dtype) {
+  switch (dtype) {
+    case mxnet::ext::kUint8:
+    case mxnet::ext::kInt8:
+      return 1;
+    case mxnet::ext::kInt32:
+      return 4;
+    case mxnet::ext::kInt64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
 /*! One node's rounding: an operator with a subgraph must have a state. */
 class StatefulRound : public mxnet::ext::CustomStatefulOp {
  public:
   explicit StatefulRound(Rounding rounding) : rounding_(rounding) {}
 
   MXReturnValue Forward(std::vector<MXTensor>* in, std::vector<MXTensor>* out, const OpResource&) override {
-    if (in->at(0).dtype != mxnet::ext::kFloat32) {
+    const size_t integer = IntegerSize(in->at(0).dtype);
+    if (in->at(0).dtype != mxnet::ext::kFloat32 && integer == 0) {
       return Fail(std::string(kRoundBothWays) + " takes float32 only, and its data is of the dtype with code " +
                   std::to_string(in->at(0).dtype) + ". Cast it to float32 first.");
     }
@@ -247,8 +263,13 @@ class StatefulRound : public mxnet::ext::CustomStatefulOp {
       return Fail(std::string(kRoundBothWays) + " has a subgraph that is no identity: it makes " +
                   std::to_string(out->at(0).size()) + " values of " + std::to_string(in->at(0).size()) + ".");
     }
-    mxamp_round(in->at(0).data<float>(), out->at(0).data<float>(), static_cast<size_t>(out->at(0).size()),
-                rounding_.format, rounding_.overflow, 0);
+    const size_t count = static_cast<size_t>(out->at(0).size());
+    if (integer != 0) {
+      // As in amp_cast: what an input that says nothing of its dtype is fed with may turn out to be integers.
+      if (count != 0) std::memcpy(out->at(0).data_ptr, in->at(0).data_ptr, count * integer);
+      return Succeed();
+    }
+    mxamp_round(in->at(0).data<float>(), out->at(0).data<float>(), count, rounding_.format, rounding_.overflow, 0);
     return Succeed();
   }
 
