@@ -12,6 +12,7 @@ from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.insert_casts import InsertCasts, InsertedCast, StoredParameter, offline_dtypes
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.preparation import PREPARATIONS, Preparation, check_prepare, prepare_graph
@@ -37,6 +38,7 @@ __all__ = [
     "InsertedRound",
     "KeepBranches",
     "MergeCommonSubexpressions",
+    "OneSpelling",
     "PadChannels",
     "Pipeline",
     "Preparation",

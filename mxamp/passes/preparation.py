@@ -21,6 +21,7 @@ from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
@@ -34,10 +35,12 @@ from mxamp.targets.fusion_defect import LostBranch, lost_branches
 __all__ = ["PREPARATIONS", "Preparation", "check_prepare", "prepare_graph"]
 
 _PASSES: Mapping[str, type[PreparationPass]] = {
-    # What does nothing hides duplicates, and both hide patterns; what fusion makes of it all comes last.
+    # What does nothing hides duplicates, as other words do, and all hide patterns; what fusion makes of it
+    # comes last.
     step.step: step
     for step in (
         DropNoOps,
+        OneSpelling,
         MergeCommonSubexpressions,
         FoldConstants,
         FoldPadding,

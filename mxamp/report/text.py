@@ -273,6 +273,7 @@ def _range_lines(report: Report) -> list[str]:
 
 _PREPARED = {
     "drop_no_ops": ("node", "without effect dropped"),
+    "one_spelling": ("node", "written as the operator that backends run best"),
     "common_subexpressions": ("node", "merged with an equal one"),
     "fold_constants": ("node", "of parameters alone computed now"),
     "padding": ("Pad", "done by the layer that reads it"),

@@ -1,0 +1,141 @@
+"""Which entries of a graph certainly have one shape, whatever is fed to it."""
+
+from __future__ import annotations
+
+from typing import Hashable, Mapping, Sequence
+
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+from mxamp.params.parameter import Parameter
+
+__all__ = ["BROADCASTING", "KEEP_SHAPE", "EqualShapes"]
+
+KEEP_SHAPE = frozenset(
+    {
+        *("Activation", "BatchNorm", "BlockGrad", "Cast", "Dropout", "GroupNorm", "InstanceNorm"),
+        *("L2Normalization", "LayerNorm", "LeakyReLU", "abs", "amp_cast", "clip", "_copy", "_np_copy"),
+        *("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add", "erf", "exp"),
+        *("hard_sigmoid", "log_softmax", "negative", "relu", "sigmoid", "softmax", "softsign", "sqrt"),
+        *("square", "tanh", "_npx_relu", "_npx_sigmoid", "_npi_tanh", "_npi_exp", "_npi_negative"),
+        *(f"_{name}_scalar" for name in ("plus", "minus", "rminus", "mul", "div", "rdiv", "maximum")),
+        *(f"_npi_{name}_scalar" for name in ("add", "subtract", "rsubtract", "multiply", "true_divide")),
+    }
+)
+"""What has the shape of its first input. (``elemwise_add`` refuses inputs of two shapes.)"""
+
+BROADCASTING = frozenset(
+    {
+        *(f"broadcast_{name}" for name in ("add", "sub", "mul", "div", "maximum", "minimum")),
+        *(f"_npi_{name}" for name in ("add", "subtract", "multiply", "true_divide")),
+    }
+)
+"""What has the shape of its inputs where they have one."""
+
+_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW", "NCW"})
+_BATCH, _CHANNELS, _PLANE = 1, 2, 3
+
+
+class EqualShapes:
+    """Tells whether two entries certainly have one shape.
+
+    Every entry gets a key, which says how its shape comes about: entries of one key have one shape, of two
+    keys perhaps not. An image's says where its batch comes from, how many channels it has, and what its plane
+    was at first and went through: a 3x3 Convolution with stride 2 and padding 1 makes the same plane as a 1x1
+    Convolution with stride 2 does.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Its parameters by name: their shapes are known.
+    """
+
+    def __init__(self, graph: Graph, params: Mapping[str, Parameter]) -> None:
+        self._keys: list[Hashable] = []
+        for position, node in enumerate(graph.nodes):
+            parameter = params.get(node.name) if node.op == VARIABLE else None
+            if parameter is not None:
+                self._keys.append(("shape", parameter.shape))
+            else:
+                key = self._made(node)
+                self._keys.append(("entry", position, 0) if key is None else key)
+
+    def are_equal(self, one: Entry, other: Entry) -> bool:
+        """Return whether two entries certainly have one shape."""
+        return self._key(one) == self._key(other)
+
+    def _key(self, entry: Entry) -> Hashable:
+        return ("entry", *entry) if entry.output else self._keys[entry.node]
+
+    def _made(self, node: Node) -> Hashable | None:
+        """Return the key of what a node makes; None where nothing is known."""
+        if not node.inputs:
+            return None
+        op, keys = FACTS.canonical(node.op), [self._key(entry) for entry in node.inputs]
+        if op in KEEP_SHAPE:
+            return keys[0]
+        if op in BROADCASTING:
+            return keys[0] if len(set(keys)) == 1 else None
+        if op == "FullyConnected":
+            hidden = integers(node.attrs.get("num_hidden", ""))
+            if is_true(node.attrs, "flatten", default=True):
+                return ("image", _part(keys[0], _BATCH, "batch"), hidden, "no plane")
+            return ("rows", _rows(keys[0]), hidden)
+        if op == "Convolution" and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
+            filters = integers(node.attrs.get("num_filter", ""))
+            return self._windowed(node, keys[0], filters)
+        if op == "Pooling" and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
+            if is_true(node.attrs, "global_pool", default=False):
+                return None
+            return self._windowed(node, keys[0], _part(keys[0], _CHANNELS, "channels"))
+        if op == "Concat" and node.attrs.get("dim", "1") == "1":
+            batch, plane = _part(keys[0], _BATCH, "batch"), _part(keys[0], _PLANE, "plane")
+            return ("image", batch, tuple([_part(key, _CHANNELS, "channels") for key in keys]), plane)
+        return None
+
+    def _windowed(self, node: Node, source: Hashable, channels: Hashable) -> Hashable | None:
+        """Return the key of what a window makes that moves over a plane."""
+        kernel = integers(node.attrs.get("kernel", ""))
+        if kernel is None:
+            return None
+        axes = len(kernel)
+        strides = _for_each(node, "stride", axes, 1)
+        pads = _for_each(node, "pad", axes, 0)
+        dilations = _for_each(node, "dilate", axes, 1)
+        if strides is None or pads is None or dilations is None:
+            return None
+        # floor((size + 2 pad - dilation (kernel - 1) - 1) / stride) + 1; ceil for pooling that is "full".
+        steps = [
+            (2 * pad - dilation * (size - 1), stride)
+            for size, stride, pad, dilation in zip(kernel, strides, pads, dilations)
+        ]
+        plane = _part(source, _PLANE, "plane")
+        if any(step != (0, 1) for step in steps):
+            plane = ("window", plane, tuple(steps), node.attrs.get("pooling_convention", "valid"))
+        return ("image", _part(source, _BATCH, "batch"), channels, plane)
+
+
+def _part(key: Hashable, number: int, name: str) -> Hashable:
+    """Return what is known of an image's batch, channels or plane, or else that it is this entry's."""
+    if isinstance(key, tuple) and key[0] == "image":
+        part: Hashable = key[number]
+        return part
+    return (name, key)
+
+
+def _rows(key: Hashable) -> Hashable:
+    """Return what is known of the axes before the last."""
+    if isinstance(key, tuple) and key[0] == "rows":
+        rows: Hashable = key[1]
+        return rows
+    return ("rows of", key)
+
+
+def _for_each(node: Node, attribute: str, axes: int, default: int) -> Sequence[int] | None:
+    """Return one number for each axis of a plane; None where the attribute is none such."""
+    values = integers(node.attrs.get(attribute, "()"))
+    if values is None or len(values) not in (0, axes):
+        return None
+    return values or (default,) * axes

@@ -1,0 +1,193 @@
+"""Write what is the same computation in other words in the words that backends run best."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Mapping
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+from mxamp.passes.equal_shapes import EqualShapes
+from mxamp.passes.never_empty import never_empty
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+
+__all__ = ["OneSpelling"]
+
+_SAME: Mapping[str, str] = {
+    "_npx_relu": "relu",
+    "_npx_sigmoid": "sigmoid",
+    **{
+        f"_npi_{name}_scalar": f"_{twin}_scalar"
+        for name, twin in (
+            ("add", "plus"),
+            ("subtract", "minus"),
+            ("rsubtract", "rminus"),
+            ("multiply", "mul"),
+            ("true_divide", "div"),
+            ("rtrue_divide", "rdiv"),
+            ("power", "power"),
+        )
+    },
+}
+"""Operators of one float32 input that are another whatever their attributes say."""
+
+_BROADCAST: Mapping[str, str] = {
+    "_npi_add": "broadcast_add",
+    "_npi_subtract": "broadcast_sub",
+    "_npi_multiply": "broadcast_mul",
+    "_npi_true_divide": "broadcast_div",
+}
+"""Of two float32 inputs: numpy's promotion has nothing to do."""
+
+_OF_ONE_SHAPE: Mapping[str, str] = {
+    "broadcast_add": "elemwise_add",
+    "broadcast_sub": "elemwise_sub",
+    "broadcast_mul": "elemwise_mul",
+    "broadcast_div": "elemwise_div",
+}
+"""Where there is nothing to broadcast."""
+
+_NAMES = (
+    *_SAME,
+    *_BROADCAST,
+    *_OF_ONE_SHAPE,
+    *("_grad_add", "_maximum_scalar", "_np_reshape", "_npx_reshape", "_npi_concatenate"),
+)
+
+
+class OneSpelling(PreparationPass):
+    """Replace an operator by another of the same meaning, which the backend runs faster or later passes know.
+
+    Before, and after::
+
+        _npx_relu                                             relu
+        _npx_sigmoid                                          sigmoid
+        _maximum_scalar {scalar: 0}                           relu
+        _npi_add_scalar, ... (numpy's with a number)          _plus_scalar, ...
+        _npi_add, _npi_subtract, _npi_multiply,               broadcast_add, broadcast_sub, broadcast_mul,
+            _npi_true_divide                                      broadcast_div
+        broadcast_add, ..., _npi_add, ... of one shape        elemwise_add, ...
+        _grad_add                                             elemwise_add
+        _np_reshape, _npx_reshape {newshape: (-1, 8, 4)}      Reshape {shape: (-1, 8, 4)}
+        _npi_concatenate {axis: 1}                            Concat {dim: 1}
+
+    Refuses: inputs that are not certainly float32, since numpy's operators promote where the others refuse;
+    an addition whose inputs are not certainly of one shape, whatever is fed
+    (:class:`~mxamp.passes.equal_shapes.EqualShapes`), which stays one that broadcasts; ``elemwise_add`` and
+    Reshape in numpy's shape semantics where the input may be empty (:mod:`mxamp.passes.never_empty`), for
+    which oneDNN's kernels raise; a newshape with 0,
+    which is an empty axis to numpy and the input's axis to Reshape, or with one of the special numbers from
+    -2 down, another order than C, and ``reverse``; a concatenation along no axis, or of a single array, or
+    one that is a graph output, whose name would change; a node that a rule of the user's picks; the bodies
+    of control flow. Other nodes may be graph outputs, for their names stay.
+
+    Notes
+    -----
+    Why: oneDNN's kernels and fusion know operators by their names. A residual sum written with ``mx.np``, or
+    with ``broadcast_add``, is a loop over plain tensors, to which blocked ones are reordered and which
+    bfloat16 slows down further; ``elemwise_add`` is fused with the convolution before it. ``_np_reshape``
+    raises in bfloat16.
+
+    Bit-exact, NaN and the sign of zeros included: they are the same kernels, or move values. (What becomes
+    ``Activation`` is :class:`~mxamp.passes.RewriteRelu`'s to say.) Linear in nodes.
+    """
+
+    step = "one_spelling"
+    operators = frozenset(
+        name for record in FACTS.records() if record.name in _NAMES for name in (record.name, *record.aliases)
+    )
+
+    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+        """Return the graph in one spelling."""
+        twins = _Twins(graph, around)
+        changed, changes = {}, []
+        for position, node in enumerate(graph.nodes):
+            if node.op not in self.operators or around.is_fixed(position):
+                continue
+            twin = twins.of(position)
+            if twin is not None:
+                changed[position] = twin
+                reason = f"{twin.op} computes the same, bit for bit"
+                changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
+        if not changed:
+            return None
+        return Prepared(rebuild(graph, frozenset(), {}, changed), tuple(changes))
+
+
+class _Twins:
+    """Finds the other spelling of a node."""
+
+    def __init__(self, graph: Graph, around: Surroundings) -> None:
+        self._graph = graph
+        self._around = around
+
+    @cached_property
+    def _shapes(self) -> EqualShapes:
+        return EqualShapes(self._graph, self._around.params)
+
+    @cached_property
+    def _filled(self) -> frozenset[int]:
+        return never_empty(self._graph, self._around.params)
+
+    def of(self, position: int) -> Node | None:
+        """Return a node of the same meaning; None where there is none, or not certainly."""
+        node = self._graph.nodes[position]
+        op = FACTS.canonical(node.op)
+        dtypes = self._around.certain_dtypes
+        if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
+            return None
+        if op in ("_np_reshape", "_npx_reshape"):
+            return _reshape(node) if node.inputs[0].node in self._filled else None
+        if op == "_npi_concatenate":
+            return None if position in self._around.heads else _concat(node)
+        if op == "_maximum_scalar":
+            return _without(node, "relu", "scalar", "is_int") if _is_zero(node) else None
+        if op in _SAME:
+            return node._replace(op=_SAME[op])
+        if len(node.inputs) != 2:
+            return None
+        twin = "elemwise_add" if op == "_grad_add" else _BROADCAST.get(op, op)
+        if twin in _OF_ONE_SHAPE and self._shapes.are_equal(*node.inputs):
+            twin = _OF_ONE_SHAPE[twin]
+        if twin == "elemwise_add" and node.inputs[0].node not in self._filled:
+            twin = _BROADCAST.get(op, op)
+        return None if twin == op else node._replace(op=twin)
+
+
+def _reshape(node: Node) -> Node | None:
+    """Return a Reshape where each number is an axis's length, one of them perhaps to be found."""
+    shape = integers(node.attrs.get("newshape", ""))
+    if (
+        not shape
+        or any(size < -1 or size == 0 for size in shape)
+        or shape.count(-1) > 1
+        or node.attrs.get("order", "C") != "C"
+        or is_true(node.attrs, "reverse", default=False)
+    ):
+        return None
+    twin = _without(node, "Reshape", "newshape", "order", "reverse")
+    return twin._replace(attrs={**twin.attrs, "shape": str(shape)})
+
+
+def _concat(node: Node) -> Node | None:
+    """Return a Concat along the same axis."""
+    axis = integers(node.attrs.get("axis", "0"))
+    if axis is None or len(axis) != 1 or len(node.inputs) < 2:
+        return None
+    twin = _without(node, "Concat", "axis")
+    return twin._replace(attrs={**twin.attrs, "dim": str(axis[0]), "num_args": str(len(node.inputs))})
+
+
+def _is_zero(node: Node) -> bool:
+    try:
+        # The larger of -0 and 0 is the second that MXNet looks at.
+        return str(float(node.attrs.get("scalar", "1"))) == "0.0"
+    except ValueError:
+        return False
+
+
+def _without(node: Node, op: str, *names: str) -> Node:
+    """Return the node as another operator, without some attributes."""
+    return node._replace(op=op, attrs={key: value for key, value in node.attrs.items() if key not in names})

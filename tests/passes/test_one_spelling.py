@@ -1,0 +1,334 @@
+"""Twins become one operator, bit for bit, and only where they certainly are twins."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+import mxamp
+from mxamp.graph import Entry, Graph
+from mxamp.passes import OneSpelling
+from mxamp.passes.equal_shapes import EqualShapes
+from mxamp.policy import Policy
+from tests.building import BF16, Net, parameters
+from tests.passes.preparing import operators, prepared
+
+FLOAT = {"__dtype__": "0"}
+NUMPY_SHAPES = {
+    "mxnet_version": ["int", 10901],
+    "is_np_shape": ["int", 1],
+}
+SCALARS = ["add", "subtract", "rsubtract", "multiply", "true_divide", "rtrue_divide", "power"]
+ARITHMETIC = ["add", "subtract", "multiply", "true_divide"]
+
+
+def on(op: str, count: int = 1, **attrs: Any) -> Graph:
+    """Return a graph of one operator on inputs that are declared float32."""
+    net = Net()
+    inputs = [net.var(f"x{number}", **FLOAT) for number in range(count)]
+    return net.graph(net.op(op, *inputs, name="y", **attrs))
+
+
+def inside(op: str, count: int = 1, **attrs: Any) -> Graph:
+    """Return the same, behind which something else is the output."""
+    net = Net()
+    inputs = [net.var(f"x{number}", **FLOAT) for number in range(count)]
+    return net.graph(net.op("tanh", net.op(op, *inputs, name="y", **attrs), name="last"))
+
+
+def of_one_shape(op: str) -> Graph:
+    net = Net()
+    x = pooled(net)
+    return in_numpy_mode(net.graph(net.op(op, net.op("tanh", x, name="t"), x, name="y")))
+
+
+def in_numpy_mode(graph: Graph) -> Graph:
+    """Return the graph as MXNet saves it under numpy's shape semantics, where tensors may be empty."""
+    return Graph(graph.nodes, graph.heads, NUMPY_SHAPES)
+
+
+def behind_a_layer(op: str, **attrs: Any) -> Graph:
+    net = Net()
+    return in_numpy_mode(net.graph(net.op(op, pooled(net), name="y", **attrs)))
+
+
+def pooled(net: Net) -> Entry:
+    """Return what certainly is not empty: the input, through a layer that raises where it is."""
+    return net.op("Pooling", net.var("x0", **FLOAT), name="p", kernel=(1, 1), pool_type="avg")
+
+
+TWINS = [
+    (on("_npx_relu"), "relu(x0)"),
+    (on("_npx_sigmoid"), "sigmoid(x0)"),
+    (on("_maximum_scalar", scalar=0), "relu(x0)"),
+    (on("_npi_maximum_scalar", scalar="0.0", is_int=False), "relu(x0)"),
+    *(
+        (
+            on(f"_npi_{name}_scalar", scalar=3.3, is_int=False),
+            f"_{twin}_scalar(x0) {{is_int: False, scalar: 3.3}}",
+        )
+        for name, twin in zip(SCALARS, ["plus", "minus", "rminus", "mul", "div", "rdiv", "power"])
+    ),
+    *(
+        (on(f"_npi_{name}", 2), f"broadcast_{twin}(x0, x1)")
+        for name, twin in zip(ARITHMETIC, ["add", "sub", "mul", "div"])
+    ),
+    *(
+        (of_one_shape(f"{prefix}{name}"), f"elemwise_{twin}(t, p)")
+        for prefix, names in (("_npi_", ARITHMETIC), ("broadcast_", ["plus", "sub", "mul", "div"]))
+        for name, twin in zip(names, ["add", "sub", "mul", "div"])
+    ),
+    (on("_grad_add", 2), "elemwise_add(x0, x1)"),
+    (behind_a_layer("_np_reshape", newshape="(-1, 8, 4)"), "Reshape(p) {shape: (-1, 8, 4)}"),
+    (
+        behind_a_layer("_npx_reshape", newshape="(64, 8)", order="C", reverse=False),
+        "Reshape(p) {shape: (64, 8)}",
+    ),
+    (inside("_npi_concatenate", 2, axis=1, num_args=2), "Concat(x0, x1) {dim: 1, num_args: 2}"),
+    (inside("_npi_concatenate", 2, axis=-1, num_args=2), "Concat(x0, x1) {dim: -1, num_args: 2}"),
+]
+
+
+def the_node(graph: Graph) -> str:
+    return next(line for line in operators(graph) if line.startswith("y = "))[len("y = ") :]
+
+
+@pytest.mark.parametrize(("graph", "expected"), TWINS, ids=[expected for _, expected in TWINS])
+def test_twins_become_one(graph: Graph, expected: str) -> None:
+    after, done = prepared(OneSpelling, graph)
+    assert the_node(after) == expected
+    (change,) = done.changes
+    assert (change.node, change.into) == ("y", "y")
+
+
+def special_values(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    draw = np.random.default_rng(seed)
+    values = draw.normal(0, 10, shape).astype(np.float32)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 1e-39]
+    return np.where(draw.random(shape) < 0.3, draw.choice(np.array(special, np.float32), shape), values)
+
+
+@pytest.mark.parametrize(("graph", "expected"), TWINS, ids=[expected for _, expected in TWINS])
+@pytest.mark.parametrize("shape", [(2, 4, 8, 8), (0, 4, 8, 8)], ids=["values", "empty"])
+def test_mxnet_computes_the_same_bits(graph: Graph, expected: str, shape: tuple[int, ...]) -> None:
+    mx = pytest.importorskip("mxnet", reason="both graphs are executed")
+    from mxamp.runtime.symbol import symbol_from_graph
+
+    if 0 in shape and not all(node.op.startswith("_np") for node in graph.nodes if node.name == "y"):
+        pytest.skip("nothing is empty outside NumPy mode")
+    if 0 in shape and any(node.name == "p" for node in graph.nodes):
+        pytest.skip("oneDNN's pooling raises for empty tensors, in both graphs")
+    after, _ = prepared(OneSpelling, graph)
+    names = list(graph.variables)
+    results = []
+    with mx.util.np_shape(True):
+        fed = {name: mx.nd.array(special_values(*shape, seed=seed)) for seed, name in enumerate(names)}
+        for each in (graph, after):
+            (output,) = symbol_from_graph(each).bind(mx.cpu(), fed).forward()
+            results.append(output.asnumpy())
+    before, found = results
+    assert found.shape == before.shape
+    assert found.dtype == before.dtype == np.float32
+    # Which NaN a NaN is, the processor says.
+    number = ~np.isnan(before)
+    np.testing.assert_array_equal(np.isnan(found), ~number)
+    np.testing.assert_array_equal(found[number].view(np.uint32), before[number].view(np.uint32))
+
+
+def with_dtypes(op: str, *dtypes: str | None, **attrs: Any) -> Graph:
+    net = Net()
+    inputs = [
+        net.var(f"x{number}", **({} if dtype is None else {"__dtype__": dtype}))
+        for number, dtype in enumerate(dtypes)
+    ]
+    return net.graph(net.op("tanh", net.op(op, *inputs, name="y", **attrs)))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(with_dtypes("_npi_add", "0", "4"), id="promotes"),
+        pytest.param(with_dtypes("_npi_true_divide_scalar", "4", scalar=255), id="integers"),
+        pytest.param(with_dtypes("_npi_true_divide_scalar", None, scalar=255), id="may be an image of bytes"),
+        pytest.param(with_dtypes("_npx_relu", "2"), id="float16"),
+        pytest.param(on("broadcast_add", 2), id="may be broadcast"),
+        pytest.param(on("_maximum_scalar", scalar=1), id="a maximum with one"),
+        pytest.param(on("_maximum_scalar", scalar="-0.0"), id="a maximum with minus zero"),
+        pytest.param(on("_maximum_scalar", scalar="nan"), id="a maximum with NaN"),
+        pytest.param(behind_a_layer("_np_reshape", newshape="(0, -1)"), id="an empty axis"),
+        pytest.param(behind_a_layer("_npx_reshape", newshape="(-2, -1)"), id="an axis copied"),
+        pytest.param(behind_a_layer("_np_reshape", newshape="(-1, 4)", order="F"), id="columns first"),
+        pytest.param(behind_a_layer("_npx_reshape", newshape="(-1, 4)", reverse=True), id="from the right"),
+        pytest.param(behind_a_layer("_np_reshape", newshape="()"), id="to a scalar"),
+        pytest.param(on("_npi_concatenate", 2, axis=1, num_args=2), id="an output's name would change"),
+        pytest.param(inside("_npi_concatenate", 2, axis=None, num_args=2), id="flattened first"),
+        pytest.param(inside("_npi_concatenate", 1, axis=0, num_args=1), id="a single array"),
+        pytest.param(in_numpy_mode(on("_np_reshape", newshape="(-1, 8)")), id="may be empty"),
+        pytest.param(in_numpy_mode(on("_grad_add", 2)), id="a sum that may be empty"),
+        pytest.param(on("elemwise_add", 2), id="that spelling already"),
+    ],
+)
+def test_refuses(graph: Graph) -> None:
+    assert prepared(OneSpelling, graph)[0] is graph
+
+
+def test_an_addition_of_what_may_be_empty_stays_one_that_broadcasts() -> None:
+    net = Net()
+    x = net.var("x0", **FLOAT)
+    graph = in_numpy_mode(net.graph(net.op("_npi_add", net.op("tanh", x, name="t"), x, name="y")))
+    assert the_node(prepared(OneSpelling, graph)[0]) == "broadcast_add(t, x0)"
+
+
+def test_what_a_rule_of_the_users_picks_stays() -> None:
+    graph = on("_npx_relu")
+    policy = Policy.default(BF16).excluding(operators=["_npx_relu"])
+    assert prepared(OneSpelling, graph, policy=policy)[0] is graph
+
+
+def layer(net: Net, x: Entry, name: str, kernel: int = 3, *, filters: int = 8, stride: int = 1) -> Entry:
+    weight = net.param(f"{name}_weight", filters, 8, kernel, kernel)
+    return net.op(
+        "Convolution",
+        *(x, weight),
+        name=name,
+        num_filter=filters,
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        pad=(kernel // 2, kernel // 2),
+        no_bias=True,
+    )
+
+
+SHAPES: dict[str, tuple[Callable[[Net, Entry], tuple[Entry, Entry]], bool]] = {
+    "the block's input": (
+        lambda net, x: (layer(net, x, "a"), layer(net, layer(net, x, "b", 5), "c", 1)),
+        True,
+    ),
+    "a stride, and a shortcut of its own": (
+        lambda net, x: (layer(net, x, "a", 3, stride=2), layer(net, x, "b", 1, stride=2)),
+        True,
+    ),
+    "pooled and strided": (
+        lambda net, x: (
+            net.op("Pooling", layer(net, x, "a"), kernel=(3, 3), stride=(2, 2), pad=(1, 1)),
+            layer(net, x, "b", 1, stride=2),
+        ),
+        True,
+    ),
+    "pooled to the ceiling": (
+        lambda net, x: (
+            net.op(
+                *("Pooling", layer(net, x, "a")),
+                kernel=(3, 3),
+                stride=(2, 2),
+                pad=(1, 1),
+                pooling_convention="full",
+            ),
+            layer(net, x, "b", 1, stride=2),
+        ),
+        False,
+    ),
+    "other channels": (lambda net, x: (layer(net, x, "a"), layer(net, x, "b", filters=1)), False),
+    "another stride": (lambda net, x: (layer(net, x, "a"), layer(net, x, "b", stride=2)), False),
+    "no padding": (
+        lambda net, x: (
+            layer(net, x, "a"),
+            net.op(
+                *("Convolution", x, net.param("w", 8, 8, 3, 3)), num_filter=8, kernel=(3, 3), no_bias=True
+            ),
+        ),
+        False,
+    ),
+    "an input of unknown shape": (lambda net, x: (layer(net, x, "a"), x), False),
+    "globally pooled": (
+        lambda net, x: (x, net.op("Pooling", x, kernel=(1, 1), global_pool=True)),
+        False,
+    ),
+    "rows": (
+        lambda net, x: (
+            net.op("FullyConnected", x, net.param("w", 4, 4), num_hidden=4, no_bias=True, flatten=False),
+            net.op(
+                "FullyConnected",
+                net.op("FullyConnected", x, net.param("v", 7, 4), num_hidden=7, no_bias=True, flatten=False),
+                net.param("u", 4, 7),
+                num_hidden=4,
+                no_bias=True,
+                flatten=False,
+            ),
+        ),
+        True,
+    ),
+    "hidden layers": (lambda net, x: (net.fc(x), net.fc(net.fc(x))), True),
+    "hidden layers of two sizes": (lambda net, x: (net.fc(x, hidden=1), net.fc(x)), False),
+    "two inputs": (lambda net, x: (net.fc(x), net.fc(net.var("other"))), False),
+    "parts": (
+        lambda net, x: (x, Entry(net.op("SliceChannel", x, name="s", outputs=2, num_outputs=2).node, 1)),
+        False,
+    ),
+    "joined": (
+        lambda net, x: (
+            net.op("Concat", layer(net, x, "a"), layer(net, x, "b", filters=1), num_args=2),
+            net.op("Concat", layer(net, x, "c", 5), layer(net, x, "d", 1, filters=1), num_args=2),
+        ),
+        True,
+    ),
+    "parameters": (lambda net, x: (net.param("p", 3, 4), net.param("q", 3, 4)), True),
+    "parameters of two shapes": (lambda net, x: (net.param("p", 3, 4), net.param("q", 1, 4)), False),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_one_shape_is_told_from_perhaps_two(case: str) -> None:
+    build, expected = SHAPES[case]
+    net = Net()
+    one, other = build(net, net.var("data"))
+    graph = net.graph(one, other)
+    assert EqualShapes(graph, parameters(net.params)).are_equal(one, other) is expected
+
+
+@pytest.mark.parametrize("case", [case for case, (_, expected) in SHAPES.items() if expected])
+@pytest.mark.parametrize("size", [7, 8, 9])
+def test_mxnet_agrees_that_it_is_one_shape(case: str, size: int) -> None:
+    pytest.importorskip("mxnet", reason="MXNet infers the shapes")
+    from mxamp.runtime.symbol import symbol_from_graph
+
+    net = Net()
+    one, other = SHAPES[case][0](net, net.var("data"))
+    fed = (2, 4) if case in ("rows", "hidden layers") else (2, 8, size, size)
+    symbol = symbol_from_graph(net.graph(one, other))
+    known = {name: value.shape for name, value in net.params.items()}
+    if "data" in symbol.list_inputs():
+        known["data"] = fed
+    _, shapes, _ = symbol.infer_shape(**known)
+    assert shapes[0] == shapes[1]
+
+
+def test_a_residual_network_of_numpy_mode_is_fused_and_returns_numpy_arrays() -> None:
+    mx = pytest.importorskip("mxnet", reason="runs the block")
+    with mx.util.np_shape(True), mx.util.np_array(True):
+
+        class Residual(mx.gluon.HybridBlock):  # type: ignore[name-defined,misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.first, self.second, self.last = (
+                    mx.gluon.nn.Conv2D(16, 3, padding=1, in_channels=16) for _ in range(3)
+                )
+
+            def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803 - the name MXNet gives it
+                x = self.first(x)
+                y = F.npx.relu(self.second(x) + self.last(x))
+                return F.np.reshape(F.np.concatenate([y, x * 2], axis=1), (-1, 32, 64))
+
+        block = Residual()
+        block.initialize(mx.init.Xavier())
+        data = mx.np.random.uniform(-1, 1, (2, 16, 8, 8))
+        expected = block(data)
+        converted = mxamp.convert_block(block, target_dtype="bfloat16")
+        found = converted(data)
+        assert type(found) is type(expected)
+        report = str(converted.report)
+        error = np.abs(found.asnumpy() - expected.asnumpy()).max()
+        assert error < 2**-6 * np.abs(expected.asnumpy()).max()
+        assert "written as the operator that backends run best" in report
