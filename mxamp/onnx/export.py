@@ -83,8 +83,7 @@ def export_graph(
     ExportError, DataError, UnknownNameError, OnnxMissingError
         See :func:`mxamp.export_onnx`. Nothing half-written is left behind.
     """
-    if not isinstance(path, (str, os.PathLike)) or "\0" in str(path) or not str(path):
-        raise ExportError(f"path must be the path of a file such as 'model.onnx', not {path!r:.80}.")
+    _check_path(path)
     if not isinstance(dynamic_batch, bool):
         raise ExportError(f"dynamic_batch must be True or False, not {dynamic_batch!r:.80}.")
     written = write_graph(graph, params, input_shapes=input_shapes, opset=opset, dynamic_batch=dynamic_batch)
@@ -101,3 +100,15 @@ def export_graph(
         tuple(value.name for value in written.outputs),
         sum(file.stat().st_size for file in files),
     )
+
+
+def _check_path(path: str | os.PathLike[str]) -> None:
+    """Raise ExportError for what cannot be the path of a file."""
+    try:
+        is_path = isinstance(path, (str, os.PathLike)) and bool(str(path)) and b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        is_path = False
+    if not is_path:
+        raise ExportError(f"path must be the path of a file such as 'model.onnx', not {path!r:.80}.")
+    if not Path(path).name or os.path.isdir(path):
+        raise ExportError(f"path names a folder, {str(path)!r}, and must name a file such as 'model.onnx'.")

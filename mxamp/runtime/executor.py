@@ -77,9 +77,9 @@ def batches(data: Mapping[str, NDArray[Any]], batch_size: int | None) -> Iterato
     data
         Input name -> values.
     batch_size
-        Samples a batch; None for everything at once.
+        Samples a batch; None for everything at once, as for a model that has no inputs.
     """
-    if batch_size is None:
+    if batch_size is None or not data:
         yield dict(data)
         return
     total = min(len(values) for values in data.values())
@@ -296,12 +296,12 @@ def run_outputs(
         See :class:`BoundModel`.
     """
     bound = BoundModel(model, ctx=ctx, fusion=fusion)
-    total = min(len(values) for values in data.values())
+    total = min((len(values) for values in data.values()), default=0)
     gathered: list[list[NDArray[Any]]] = []
     done = 0
     for batch in batches(data, batch_size):
         gathered.append(bound.run(batch))
-        done += min(len(values) for values in batch.values())
+        done += min((len(values) for values in batch.values()), default=0)
         if progress is not None:
             progress(done, total)
     if len(gathered) == 1:

@@ -358,3 +358,9 @@ def test_a_conversion_writes_onnx_alone_or_beside_the_pair(
     for name in ("alone", "both"):
         loaded = onnx.load(str(tmp_path / f"{name}.onnx"))
         assert 10 in {tensor.data_type for tensor in loaded.graph.initializer}
+
+
+def test_a_path_that_names_a_folder_is_refused(tmp_path: Path) -> None:
+    for path in (".", "/", tmp_path):
+        with pytest.raises(ExportError, match="names a folder"):
+            small_model().export_onnx(path)

@@ -238,3 +238,10 @@ def test_a_clash_of_dtypes_is_mxnets_reason_without_its_stack(model, images):
     assert message.startswith("MXNet cannot bind the model on cpu(0) (fusion on): Error in operator fc:")
     assert "\n" not in message
     assert ".h:" not in message
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_a_model_without_inputs_runs_once(batch_size: int | None) -> None:
+    model = Model(graph_from_symbol(mx.sym.arange(4)), {}, {})
+    (found,) = run_outputs(model, {}, fusion=False, batch_size=batch_size)
+    assert found.tolist() == [0, 1, 2, 3]
