@@ -3,6 +3,7 @@
 from mxamp.passes.base import GraphPass, Pipeline
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
+from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, InsertedRound
 from mxamp.passes.fold_batch_norm import FoldBatchNorm, FoldedNorms
@@ -51,6 +52,7 @@ __all__ = [
     "RewriteRelu",
     "RewriteShortSums",
     "RewrittenMask",
+    "SeparateDenseInput",
     "ShareLayout",
     "StoredParameter",
     "check_prepare",

@@ -14,6 +14,7 @@ from mxamp.graph.verify import verify_graph
 from mxamp.params.parameter import Parameter
 from mxamp.passes.base import blaming
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
+from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.fold_constants import FoldConstants
@@ -51,6 +52,7 @@ _PASSES: Mapping[str, type[PreparationPass]] = {
         PadChannels,
         RewritePReLU,
         ShareLayout,
+        SeparateDenseInput,
         KeepBranches,
     )
 }

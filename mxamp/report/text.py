@@ -284,6 +284,10 @@ _PREPARED = {
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "prelu": ("PReLU", "written as depthwise convolutions"),
     "share_layout": ("layer", "whose result is reordered once"),
+    "dense_input": (
+        "FullyConnected",
+        "whose data is brought into plain order, or MXNet would run it only once",
+    ),
     "keep_branches": ("node", "guarded against MXNet's fusion"),
 }
 

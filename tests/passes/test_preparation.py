@@ -90,7 +90,15 @@ def test_each_pass_can_be_left_out(name: str) -> None:
     model = convert(graph, net.params, prepare=[step for step in PREPARATIONS if step != name])
     assert model.report is not None
     # These have tests of their own: nothing here is for them.
-    elsewhere = {"fold_constants", "one_spelling", "pad_channels", "prelu", "share_layout", "keep_branches"}
+    elsewhere = {
+        "fold_constants",
+        "one_spelling",
+        "pad_channels",
+        "prelu",
+        "share_layout",
+        "dense_input",
+        "keep_branches",
+    }
     assert {change.step for change in model.report.preparations} == set(PREPARATIONS) - {name} - elsewhere
 
 
