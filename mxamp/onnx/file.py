@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 def data_path(path: Path) -> Path:
     """Return where the parameters of a model beyond 2 GB are."""
-    return path.with_name(path.name + ".data")
+    return Path(f"{path}.data")  # which is something for "." too, that is refused later
 
 
 def write_file(
