@@ -50,7 +50,10 @@ def test_a_model_is_measured_and_converted(own_cache: Path) -> None:
     assert report.time is not None
     assert report.time.measured_nodes == len(report.nodes) == 6
     assert report.time.float32_us > 0
-    assert not report.warnings
+    # On a CPU where bfloat16 is slower, float32 wins the race, and that is said.
+    chosen = next(plan for plan in report.race if plan.is_chosen)
+    assert all(warning.startswith("Nothing was converted") for warning in report.warnings)
+    assert bool(report.warnings) == (not report.low_nodes) == (not chosen.low_nodes)
     # Conv, BatchNorm and relu are one kernel: its time is at the Convolution.
     assert report.node("conv0").float32_us
     assert report.node("relu0").float32_us == 0
