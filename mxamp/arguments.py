@@ -20,12 +20,13 @@ _OPTIONS = {
     "io_dtype": "--io-dtype",
     "low_precision": "--low-precision",
     "policy": "--policy",
+    "prefix": "the prefix",
     "profile": "--profile",
     "saturate": "--saturate",
     "target": "--target",
     "target_dtype": "--dtype",
 }
-"""Argument -> the option that gives it. What has no option keeps its name."""
+"""Argument -> the option that gives it, or what a command line calls it. What has neither keeps its name."""
 
 _ON_COMMAND_LINE: ContextVar[bool] = ContextVar("on_command_line", default=False)
 

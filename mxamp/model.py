@@ -352,7 +352,8 @@ def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
     fault = path_fault(prefix)
     if fault is not None:
         raise ExportError(
-            f"prefix must be a path, the part of the file names before -symbol.json, and {fault}."
+            f"{argument('prefix')} must be a path, the part of the file names before -symbol.json, and "
+            f"{fault}."
         )
     if not isinstance(epoch, (int, np.integer)) or not 0 <= epoch <= 9999:
         raise ExportError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterable, Mapping
 
+from mxamp.arguments import argument
 from mxamp.compare.inputs import input_names
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import DataError, MxnetMissingError
@@ -65,10 +66,7 @@ def why_not_here(
         return missing.rstrip(".")
     if guard.data is None:
         if input_shapes is None:
-            return (
-                "the shapes of the inputs are not known; give input_shapes, or on the command line "
-                "--input-shape"
-            )
+            return f"the shapes of the inputs are not known; give {argument('input_shapes')}"
         try:
             sample_inputs(model, {name: tuple(shape) for name, shape in input_shapes.items()})
         except DataError as error:

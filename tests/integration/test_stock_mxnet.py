@@ -145,7 +145,7 @@ def operators(path):
 
 
 def convert(sym, args, auxs, **options):
-    """Convert all but ``kept``; unless required, ``tied`` would stay, for a second copy makes the model grow."""
+    """Convert all but ``kept``; ``tied`` too, though a second copy of its weight makes the model grow."""
     return mxamp.convert_model(
         sym, args, auxs, target_dtype="bfloat16", exclude=["kept"], low_precision="required", **options
     )
