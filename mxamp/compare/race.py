@@ -276,7 +276,7 @@ def bind_for_timing(data: Any, ctx: Any = None) -> Callable[[Model, str], TimedR
         passing = Model(model.graph, model.arg_params, model.aux_params)
         bound = BoundModel(passing, ctx=ctx, label=label)
         arrays: Mapping[str, Any] = prepare_inputs(passing, data).arrays
-        bound.load(arrays)
+        bound.run(arrays)
 
         def run() -> float:
             start = time.perf_counter()

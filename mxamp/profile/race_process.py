@@ -28,7 +28,7 @@ def _race_plans(job: Mapping[str, Any]) -> Any:
         from mxamp.runtime.executor import BoundModel
 
         bound = BoundModel(model, ctx=job["ctx"], label=label)
-        bound.load(data)
+        bound.run(data)
 
         def run() -> float:
             start = time.perf_counter()

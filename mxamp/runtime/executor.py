@@ -29,6 +29,7 @@ from mxamp.params.cast import cast_array
 from mxamp.runtime.device import check_device_runs, parse_context
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import MXNET_BFLOAT16, ndarray_from_numpy
+from mxamp.runtime.repeats import check_repeats
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import symbol_from_graph
 
@@ -124,6 +125,7 @@ class BoundModel:
         self.fusion = fusion
         self.label = label
         self._current: Any = None
+        self._is_new = False
         stored = {**model.arg_params, **model.aux_params}
         self._stored = {name: stored[name] for name in model.graph.variables if name in stored}
         variables = variable_dtypes(model.graph, {name: value.dtype for name, value in self._stored.items()})
@@ -193,6 +195,7 @@ class BoundModel:
             if len(self._executors) == _EXECUTORS_KEPT:
                 self._executors.clear()
             self._executors[key] = self._bind(data)
+            self._is_new = True
         self._current = self._executors[key]
         for name, dtype in self._input_dtypes.items():
             values = np.ascontiguousarray(_cast_input(data[name], dtype))
@@ -234,7 +237,21 @@ class BoundModel:
         -------
         list of numpy.ndarray
             16-bit floating-point results as float32, everything else as it is.
+
+        Raises
+        ------
+        OperatorError
+            When an operator fails, or a second pass does, or gives other outputs for the same data
+            (:func:`~mxamp.runtime.repeats.check_repeats`, the first time for these shapes).
         """
+        outputs = self.once(data)
+        if self._is_new:
+            self._is_new = False
+            check_repeats(self, self._graph, data, outputs)
+        return outputs
+
+    def once(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run one batch, whatever a second pass would do."""
         self.load(data)
         return [_as_numpy(output) for output in self.forward()]
 
