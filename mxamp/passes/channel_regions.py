@@ -217,10 +217,13 @@ class ChannelRegions:
 
     def _has_own_parameters(self, position: int) -> bool:
         node = self.graph.nodes[position]
+        weight = self.own_parameter(node, 1)
         return (
-            node.attrs.get("layout", "None") in _CHANNELS_FIRST
+            weight is not None
+            and len(weight.shape) > 2
+            and node.attrs.get("layout", "None") in _CHANNELS_FIRST
             and not self.around.is_fixed(position)
-            and all(self.own_parameter(node, number) is not None for number in range(1, len(node.inputs)))
+            and all(self.own_parameter(node, number) is not None for number in range(2, len(node.inputs)))
         )
 
     def own_parameter(self, node: Node, number: int) -> Parameter | None:

@@ -275,3 +275,11 @@ def test_results_are_those_of_float32_but_for_the_order_of_summation() -> None:
     for left, right in zip(expected, found):
         assert left.shape == right.shape
         np.testing.assert_allclose(right, left, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layer_without_a_weight_is_left_to_whoever_refuses_it() -> None:
+    net = Layers()
+    net.layer(net.var("x"), "first", 16, 20)
+    bare = net.op("Convolution", net.var("y"), kernel="(1, 1)", num_filter=4)
+    _, done = net.done(bare)
+    assert [change.node for change in done.changes] == ["first"]

@@ -42,7 +42,7 @@ def test_mobilenetv3_converts_and_agrees_with_one_operator_a_hard_sigmoid() -> N
     assert plain.report is not None
     # Each hard swish reads its layer twice, and that through one Reshape.
     assert sum(change.step == "share_layout" for change in prepared.report.preparations) == 19
-    inserted = {f"{node.name}_plain" for node in plain.report.nodes}
+    inserted = {f"{node.name}{end}" for node in plain.report.nodes for end in ("_plain", "_channels")}
     of_user = [node.name for node in prepared.report.nodes if node.name not in inserted]
     assert of_user == [node.name for node in plain.report.nodes]
 
