@@ -125,7 +125,7 @@ class Model:
 
     @property
     def sym(self) -> Any:
-        """The ``mx.sym.Symbol``. Its own ``save`` and ``tojson`` drop the casts; use :meth:`save`."""
+        """The ``mx.sym.Symbol``. Its ``save`` and ``tojson`` drop the casts and warn; use :meth:`save`."""
         if "sym" not in self._mxnet:
             from mxamp.runtime.symbol import symbol_from_graph
 

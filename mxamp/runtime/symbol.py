@@ -113,15 +113,22 @@ def building_symbol(graph: Graph, *, trusted: bool = False, beside: bool = False
     # MXNet reads a character at a time, and its reader takes most of the time.
     text = write_symbol(graph, compact=True)
 
+    has_casts = any(node.op == "amp_cast" for node in graph.nodes)
+
     def parse() -> Any:
         try:
-            return mx.sym.load_json(text)
+            found = mx.sym.load_json(text)
         except mx.base.MXNetError as error:
             first_line = str(error).strip().splitlines()[-1]
             raise SymbolFormatError(
                 f"MXNet {mx.__version__} does not accept the graph: {first_line} "
                 "Does it hold an operator of a library that has not been loaded?"
             ) from error
+        if has_casts:
+            from mxamp.runtime.converted_symbol import ConvertedSymbol
+
+            found.__class__ = ConvertedSymbol  # MXNet has no other way to make one of a text
+        return found
 
     return _beside("mx.sym.load_json", parse) if beside else parse
 
