@@ -55,7 +55,7 @@ def test_conversion_leaves_no_cycles_behind() -> None:
 
 
 def test_the_signature_of_what_is_paused_survives() -> None:
-    assert "policy" in inspect.signature(convert_graph).parameters
+    assert "options" in inspect.signature(convert_graph).parameters
     assert "source" in inspect.signature(mxamp.graph.parse_symbol).parameters
 
 

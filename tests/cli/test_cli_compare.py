@@ -31,7 +31,7 @@ def models(folder):
 
 @pytest.fixture
 def running(models):
-    """Return the same, for tests that run the models."""
+    """Return the same, for tests that run the models, or would: a missing MXNet is said first."""
     pytest.importorskip("mxnet", reason="runs models")
     return models
 
@@ -147,7 +147,7 @@ def test_a_corrupted_layer_is_named(running, mxamp):
 # ---------------------------------------------------------------------- data that cannot be used
 
 
-def test_no_data_says_how_to_make_some(models, mxamp):
+def test_no_data_says_how_to_make_some(running, mxamp):
     message = error_of(mxamp("compare", "net", "low"))
     assert message.startswith("No data was given: a comparison runs both models. Give --data FILE.npz")
     assert "Or give --random for random numbers; real data tells more." in message
@@ -163,52 +163,52 @@ def test_the_command_it_prints_makes_a_file_that_fits(running, mxamp):
     assert (result.status, result.err) == (0, "")
 
 
-def test_a_missing_file_suggests_the_nearest(models, mxamp):
+def test_a_missing_file_suggests_the_nearest(running, mxamp):
     message = error_of(mxamp("compare", "net", "low", "--data", "image.npz"))
     assert message == "There is no data file 'image.npz'. Did you mean 'images.npz' or 'images.npy'?"
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 cut short"])
-def test_what_is_no_npz_is_refused(models, mxamp, content):
+def test_what_is_no_npz_is_refused(running, mxamp, content):
     Path("bad.npz").write_bytes(content)
     message = error_of(mxamp("compare", "net", "low", "--data", "bad.npz"))
     assert message.startswith("'bad.npz' is not an .npz or .npy file, or is damaged (")
     assert message.endswith("Write one with np.savez('images.npz', data=images).")
 
 
-def test_an_archive_without_arrays_is_refused(models, mxamp):
+def test_an_archive_without_arrays_is_refused(running, mxamp):
     np.savez("none.npz")
     assert error_of(mxamp("compare", "net", "low", "--data", "none.npz")).startswith(
         "'none.npz' holds no arrays."
     )
 
 
-def test_pickled_objects_are_refused(models, mxamp):
+def test_pickled_objects_are_refused(running, mxamp):
     np.savez("objects.npz", data=np.array([{"a": 1}], dtype=object))
     message = error_of(mxamp("compare", "net", "low", "--data", "objects.npz"))
     assert "holds Python objects, which mxamp does not read, because that could run code" in message
 
 
-def test_an_unknown_name_beside_others_suggests_the_nearest(models, mxamp):
+def test_an_unknown_name_beside_others_suggests_the_nearest(running, mxamp):
     np.savez("typo.npz", dat=np.zeros((1, 4, 5, 5), "f"), extra=np.zeros(1))
     message = error_of(mxamp("compare", "net", "low", "--data", "typo.npz"))
     assert message == "The model has no input 'dat'. Did you mean 'data'? It takes: data."
 
 
-def test_the_wrong_shape_says_expected_and_got(models, mxamp):
+def test_the_wrong_shape_says_expected_and_got(running, mxamp):
     np.savez("wide.npz", data=np.zeros((1, 3, 5, 5), "f"))
     message = error_of(mxamp("compare", "net", "low", "--data", "wide.npz"))
     assert message == "The input 'data' has the shape (1, 3, 5, 5), but the model takes (samples, 4, ?, ?)."
 
 
-def test_an_empty_batch_is_refused(models, mxamp):
+def test_an_empty_batch_is_refused(running, mxamp):
     np.savez("empty.npz", data=np.zeros((0, 4, 5, 5), "f"))
     assert "is empty: its shape is (0, 4, 5, 5)" in error_of(
         mxamp("compare", "net", "low", "--data", "empty.npz")
     )
 
 
-def test_random_data_need_a_shape(models, mxamp):
+def test_random_data_need_a_shape(running, mxamp):
     message = error_of(mxamp("compare", "net", "low", "--random"))
     assert message == (
         "The shape of the input 'data' is not known, so no random data can be made. Known is ?,4,?,?. Give "
@@ -226,7 +226,7 @@ def test_random_data_need_a_shape(models, mxamp):
         (("--data", "images.npz", "--batch-size", "0"), "batch size must be at least 1, not 0."),
     ],
 )
-def test_options_that_make_no_sense_are_refused(models, mxamp, arguments, message):
+def test_options_that_make_no_sense_are_refused(running, mxamp, arguments, message):
     assert message in error_of(mxamp("compare", "net", "low", *arguments))
 
 
@@ -239,13 +239,13 @@ def test_data_and_random_exclude_each_other(models, mxamp):
 # ---------------------------------------------------------------------- models that cannot be compared
 
 
-def test_a_missing_model_is_named(models, mxamp):
+def test_a_missing_model_is_named(running, mxamp):
     assert "There is no symbol file 'nett-symbol.json'" in error_of(
         mxamp("compare", "nett", "low", "--random")
     )
 
 
-def test_models_with_other_outputs_are_refused(models, mxamp):
+def test_models_with_other_outputs_are_refused(running, mxamp):
     net = load("net")
     shorter = net.graph.__class__(net.graph.nodes, (net.graph.heads[0]._replace(node=2),), net.graph.attrs)
     Model(shorter, net.arg_params, net.aux_params).save("other")

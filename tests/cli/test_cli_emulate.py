@@ -118,6 +118,7 @@ def test_a_tolerance_holds_for_every_candidate(images, mxamp):
     ids=["nothing to compare", "twice", "no format"],
 )
 def test_what_cannot_be_compared_is_said(images, mxamp, arguments, message):
+    pytest.importorskip("mxnet", reason="without it, that is what is said")
     result = mxamp("compare", *arguments, "--data", images)
     assert result.status == 2
     assert message in result.err

@@ -34,6 +34,7 @@ def with_bfloat16(monkeypatch):
 
 
 def test_without_shapes_nothing_is_measured_and_the_report_says_so():
+    pytest.importorskip("mxnet", reason="it is asked for first")
     net = Net()
     graph = net.graph(net.conv(net.var("data"), "c0"))
     report = convert_model(graph, net.params, {}, "bfloat16", guard=True).report
@@ -54,6 +55,7 @@ def test_without_shapes_nothing_is_measured_and_the_report_says_so():
     ids=["no shapes", "none of them", "no batch size"],
 )
 def test_it_says_which_shape_is_missing(shapes, why, with_bfloat16):
+    pytest.importorskip("mxnet", reason="it is asked for first")
     assert re.search(why, machine.why_not_here(Guard(), small(), CPU, shapes))
 
 
@@ -122,7 +124,8 @@ def test_what_would_help_is_said_where_low_precision_did_not_pay(outcome):
     assert ("Use AMX." in guard_lines(guard)) is (outcome == "prepared")
 
 
-def test_without_mxnet_it_says_so(monkeypatch):
+def test_an_mxnet_that_cannot_be_imported_is_said(monkeypatch):
+    pytest.importorskip("mxnet", reason="it is there, and breaks")
     real = builtins.__import__
 
     def without(name, *rest, **keywords):

@@ -86,6 +86,7 @@ def test_files_convert_with_the_flag(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_shapes_have_to_be_known() -> None:
+    pytest.importorskip("mxnet", reason="without it, that is what is said")
     graph, args, auxs = network()
     with pytest.raises(PolicyError, match=r"the shapes of its inputs must be known.*Give input_shapes="):
         mxamp.convert_model(graph, args, auxs, "bfloat16", profile=True)
