@@ -7,7 +7,11 @@ import os
 from contextvars import ContextVar
 from typing import Any, Iterator
 
-__all__ = ["argument", "as_options", "items", "one_of", "path_fault", "setting"]
+import numpy as np
+
+from mxamp.errors import MxampError, PolicyError
+
+__all__ = ["argument", "as_options", "check_flag", "items", "one_of", "path_fault", "setting"]
 
 _OPTIONS = {
     "by_position": "--by-position",
@@ -64,6 +68,27 @@ def setting(name: str, value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{option} {key}={_text(item)}" for key, item in value.items())
     return " ".join(f"{option} {_text(item)}" for item in (value if isinstance(value, list) else [value]))
+
+
+def check_flag(given: Any, label: str, error: type[MxampError] = PolicyError) -> None:
+    """Check that an option that is either on or off is one or the other.
+
+    Parameters
+    ----------
+    given
+        What the user gave.
+    label
+        What the option is called.
+    error
+        What to raise.
+
+    Raises
+    ------
+    MxampError
+        ``error``, when it is anything but a bool.
+    """
+    if not isinstance(given, (bool, np.bool_)):
+        raise error(f"{label} must be True or False, not {given!r:.80}.")
 
 
 def one_of(function: str, **given: Any) -> Any:

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import one_of
-from mxamp.conversion import Options, Source, check_flag, convert_graph, with_assumed_shapes
+from mxamp.arguments import check_flag, one_of
+from mxamp.conversion import Options, Source, convert_graph, with_assumed_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import items
-from mxamp.compare.checked import checked_flag
+from mxamp.arguments import check_flag, items
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import as_model
 from mxamp.compare.measure import Progress, compare_models
@@ -115,7 +114,7 @@ def compare_candidates(
     told = items(notes)
     if told is None or not all(isinstance(note, str) for note in told):
         raise DataError(f"notes must be a list of sentences, not {notes!r:.80}.")
-    layers = checked_flag(layers, "layers")
+    check_flag(layers, "layers", DataError)
     reference = as_model(fp32_model, "the FP32 model")
     found = {}
     for name, model in {FP32: reference, **candidates}.items():

@@ -7,25 +7,10 @@ import math
 import numbers
 from typing import Any
 
-import numpy as np
-
 from mxamp.errors import DataError
 from mxamp.names import short
 
-__all__ = ["checked_flag", "checked_number", "checked_progress"]
-
-
-def checked_flag(given: Any, what: str) -> bool:
-    """Return an option that is either on or off.
-
-    Raises
-    ------
-    DataError
-        When it is anything but a bool.
-    """
-    if not isinstance(given, (bool, np.bool_)):
-        raise DataError(f"{what} must be True or False, not {given!r:.80}.")
-    return bool(given)
+__all__ = ["checked_number", "checked_progress"]
 
 
 def checked_progress(given: Any) -> Any:

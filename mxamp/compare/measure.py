@@ -7,7 +7,8 @@ from typing import Any, Callable, Mapping, Protocol, Sequence
 
 from numpy.typing import NDArray
 
-from mxamp.compare.checked import checked_flag, checked_number, checked_progress
+from mxamp.arguments import check_flag
+from mxamp.compare.checked import checked_number, checked_progress
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, fed_inputs, prepare_inputs
 from mxamp.compare.latency import time_models
@@ -103,8 +104,9 @@ def compare_models(
         as_model(fp32_model, "the FP32 model"),
         as_model(converted_model, "the converted model"),
     )
-    layers, progress = checked_flag(layers, "layers"), checked_progress(progress)
-    by_position = checked_flag(by_position, "by_position")
+    check_flag(layers, "layers", DataError)
+    check_flag(by_position, "by_position", DataError)
+    progress = checked_progress(progress)
     check_same_interface(reference, converted, fed=fed_inputs(reference, data), by_position=by_position)
     inputs = prepare_inputs(reference, data, max_samples=max_samples)
     size = _batch_size(inputs, batch_size)

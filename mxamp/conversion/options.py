@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-import numpy as np
-
+from mxamp.arguments import check_flag
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import PolicyError
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS
@@ -18,7 +17,7 @@ from mxamp.targets import Mismatch, Target
 if TYPE_CHECKING:
     from mxamp.decisions.placing import Placing
 
-__all__ = ["Options", "check_flag"]
+__all__ = ["Options"]
 
 
 @dataclass(frozen=True)
@@ -103,15 +102,3 @@ class Options:
     def is_measured(self) -> bool:
         """Whether the model was measured on this machine."""
         return self.placing is not None or (self.guard is not None and self.guard.result is not None)
-
-
-def check_flag(given: Any, label: str) -> None:
-    """Check that an option that is either on or off is one or the other.
-
-    Raises
-    ------
-    PolicyError
-        When it is anything but a bool.
-    """
-    if not isinstance(given, (bool, np.bool_)):
-        raise PolicyError(f"{label} must be True or False, not {given!r}.")
