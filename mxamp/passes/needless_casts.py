@@ -18,11 +18,13 @@ def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
 
         x (bfloat16) -> Cast float32 -> amp_cast bfloat16 -> conv
         x (bfloat16) -> amp_cast bfloat16 -> tanh
+        x (bfloat16) -> sum, which gets a cast up -> amp_cast float32 -> tanh
 
     After::
 
         x (bfloat16) -> conv
         x (bfloat16) -> tanh
+        x (bfloat16) -> sum -> tanh
 
     Refuses: an output, for it has its name; a cast that another node waits for; where a reader takes another
     dtype than x has; casts from and to anything but x's dtype and float32.
@@ -55,7 +57,10 @@ def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
         if made is None or source.output:
             continue
         dtype, own = made.outputs[0], decision.outputs[0]
-        if dtype is None or not dtype.is_low_precision or own not in (dtype, DType.FLOAT32):
+        if dtype is None or own not in (dtype, DType.FLOAT32):
+            continue
+        # That something is float32 may be an assumption about an input, but not behind a cast up.
+        if not dtype.is_low_precision and not (dtype is DType.FLOAT32 and _is_cast_up(graph, plan, cast)):
             continue
         if decision.inputs[0] not in (None, dtype):
             continue
@@ -67,3 +72,19 @@ def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
         if wanted == {dtype}:
             found[position] = cast
     return frozenset(found)
+
+
+def _is_cast_up(graph: Graph, plan: Plan, position: int) -> bool:
+    """Return whether a node reads low precision through a cast to float32, so that it hands on float32."""
+    node, decision = graph.nodes[position], plan.decisions[position]
+    facts = FACTS.of(node.op, node.attrs)
+    if facts is None or decision is None:
+        return False
+    for number, (entry, need) in enumerate(zip(node.inputs, decision.inputs)):
+        if need is not DType.FLOAT32 or not facts.role(number, node.attrs).shares_dtype:
+            continue
+        source, made = graph.nodes[entry.node], plan.decisions[entry.node]
+        handed = plan.variables_after.get(source.name) if made is None else made.outputs[entry.output]
+        if handed is not None and handed.is_low_precision:
+            return True
+    return False

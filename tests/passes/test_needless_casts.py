@@ -69,3 +69,15 @@ def test_the_other_reader_of_what_was_cast_is_untouched() -> None:
     assert "cast0" not in [node.name for node in model.graph.nodes]
     assert casts(model.graph).count("conv0 -> float32") == 1
     assert graph.uses_of(Entry(2))
+
+
+@pytest.mark.parametrize("low_input", [True, False])
+def test_a_cast_to_float32_goes_behind_a_cast_up_and_stays_where_an_input_may_be_anything(
+    low_input: bool,
+) -> None:
+    net = Net()
+    squared = net.op("exp", net.var("data"), name="exp0")
+    graph = net.graph(net.op("exp", net.op("amp_cast", squared, name="cast0", dtype="float32"), name="exp1"))
+    model = convert(graph, net.params, prepare=STEPS, io_dtype="low" if low_input else None)
+    assert ("cast0" in [node.name for node in model.graph.nodes]) is not low_input
+    assert reconvert(model, prepare=STEPS, io_dtype="low" if low_input else None).graph == model.graph
