@@ -25,20 +25,16 @@ def with_assumed_shapes(source: Source, options: Options) -> Source:
     Returns
     -------
     Source
-        The same where shapes are known, where parameters lie in a file, where MXNet is not installed, or
-        where nothing fits. Files are converted without MXNet, which would take memory and time, and may not
-        survive a graph that nobody has vouched for.
+        The same where shapes are known, where MXNet is not installed, or where nothing fits.
     """
     cost = options.target.cost
     if source.shapes is not None or cost is None or not cost.is_measured:
         return source
     if options.low_precision is not None or options.policy.is_pure or why_no_mxnet() is not None:
         return source
-    params = source.params
-    if any(parameter.is_on_disk for parameter in params.values()):
-        return source
     from mxamp.runtime.assumed_shapes import assume_shapes
 
+    params = source.params
     inputs = source.inputs
     if inputs is None:
         inputs = [name for name in source.graph.variables if name not in params]
