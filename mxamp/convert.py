@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.arguments import check_flag, one_of
-from mxamp.conversion import Options, Source, convert_graph, with_assumed_shapes
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
@@ -124,9 +124,7 @@ def convert_model(
         ``"required"``: GREEN nodes are low wherever that is possible, though parameters that others share
         may then be stored twice and the model grow, as it never does otherwise. ``"profitable"``: where the
         model is then faster, as the target's costs say. By default the latter where ``input_shapes`` and the
-        target tell costs. Where no shapes are given, the usual ones of such a model are assumed (with MXNet,
-        for costs that were measured; ``report.assumed_shapes``), and the former holds unless it is clearly
-        slower by them.
+        target tell costs, and the former where they do not.
     profile
         Whether to measure this very model, on this machine, instead of estimating from the target's costs:
         its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan
@@ -221,7 +219,7 @@ def convert_model(
             is_emulated=emulation is not None,
         )
     is_symbol = emulation is None and not isinstance(sym, Graph)
-    converted = convert_graph(with_assumed_shapes(source, options), options, build_symbol=is_symbol)
+    converted = convert_graph(source, options, build_symbol=is_symbol)
     if emulation is not None:
         converted = emulate_model(converted, machine, emulation)
     return converted._made_from(model._history.source, chosen)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.arguments import one_of
-from mxamp.conversion import Options, Source, convert_graph, with_assumed_shapes
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
@@ -175,7 +175,7 @@ def convert_block(
             input_shapes=traced.input_shapes,
             ctx=contexts[0] if contexts[0].device_type == "gpu" else None,
         )
-    model = convert_graph(with_assumed_shapes(source, options), options)._made_from(None, chosen)
+    model = convert_graph(source, options)._made_from(None, chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
         warnings.warn(note, MxampWarning, stacklevel=2)

@@ -64,9 +64,6 @@ class Source:
         The variables that are inputs; None for those without a parameter.
     shapes
         For every node the shape of each output, where known; the report then counts multiply-adds and bytes.
-    assumed
-        The shapes of inputs that ``shapes`` follow from, where nobody gave them; then costs are weighed by
-        them, and nothing else is.
     """
 
     graph: Graph
@@ -74,7 +71,6 @@ class Source:
     aux_params: Mapping[str, Parameter]
     inputs: Sequence[str] | None = None
     shapes: Shapes | None = None
-    assumed: Mapping[str, tuple[int, ...]] | None = None
 
     @property
     def params(self) -> dict[str, Parameter]:
@@ -150,7 +146,7 @@ def convert_graph(
         origins = [origins[position] for position in masks.positions]
         shapes = [shapes[origin] for origin in masks.positions] if shapes is not None else None
     conversion = _Conversion(
-        source=Source(graph, arg_params, aux_params, shapes=shapes, assumed=source.assumed),
+        source=Source(graph, arg_params, aux_params, shapes=shapes),
         inputs=inputs,
         options=options,
         build_symbol=build_symbol,
@@ -231,7 +227,6 @@ class _Conversion:
                 policy=options.policy,
                 target=target,
                 shapes=shapes,
-                are_shapes_assumed=self.source.assumed is not None,
                 low_inputs=self.interface.inputs,
                 low_heads=self.interface.heads,
                 castable=frozenset(name for name, value in arg_params.items() if not value.is_sparse)
@@ -286,8 +281,7 @@ class _Conversion:
                 prepared, when_valid=build if self.build_symbol else None
             )
             folded = convolve.merged_into(fold.folded_norms())
-            known = shapes if self.source.assumed is None else None
-            rewrites = Rewrites(graph, prepared, after, plan, folded, rewrite, known)
+            rewrites = Rewrites(graph, prepared, after, plan, folded, rewrite, shapes)
             if self.observe is not None:
                 self.observe(rewrites)
             # Built when it is read; until then it must keep no parameter alive.
@@ -298,8 +292,7 @@ class _Conversion:
                 target_dtype=low,
                 target=target.name,
                 inputs=self.inputs,
-                shapes=known,
-                assumed_shapes=self.source.assumed,
+                shapes=shapes,
                 warnings=tuple(self.said),
                 saturations=saturations,
                 masks=self.masks,

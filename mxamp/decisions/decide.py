@@ -21,7 +21,7 @@ from mxamp.graph.infer import EntryDtypes, infer_with_data_dtypes
 from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter
-from mxamp.placement import Demand, PlacementCosts, PlacementProblem, Supply, place, placement_cost
+from mxamp.placement import Demand, PlacementCosts, PlacementProblem, Supply, place
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
@@ -37,13 +37,6 @@ Shape = Tuple[int, ...]
 
 _NEVER_LOW: tuple[DType | None, ...] = ()
 """Stands for the outputs of a node that cannot be low."""
-
-_AS_FAST = 1.05
-"""Up to so many times the least estimated time a plan of the fewest casts is as good, for assumed shapes."""
-
-_TOO_SHORT = 500.0
-"""Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
-cast costs at any size is most of it then, and how large a batch is decides which way it goes."""
 
 _SUPPLIES_EITHER = (Supply.EITHER,)
 
@@ -82,9 +75,6 @@ class DecisionInputs:
     low_precision
         Whether GREEN nodes are low wherever that is possible, or where it pays; None for where it pays, if
         that can be told.
-    are_shapes_assumed
-        Whether the shapes are none that anybody gave. Then they only decide between the plan that is made
-        without shapes and the one that they are estimated to make fastest.
     placing
         How the nodes that have a choice are placed; None for the least cost by the target.
     kept
@@ -103,7 +93,6 @@ class DecisionInputs:
     castable: frozenset[str] = frozenset()
     free_inputs: frozenset[str] = frozenset()
     saturate: bool = False
-    are_shapes_assumed: bool = False
     low_precision: LowPrecision | None = None
     placing: Placing | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -155,12 +144,7 @@ class _Decider:
         self._too_large: dict[int, str] = {}
         """Node -> the parameter that it would have stored a second time, though the model grows by that."""
         self.context = ColoringContext(
-            given.graph,
-            self.dtypes,
-            given.policy,
-            given.params,
-            None if given.are_shapes_assumed else given.shapes,
-            saturated,
+            given.graph, self.dtypes, given.policy, given.params, given.shapes, saturated
         )
         self.verdicts = color_graph(self.context)
         self.bodies: dict[int, tuple[Plan, ...]] = {
@@ -308,14 +292,9 @@ class _Decider:
         open_nodes = low | free
         wanted, placing = low, self.given.placing
         estimates = self._estimates(low, open_nodes)
-        is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
-        assumed = estimates if self.given.are_shapes_assumed and placing is None else None
-        if assumed is not None:
-            estimates = None  # of a call that nobody promised; the report shows none of it
-            if not is_open:
-                assumed = None
         if estimates is not None:
             groups = estimates.groups
+        is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
         if is_open and (estimates is not None or placing is not None):
             low, free = set(), open_nodes
         supply = self._supply(open_nodes)
@@ -346,10 +325,6 @@ class _Decider:
                 if estimates is None
                 else "takes the least time here, as estimated"
             )
-            faster = None if assumed is None else self._faster(problem, chosen, assumed)
-            if faster is not None:
-                chosen, free = faster, open_nodes
-                why_chosen = "takes the least time here, as estimated for assumed shapes"
         else:
             chosen, why_chosen = placing.choose(problem, wanted), placing.reason
         if self.given.low_precision is not LowPrecision.REQUIRED:
@@ -387,30 +362,6 @@ class _Decider:
             cast_offline=self.castable_params,
             estimates=estimates,
         )
-
-    def _faster(self, problem: PlacementProblem, chosen: set[int], estimates: Estimates) -> set[int] | None:
-        """Return the fastest placement by estimates; None where the one that was chosen is as good.
-
-        Shapes that were assumed are not those of every call: a choice that needs few casts stays, unless it
-        is estimated to be slower than FP32, or clearly slower than what could be had; and where a forward
-        pass is too short for assumptions to say which is faster.
-        """
-        if sum(estimates.float32) < _TOO_SHORT:
-            return None
-        costs = estimates.for_placement()
-        timed = replace(
-            problem,
-            free=problem.free | problem.low,
-            low=set(),
-            groups=estimates.groups,
-            costs=costs,
-            copies=self._copies(costs),
-        )
-        fastest = place(timed)
-        cost = placement_cost(timed, chosen)
-        if cost <= min(_AS_FAST * placement_cost(timed, fastest), placement_cost(timed, set())):
-            return None
-        return fastest
 
     def _head(self, before: DType | None, wanted: Demand) -> DType | None:
         """Return the dtype that a head is cast to; None for one that leaves as it comes."""

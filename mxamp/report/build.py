@@ -104,7 +104,6 @@ def build_report(
     machine: str = "",
     here: Target | None = None,
     nothing_low: str | None = None,
-    assumed_shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Report:
     """Return the report.
 
@@ -142,8 +141,6 @@ def build_report(
         What describes this machine, where that is not the target.
     nothing_low
         Why nothing was converted.
-    assumed_shapes
-        Input -> the shape that was assumed to weigh costs.
     """
     nodes: list[NodeReport] = []
     casts = _casts(rewrites, shapes)
@@ -173,7 +170,6 @@ def build_report(
         race=tuple(race),
         guard=guard,
         nothing_low=nothing_low,
-        assumed_shapes=dict(assumed_shapes or {}),
     )
 
 

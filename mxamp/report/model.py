@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Mapping
 
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
@@ -325,9 +325,6 @@ class Report:
         The plans that were run against each other, where the model was profiled.
     guard
         What the guard measured and did; None where it was not asked for.
-    assumed_shapes
-        Input -> the shape that was assumed to weigh what nodes and casts cost, where none was given. Nothing
-        else in the report rests on it.
     """
 
     target_dtype: str
@@ -347,7 +344,6 @@ class Report:
     guard: GuardReport | None = None
     time_here: TimeReport | None = None
     nothing_low: str | None = None
-    assumed_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ questions
 
@@ -478,7 +474,6 @@ class Report:
             race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
             guard=None if document.get("guard") is None else GuardReport.from_mapping(document["guard"]),
             nothing_low=document.get("nothing_low"),
-            assumed_shapes={name: tuple(shape) for name, shape in document.get("assumed_shapes", {}).items()},
             time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
         )
 
