@@ -56,7 +56,7 @@ def test_a_conversion_follows_the_target(probed: Path) -> None:
     )
     graph = net.graph(flat)
     arrays = parameters(net.params)
-    report = mxamp.convert_model(graph, arrays, {}, "bfloat16", target=str(probed)).report
+    report = mxamp.convert_model(graph, arrays, {}, "bfloat16", target=str(probed), prepare=()).report
     assert report is not None
     reasons = {node.name: node.reason for node in report.nodes}
     assert "does not round to nearest in bfloat16 on three: mean error -0.5 ulp" in reasons["gate"]
