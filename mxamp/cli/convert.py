@@ -17,6 +17,7 @@ from mxamp.cli.data import load_data
 from mxamp.cli.source import (
     Source,
     add_input_option,
+    add_model_argument,
     add_source_options,
     check_epoch,
     parse_input_shapes,
@@ -86,11 +87,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "model",
-        metavar="PREFIX",
-        help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
-    )
+    add_model_argument(parser)
     parser.add_argument(
         "--dtype",
         required=True,

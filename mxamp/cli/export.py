@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mxamp.cli.console import Steps, print_json
-from mxamp.cli.source import add_source_options, parse_input_shapes, read_source
+from mxamp.cli.source import add_model_argument, add_source_options, parse_input_shapes, read_source
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import ExportError, MxampWarning
 from mxamp.export import OutputDifference, explicit_casts_of, verify_onnx
@@ -40,11 +40,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "model",
-        metavar="PREFIX",
-        help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
-    )
+    add_model_argument(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="what to write")
     add_source_options(parser)
     parser.add_argument(

@@ -15,6 +15,7 @@ from mxamp.model import Model, load, model_paths
 __all__ = [
     "Source",
     "add_input_option",
+    "add_model_argument",
     "add_source_options",
     "check_epoch",
     "parse_input_shapes",
@@ -56,6 +57,15 @@ class Source:
     has_random_weights: bool = False
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     epoch: int = 0
+
+
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a model: files, or one of the zoo."""
+    parser.add_argument(
+        "model",
+        metavar="PREFIX",
+        help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
+    )
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
