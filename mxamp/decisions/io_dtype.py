@@ -11,7 +11,7 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import cast_names, output_names
 from mxamp.ops import FACTS
-from mxamp.ops.casts import CASTABLE
+from mxamp.ops.casts import CASTABLE, cast_target
 from mxamp.policy.exactness import exact_entries
 
 __all__ = ["Interface", "IoDtype", "decide_interface", "resolve_io_dtype"]
@@ -62,8 +62,9 @@ def decide_interface(
 
     Notes
     -----
-    Where everything is asked for, indices and coordinates stay as they are, for 777 is 776 in bfloat16, and
-    so do outputs whose name a cast could not carry on. By name the former can be had, and the latter cannot.
+    Where everything is asked for, indices, coordinates and integers stay as they are, for 777 is 776 in
+    bfloat16; so does what may be integers, for it says no dtype and a Cast to float32 reads it; and outputs
+    whose name a cast could not carry on. By name the former can be had, and the latter cannot.
     """
     names = output_names(graph)
     low_inputs, low_outputs = resolve_io_dtype(requested, low, inputs, names)
@@ -74,7 +75,10 @@ def decide_interface(
     exact = frozenset() if is_named else exact_entries(graph)
     notes = []
     for name in list(low_inputs):
-        reason = _why_no_low_input(graph, Entry(graph.variables[name]), dtypes[name], exact)
+        entry = Entry(graph.variables[name])
+        reason = _why_no_low_input(graph, entry, dtypes[name], exact)
+        if reason is None and not is_named:
+            reason = _why_perhaps_integers(graph, entry, dtypes[name])
         if reason is None:
             continue
         if is_named:
@@ -108,6 +112,29 @@ def _why_no_low_input(graph: Graph, entry: Entry, dtype: DType, exact: AbstractS
         if facts is None or facts.role(use.input, reader.attrs).shares_dtype:
             return f"it is {dtype}, and {reader} reads it so"
     return f"it is {dtype}, and an output too" if entry in graph.heads else None
+
+
+def _why_perhaps_integers(graph: Graph, entry: Entry, dtype: DType) -> str | None:
+    """Return why an input may arrive as something that low precision would round, unless it is named.
+
+    A cast to float32 of what says no dtype has a reason to be there: images of ``uint8``, or token numbers.
+    """
+    node = graph.nodes[entry.node]
+    if dtype not in CASTABLE:
+        return f"{setting('io_dtype', {node.name: 'low'})} would round it"
+    if dtype is not DType.FLOAT32 or node.attrs.get("__dtype__", "-1") != "-1":
+        return None
+    for use in graph.uses_of(entry):
+        reader = graph.nodes[use.node]
+        if FACTS.canonical(reader.op) != "Cast":
+            continue
+        wanted = cast_target(reader.attrs, str(reader))
+        if not wanted.is_low_precision:
+            return (
+                f"{reader} casts it to {wanted}, so it may be fed with integers, which "
+                f"{setting('io_dtype', {node.name: 'low'})} would round"
+            )
+    return None
 
 
 def _outputs_that_stay(

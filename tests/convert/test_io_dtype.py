@@ -156,6 +156,55 @@ def test_an_integer_that_is_computed_with_cannot_be_low() -> None:
         convert(graph, {}, BF16, io_dtype={"a": "low"})
 
 
+@pytest.mark.parametrize(
+    "dtype", ["-1", "3", "4", "6", "1"], ids=["undeclared", "uint8", "int32", "int64", "float64"]
+)
+def test_what_is_cast_to_float32_is_never_low_unless_it_is_named(dtype: str) -> None:
+    """It says no dtype, and would not be cast if it were float32; or it says one that is wider."""
+    net = Net()
+    images = net.var("images", **({} if dtype == "-1" else {"__dtype__": dtype}))
+    wide = net.op("Cast", images, name="wide", dtype="float32")
+    graph = net.graph(net.fc(net.op("elemwise_add", wide, net.var("features")), "fc"))
+    with pytest.warns(mxamp.MxampWarning, match="the input 'images' stays .* would round"):
+        model = mxamp.convert_model(graph, net.params, {}, "bfloat16", io_dtype="low", target=capable(BF16))
+    assert model.report is not None
+    assert model.report.inputs["images"] != "bfloat16"
+    assert model.report.inputs["features"] == "bfloat16"
+    named = convert(graph, net.params, BF16, io_dtype={"images": "low"})
+    assert named.report is not None
+    assert named.report.inputs["images"] == "bfloat16"
+
+
+def test_what_is_cast_to_the_target_dtype_may_arrive_in_it() -> None:
+    net = Net()
+    narrow = net.op("Cast", net.var("data"), name="narrow", dtype="bfloat16")
+    model = convert(net.graph(net.op("exp", narrow)), {}, BF16, io_dtype="low")
+    assert model.report is not None
+    assert model.report.inputs == {"data": "bfloat16"}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+@pytest.mark.parametrize("layer", ["FullyConnected", "Deconvolution"])
+def test_images_can_be_fed_to_an_emulation_that_was_asked_to_be_low(dtype: str, layer: str) -> None:
+    """Their cast was dropped: MXNet says that the layer requires uniform types."""
+    mx = pytest.importorskip("mxnet", reason="it runs the model")
+    images = np.random.default_rng(0).integers(0, 200, (2, 3, 4, 4))
+    cast = mx.sym.Cast(mx.sym.var("images"), dtype="float32") / 255
+    if layer == "FullyConnected":
+        sym, shape = mx.sym.FullyConnected(cast, num_hidden=4, no_bias=True, name="layer"), (4, 48)
+    else:
+        sym, shape = mx.sym.Deconvolution(cast, num_filter=4, kernel=(2, 2), name="layer"), (3, 4, 2, 2)
+    args = {"layer_weight": mx.nd.array(np.random.default_rng(1).standard_normal(shape))}
+    emulated = mxamp.emulate(sym, args, {}, "float16", io_dtype="low", policy="pure")
+    got, expected = (
+        model.bind(
+            mx.cpu(), {**values, "images": mx.nd.array(images, dtype=dtype)}, grad_req="null"
+        ).forward()[0]
+        for model, values in ((emulated.sym, emulated.args), (sym, args))
+    )
+    assert np.abs((got - expected).asnumpy()).max() < 0.01
+
+
 def test_indices_that_leave_a_model_are_low_by_name_only() -> None:
     net = Net()
     ranks = net.op("topk", net.fc(net.var("data")), name="ranks", k=2)

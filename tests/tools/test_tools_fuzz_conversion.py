@@ -145,6 +145,21 @@ def test_positions_are_not_perturbed():
     assert Entry(len(model.graph.nodes) - 1) in reference.exact_integers(256)
 
 
+def test_every_rounding_in_a_branch_is_perturbed():
+    """A sum in a branch rounds as one behind it does; only what chooses the branch is left alone."""
+    x, width = mx.sym.var("x"), 4
+
+    def otherwise() -> Any:
+        return mx.sym.identity(x) + 1000
+
+    chosen = mx.sym.contrib.cond(mx.sym.sum(x) > 1e6, lambda: x * 1, otherwise)
+    graph = parse_symbol(chosen.tojson(), is_from_mxnet=True)
+    data = tuple({"x": np.full((2, width), value, np.float32)} for value in (1e-3, 2e-3))
+    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), Format.FLOAT16)
+    perturbed.run(20, 1)
+    assert 0.2 < perturbed.deviations[0][0].max() < 1  # float16 steps by 0.5 there
+
+
 def test_shrinking_keeps_what_shows_the_finding():
     def still(candidate: Case) -> bool:
         return any(node.op == "cos" for node in candidate.model.graph.nodes)

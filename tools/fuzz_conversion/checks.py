@@ -239,9 +239,11 @@ class _Case:
         for name, values in self.model.data[0].items():
             array = mx.nd.array(values, dtype=values.dtype)
             dtype = converted.report.inputs.get(name, "float32")
-            if self.options["emulate"] is None and dtype in ("float16", "bfloat16"):
-                # An input whose dtype nothing says, and that is fed with integers otherwise.
-                array = mx.nd.amp_cast(array.astype("float32"), dtype=dtype)
+            if dtype == self.options["target_dtype"]:
+                # By name, an input can be low that is fed with integers otherwise; float32 when emulated.
+                array = array.astype("float32")
+                if self.options["emulate"] is None:
+                    array = mx.nd.amp_cast(array, dtype=dtype)
             found[name] = array
         return found
 

@@ -74,8 +74,11 @@ class Bound:
         for name, values in (data or {}).items():
             if name in self._arguments:
                 array = _ndarray(values)
-                if array.dtype != self._arguments[name].dtype:
-                    array = mx.nd.amp_cast(array.astype("float32"), dtype="bfloat16")
+                wanted = self._arguments[name].dtype
+                if array.dtype != wanted:
+                    array = array.astype("float32")
+                    if wanted != np.float32:
+                        array = mx.nd.amp_cast(array, dtype="bfloat16")
                 array.copyto(self._arguments[name])
         return [as_numpy(output) for output in self._executor.forward(is_train=False)]
 

@@ -7,7 +7,7 @@ derived; so what amplifies or damps an error, and what jumps, does so here as it
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import AbstractSet, Any, Iterator, Mapping, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -63,8 +63,8 @@ _KEEPS_INTEGERS = frozenset(
     }
 )
 
-_INSIDE_BODIES = frozenset({"FullyConnected", "Activation", "tanh", "sigmoid", "elemwise_mul"})
-"""What is perturbed in the body of a loop: features, and not the counters that decide when it ends."""
+_COUNTS = frozenset({"_plus_scalar"})
+"""What is not perturbed in the body of a loop: the counters that decide when it ends."""
 
 
 class Reference:
@@ -227,7 +227,7 @@ def perturbed_graph(reference: Reference, format: Format, *, rounding: bool = Fa
 
     for position, node in enumerate(graph.nodes):
         inputs = tuple(moved[entry] for entry in node.inputs)
-        bodies = tuple(_perturbed_body(body, unit) for body in node.subgraphs)
+        bodies = tuple(_perturbed_bodies(node, unit))
         nodes.append(node._replace(inputs=inputs, subgraphs=bodies))
         new = len(nodes) - 1
         for output in range(max(node.num_outputs, 1)):
@@ -241,7 +241,15 @@ def perturbed_graph(reference: Reference, format: Format, *, rounding: bool = Fa
     return Graph(tuple(nodes), tuple(moved[head] for head in graph.heads), graph.attrs)
 
 
-def _perturbed_body(body: Graph, unit: float) -> Graph:
+def _perturbed_bodies(node: Node, unit: float) -> Iterator[Graph]:
+    """Yield the bodies of a node, perturbed: all but the one that decides which branch, or how often."""
+    decides = 0 if node.op in ("_cond", "_while_loop") else None
+    left_alone = frozenset() if node.op == "_cond" else _COUNTS
+    for number, body in enumerate(node.subgraphs):
+        yield body if number == decides else _perturbed_body(body, unit, left_alone)
+
+
+def _perturbed_body(body: Graph, unit: float, left_alone: AbstractSet[str]) -> Graph:
     nodes: list[Node] = []
     moved: dict[Entry, Entry] = {}
     for position, node in enumerate(body.nodes):
@@ -249,7 +257,7 @@ def _perturbed_body(body: Graph, unit: float) -> Graph:
         new = len(nodes) - 1
         for output in range(max(node.num_outputs, 1)):
             moved[Entry(position, output)] = Entry(new, output)
-        if node.op in _INSIDE_BODIES:
+        if not node.is_variable and node.op not in left_alone:
             attrs: Mapping[str, str] = {"low": str(1 - 2 * unit), "high": str(1 + 2 * unit)}
             nodes.append(Node("_random_uniform_like", f"perturb{new}", attrs, (Entry(new),)))
             nodes.append(Node("elemwise_mul", f"perturbed{new}", {}, (Entry(new), Entry(len(nodes) - 1))))
