@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, Sequence, Union
+from typing import Any, Callable, Mapping, NoReturn, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError
-from mxamp.graph.graph import Node
+from mxamp.graph.control_flow import body_inputs
+from mxamp.graph.graph import Graph, Node
 from mxamp.onnx.tensor import ONNX_CODES, Shape, Tensor
 from mxamp.onnx.writer import Writer
 from mxamp.ops.attributes import integers, is_true
@@ -21,6 +22,9 @@ LAST = 2**63 - 1
 """The end of a slice that goes on to the end."""
 
 Operand = Union[Tensor, None]
+
+WriteBody = Callable[[Writer, Graph, Mapping[str, Tensor]], "list[Tensor]"]
+"""Writes the nodes of a body, whose variables are given by name, and returns what it returns."""
 
 _MEANS_ABSENT = (None, "None")
 
@@ -36,6 +40,8 @@ class Call:
         MXNet's node.
     inputs
         What it reads, as ONNX tensors.
+    write_body
+        Writes the bodies of control flow.
 
     Attributes
     ----------
@@ -45,11 +51,14 @@ class Call:
         The version of ONNX's operators that is written.
     """
 
-    def __init__(self, writer: Writer, node: Node, inputs: Sequence[Tensor]) -> None:
+    def __init__(
+        self, writer: Writer, node: Node, inputs: Sequence[Tensor], write_body: WriteBody | None = None
+    ) -> None:
         self.node = node
         self.inputs = tuple(inputs)
         self.opset = writer.opset
         self._writer = writer
+        self._write_body = write_body
 
     @property
     def data(self) -> Tensor:
@@ -262,6 +271,64 @@ class Call:
     def bounded_indices(self, indices: Tensor, count: int) -> Tensor:
         """Return indices as int64 that point nowhere but into ``count`` rows, as MXNet clips them."""
         return self.clip(self.cast(indices, DType.INT64), 0, count - 1)
+
+    # ------------------------------------------------------------------ control flow
+
+    def write_here(self, number: int, given: Mapping[int, Tensor]) -> list[Tensor]:
+        """Write the nodes of a body among those that are being written, and return what it returns.
+
+        Parameters
+        ----------
+        number
+            Which body.
+        given
+            Position of an input of the node -> what the body reads in its place; all others are read from
+            outside.
+        """
+        assert self._write_body is not None
+        variables = {
+            name: given.get(place, self.inputs[place])
+            for name, place in body_inputs(self.node, number).items()
+        }
+        return self._write_body(self._writer, self.node.subgraphs[number], variables)
+
+    def body(
+        self, name: str, inputs: Sequence[Tensor], write: Callable[[], Sequence[Tensor]]
+    ) -> tuple[Any, list[Tensor]]:
+        """Return a body as a ``GraphProto``, and what it returns.
+
+        Parameters
+        ----------
+        name
+            What to call it.
+        inputs
+            What it is given, made by `local`.
+        write
+            Writes its nodes and returns what it returns.
+        """
+        with self._writer.body() as nodes:
+            known = {tensor.name for tensor in inputs}
+            found = []
+            for tensor in write():
+                computed = {output for node in nodes for output in node.output} - known
+                # ONNX wants an output of a body computed in it, and once.
+                found.append(tensor if tensor.name in computed else self.emit("Identity", tensor))
+                known.add(found[-1].name)
+        return self._writer.body_graph(f"{self.node.name}/{name}", nodes, inputs, found), found
+
+    def local(self, name: str, dtype: DType, shape: Shape) -> Tensor:
+        """Return what a body is given."""
+        return self._writer.local(f"{self.node.name}/{name}", dtype, shape)
+
+    def emit_control_flow(
+        self,
+        op: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[DType, Shape]],
+        **attributes: Any,
+    ) -> tuple[Tensor, ...]:
+        """Add a node that runs bodies, with the dtypes and shapes of its outputs."""
+        return self._writer.emit_control_flow(op, inputs, outputs, attributes, name=self.node.name)
 
 
 def _shown(shape: Shape) -> str:

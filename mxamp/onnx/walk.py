@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, ExportError, MxampError, UnknownNameError, nearest_names
+from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import variable_dtypes
 from mxamp.graph.output_names import output_name, output_names
@@ -16,7 +17,7 @@ from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import OLDEST_OPSET, OnnxMapping, mapping_of
 from mxamp.onnx.package import import_onnx
 from mxamp.onnx.tensor import Shape, Tensor
-from mxamp.onnx.writer import Writer
+from mxamp.onnx.writer import Writer, bodies_of
 from mxamp.ops.attributes import integers
 from mxamp.ops.facts import operator_label
 from mxamp.params.parameter import Parameter
@@ -122,41 +123,23 @@ def write_graph(
     names = input_names(graph, params)
     shapes = _shapes(graph, names, params, {} if input_shapes is None else input_shapes)
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
-    mappings = _mappings(graph)
-    chosen, reason = _opset(graph, mappings, dtypes, opset)
+    _check_mappings(graph)
+    chosen, reason = _opset(graph, dtypes, opset)
     writer = Writer(chosen)
     for name in graph.variables:
         writer.reserve(name)
     heads = _unique(output_names(graph), set(graph.variables))
     for name in heads:
         writer.reserve(name)
-    labels = frozenset(graph.variables) - set(params) - set(names)
     tensors: dict[Entry, Tensor] = {}
-    for position, node in enumerate(graph.nodes):
-        if node.is_variable:
-            if node.name in params:
-                tensors[Entry(position)] = writer.parameter(node.name, params[node.name])
-            elif node.name in shapes:
-                shape: Shape = shapes[node.name]
-                shape = (None, *shape[1:]) if dynamic_batch else shape
-                tensors[Entry(position)] = writer.input(node.name, dtypes[node.name], shape)
-            continue
-        mapping = mappings[position]
-        reads = [entry for entry in node.inputs if graph.nodes[entry.node].name not in labels]
-        for entry in reads:
-            if entry not in tensors:
-                raise ExportError(
-                    f"The mapping of {graph.nodes[entry.node]} writes no output {entry.output}, which {node} "
-                    "reads. A mapping of your own can be registered: mxamp.register_onnx_mapping."
-                )
-        before = len(writer.nodes)
-        written = _write(mapping, Call(writer, node, [tensors[entry] for entry in reads]))
-        fresh = {name for emitted in writer.nodes[before:] for name in emitted.output}
-        for number, tensor in enumerate(written):
-            entry = Entry(position, number)
-            tensors[entry] = tensor
-            if tensor.name in fresh and not writer.is_renamed(tensor) and entry not in graph.heads:
-                writer.rename(tensor, writer.unique(output_name(graph, entry)))
+    for name, position in graph.variables.items():
+        if name in params:
+            tensors[Entry(position)] = writer.parameter(name, params[name])
+        elif name in shapes:
+            shape: Shape = shapes[name]
+            shape = (None, *shape[1:]) if dynamic_batch else shape
+            tensors[Entry(position)] = writer.input(name, dtypes[name], shape)
+    _write_nodes(graph, writer, tensors)
     outputs = _outputs(graph, writer, tensors, heads)
     nodes, read = _needed(writer.finished_nodes(), heads)
     return OnnxGraph(
@@ -169,6 +152,42 @@ def write_graph(
         {name: value for name, value in writer.parameters.items() if name in read},
         {name: value for name, value in writer.constants.items() if name in read},
     )
+
+
+def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor]) -> None:
+    """Write every operator, and add what it computes to what is known: at first the variables.
+
+    A variable that is not known is a label, which nothing reads.
+    """
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable:
+            continue
+        reads = [
+            entry for entry in node.inputs if entry in tensors or not graph.nodes[entry.node].is_variable
+        ]
+        for entry in reads:
+            if entry not in tensors:
+                raise ExportError(
+                    f"The mapping of {graph.nodes[entry.node]} writes no output {entry.output}, which {node} "
+                    "reads. A mapping of your own can be registered: mxamp.register_onnx_mapping."
+                )
+        before = len(writer.nodes)
+        mapping = mapping_of(node.op, node.attrs)
+        assert mapping is not None  # checked at first
+        written = _write(mapping, Call(writer, node, [tensors[entry] for entry in reads], _write_body))
+        fresh = {name for emitted in writer.nodes[before:] for name in emitted.output}
+        for number, tensor in enumerate(written):
+            entry = Entry(position, number)
+            tensors[entry] = tensor
+            if tensor.name in fresh and not writer.is_renamed(tensor) and entry not in graph.heads:
+                writer.rename(tensor, writer.unique(output_name(graph, entry)))
+
+
+def _write_body(writer: Writer, body: Graph, given: Mapping[str, Tensor]) -> list[Tensor]:
+    """Write the nodes of a body, whose variables are given, and return what it returns."""
+    tensors = {Entry(position): given[name] for name, position in body.variables.items() if name in given}
+    _write_nodes(body, writer, tensors)
+    return [tensors[head] for head in body.heads]
 
 
 def _write(mapping: OnnxMapping, call: Call) -> tuple[Tensor, ...]:
@@ -217,8 +236,21 @@ def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> tuple[list[Any], se
     for node in reversed(nodes):
         if read.intersection(node.output):
             kept.append(node)
-            read.update(node.input)
+            read.update(_read_by(node))
     return kept[::-1], read
+
+
+def _read_by(node: Any) -> set[str]:
+    """Return the names that a node reads, those of its bodies from outside among them."""
+    read = set(node.input)
+    for body in bodies_of(node):
+        inside = {value.name for value in body.output}
+        known = {value.name for value in body.input}
+        for part in body.node:
+            inside |= _read_by(part)
+            known.update(part.output)
+        read |= inside - known
+    return read
 
 
 def _unique(names: Sequence[str], taken: set[str]) -> list[str]:
@@ -234,18 +266,13 @@ def _unique(names: Sequence[str], taken: set[str]) -> list[str]:
     return found
 
 
-def _mappings(graph: Graph) -> dict[int, OnnxMapping]:
-    """Return the mapping of every node; name all that have none."""
-    found: dict[int, OnnxMapping] = {}
+def _check_mappings(graph: Graph) -> None:
+    """Raise ExportError where a node, in a body too, has no mapping; name all that have none."""
     missing: dict[str, list[str]] = {}
-    for position, node in enumerate(graph.nodes):
-        if node.is_variable:
-            continue
-        mapping = mapping_of(node.op, node.attrs)
-        if mapping is None:
-            missing.setdefault(operator_label(node.op, node.attrs), []).append(node.name)
-        else:
-            found[position] = mapping
+    for part in graphs_within(graph):
+        for node in part.nodes:
+            if not node.is_variable and mapping_of(node.op, node.attrs) is None:
+                missing.setdefault(operator_label(node.op, node.attrs), []).append(node.name)
     if missing:
         listed = []
         for op, names in missing.items():
@@ -257,20 +284,19 @@ def _mappings(graph: Graph) -> dict[int, OnnxMapping]:
             "mxamp.register_onnx_mapping, which can also write a node of a domain of your own; docs/onnx.md "
             "has the list of all that are there."
         )
-    return found
 
 
-def _opset(
-    graph: Graph, mappings: Mapping[int, OnnxMapping], dtypes: Mapping[str, DType], asked: int | None
-) -> tuple[int, str]:
+def _opset(graph: Graph, dtypes: Mapping[str, DType], asked: int | None) -> tuple[int, str]:
     """Return the opset to write, and why it is not the default."""
     newest = min(NEWEST_OPSET, int(import_onnx().defs.onnx_opset_version()))
     needed, reason = OLDEST_OPSET, ""
-    for position, mapping in mappings.items():
-        if mapping.opset > needed:
-            needed, reason = mapping.opset, f"{graph.nodes[position]} is written as {mapping.becomes}"
+    nodes = [node for part in graphs_within(graph) for node in part.nodes if not node.is_variable]
+    for node in nodes:
+        mapping = mapping_of(node.op, node.attrs)
+        if mapping is not None and mapping.opset > needed:
+            needed, reason = mapping.opset, f"{node} is written as {mapping.becomes}"
     if any(dtype is DType.BFLOAT16 for dtype in dtypes.values()) or any(
-        node.attrs.get("dtype") == "bfloat16" for node in graph.nodes if not node.is_variable
+        node.attrs.get("dtype") == "bfloat16" for node in nodes
     ):
         needed, reason = _BFLOAT16_OPSET, "the model computes in bfloat16"
     if asked is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+import contextlib
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from mxamp.onnx.package import import_onnx
 from mxamp.onnx.tensor import DTYPE_OF_CODE, ONNX_CODES, Shape, Tensor
 from mxamp.params.parameter import Parameter
 
-__all__ = ["BATCH", "Writer"]
+__all__ = ["BATCH", "Writer", "bodies_of"]
 
 BATCH = "batch"
 """What the size of the first axis is called where it is left open."""
@@ -89,6 +90,10 @@ class Writer:
         """Declare a graph input."""
         self._taken.add(name)
         return self._typed(Tensor(name, dtype, shape))
+
+    def local(self, name: str, dtype: DType, shape: Shape) -> Tensor:
+        """Declare an input of a body."""
+        return self._typed(Tensor(self.unique(name), dtype, shape))
 
     def parameter(self, name: str, parameter: Parameter) -> Tensor:
         """Declare a parameter; its values are read when the file is written."""
@@ -191,6 +196,50 @@ class Writer:
         self._types.update(types)
         return tuple(self._tensor(output) for output in names)
 
+    @contextlib.contextmanager
+    def body(self) -> Iterator[list[Any]]:
+        """Collect the nodes that are emitted within, which are those of a body."""
+        outer, self.nodes = self.nodes, []
+        try:
+            yield self.nodes
+        finally:
+            self.nodes = outer
+
+    def body_graph(
+        self, name: str, nodes: Sequence[Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Any:
+        """Return the ``GraphProto`` of a body; what it reads from outside has its name from there."""
+        helper = self._onnx.helper
+        infos = [
+            [helper.make_value_info(tensor.name, self._types[tensor.name]) for tensor in tensors]
+            for tensors in (inputs, outputs)
+        ]
+        return helper.make_graph(list(nodes), self.unique(name, self._taken_nodes), *infos)
+
+    def emit_control_flow(
+        self,
+        op: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[DType, Shape]],
+        attributes: Mapping[str, Any],
+        *,
+        name: str,
+    ) -> tuple[Tensor, ...]:
+        """Add a node that runs bodies, which say what its outputs are."""
+        names = [self.unique(f"{name}/{op}") for _ in outputs]
+        self.nodes.append(
+            self._onnx.helper.make_node(
+                op,
+                [tensor.name for tensor in inputs],
+                names,
+                name=self.unique(name, self._taken_nodes),
+                **attributes,
+            )
+        )
+        return tuple(
+            self._typed(Tensor(output, dtype, shape)) for output, (dtype, shape) in zip(names, outputs)
+        )
+
     def _tensor(self, name: str) -> Tensor:
         found = self._types.get(name)
         if found is None or not found.HasField("tensor_type"):
@@ -207,15 +256,27 @@ class Writer:
 
     def finished_nodes(self) -> list[Any]:
         """Return the nodes under their final names, without those whose results nobody reads."""
-        for node in self.nodes:
+        self._rename_in(self.nodes)
+        return self.nodes
+
+    def _rename_in(self, nodes: Sequence[Any]) -> None:
+        for node in nodes:
             for names in (node.input, node.output):
                 for number, name in enumerate(names):
                     if name in self._renamed:
                         names[number] = self._renamed[name]
-        return self.nodes
+            for body in bodies_of(node):
+                for value in (*body.input, *body.output):
+                    value.name = self._renamed.get(value.name, value.name)
+                self._rename_in(body.node)
 
     def type_of(self, tensor: Tensor) -> Any:
         """Return the ``TypeProto`` of a tensor."""
         if tensor.name in self._types:
             return self._types[tensor.name]
         return self._onnx.helper.make_tensor_type_proto(ONNX_CODES[tensor.dtype], None)
+
+
+def bodies_of(node: Any) -> list[Any]:
+    """Return the ``GraphProto`` s that a node runs."""
+    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]

@@ -35,7 +35,52 @@ def regions(count: int, images: int) -> Any:
     return np.concatenate([index, start, start + size], axis=-1).astype(np.float32)
 
 
+def probabilities(samples: int, classes: int, anchors: int, *, seed: int) -> Any:
+    """Return class probabilities (samples, classes, anchors), all different."""
+    values = np.random.default_rng(seed).standard_normal((samples, classes, anchors)) * 2
+    values = np.exp(values)
+    return (values / values.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def multibox_cases() -> Iterator[Case]:
+    name = "_contrib_MultiBoxDetection"
+    generator = np.random.default_rng(8)
+    anchors = rows(1, 50, 1, seed=9)[..., 2:] / 100
+    shifts = (generator.standard_normal((2, 200)) / 2).astype(np.float32)
+    given = (probabilities(2, 4, 50, seed=10), shifts, anchors)
+    yield case(name, *given)
+    yield case(name, *given, threshold=0.6, nms_threshold=0.45, nms_topk=400)
+    yield case(name, *given, threshold=0.3, nms_threshold=0.3, nms_topk=12)  # more candidates than that
+    yield case(name, *given, nms_threshold=0.4, force_suppress=True, clip=False)
+    yield case(name, *given, threshold=0.5, nms_threshold=-1)  # no suppression
+    yield case(name, *given, threshold=1.5)  # nothing is detected
+    yield case(name, *given, variances="(0.2, 0.2, 0.1, 0.1)", nms_threshold=0.45)
+
+
+def proposal_cases() -> Iterator[Case]:
+    generator = np.random.default_rng(12)
+
+    def given(samples: int) -> tuple[Any, ...]:
+        scores = probabilities(samples, 24, 24, seed=13).reshape(samples, 24, 4, 6)
+        shifts = (generator.standard_normal((samples, 48, 4, 6)) / 4).astype(np.float32)
+        return scores, shifts, np.array([[60, 90, 1.5]] * samples, np.float32)
+
+    common = {"rpn_pre_nms_top_n": 200, "rpn_post_nms_top_n": 30, "output_score": True, "outputs": 2}
+    one, two = given(1), given(2)
+    yield case("_contrib_Proposal", *one, **common)
+    yield case("_contrib_Proposal", *one, **{**common, "rpn_pre_nms_top_n": -1, "threshold": 0.3})
+    # Fewer are left than are asked for: they are repeated.
+    yield case("_contrib_Proposal", *one, **{**common, "threshold": 0.05, "rpn_min_size": 8})
+    yield case("_contrib_Proposal", *one, **common, iou_loss=True)
+    small = {"scales": "(2, 4)", "ratios": "(0.5, 1, 2, 0.3, 3, 4)", "feature_stride": 15}
+    yield case("_contrib_Proposal", *one, **common, **small)
+    yield case("_contrib_MultiProposal", *two, **common)
+    yield case("_contrib_MultiProposal", *two, **{**common, "threshold": 0.05, "rpn_min_size": 8})
+
+
 def box_cases() -> Iterator[Case]:
+    yield from multibox_cases()
+    yield from proposal_cases()
     nms = "_contrib_box_nms"
     data = rows(3, 60, 5)
     yield case(nms, data, id_index=0, topk=30, valid_thresh=0.2, overlap_thresh=0.3, tolerance=0)

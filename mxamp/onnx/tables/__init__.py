@@ -3,11 +3,14 @@
 from mxamp.onnx.tables import (
     attention,
     boxes,
+    control_flow,
     detection,
     elementwise,
     indexing,
     layers,
+    multibox,
     normalization,
+    proposals,
     recurrent,
     shape,
 )
@@ -15,11 +18,14 @@ from mxamp.onnx.tables import (
 __all__ = [
     "attention",
     "boxes",
+    "control_flow",
     "detection",
     "elementwise",
     "indexing",
     "layers",
+    "multibox",
     "normalization",
+    "proposals",
     "recurrent",
     "shape",
 ]

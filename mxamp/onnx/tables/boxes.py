@@ -11,7 +11,7 @@ from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
+__all__ = ["ranks_kept", "rows_in_order", "top"]
 
 
 @mapping("_contrib_box_nms", "TopK, NonMaxSuppression, ScatterND, TopK, GatherElements")
@@ -48,8 +48,8 @@ def _suppressed(call: Call, flat: Tensor, rows: int, width: int) -> tuple[Tensor
     lowest = call.scalar(-flat.dtype.max_finite, scores)
     most = call.integer("topk", -1)
     most = min(most, rows) if most > 0 else rows
-    order = _top(call, call.emit("Where", valid, scores, lowest), most)
-    candidates = _rows(call, flat, order, width)
+    order = top(call, call.emit("Where", valid, scores, lowest), most)
+    candidates = rows_in_order(call, flat, order, width)
     is_valid = call.cast(
         call.emit("GatherElements", call.cast(valid, DType.INT32), order, axis=1), DType.BOOL
     )
@@ -58,24 +58,58 @@ def _suppressed(call: Call, flat: Tensor, rows: int, width: int) -> tuple[Tensor
     ranks = call.emit("Where", is_valid, ranks, call.array(0, DType.FLOAT32))
     start = call.integer("coord_start", 2)
     boxes = call.cast(call.slice(candidates, [start], [start + 4], [2]), DType.FLOAT32)
-    by_class = call.unsqueeze(ranks, 1)
+    ids = None
     if id_index >= 0 and not call.flag("force_suppress"):
-        by_class = _ranks_by_class(call, _column(call, candidates, id_index), ranks)
+        ids = _column(call, candidates, id_index)
+    is_center = call.text("in_format", "corner") == "center"
+    left = ranks_kept(call, boxes, ranks, ids, call.number("overlap_thresh", 0.5), is_center=is_center)
+    again = top(call, left, most)
+    marks = call.emit("GatherElements", left, again, axis=1)
+    marks = call.emit("Greater", call.unsqueeze(marks, 2), call.array(0, DType.FLOAT32))
+    return rows_in_order(call, candidates, again, width), marks
+
+
+def ranks_kept(
+    call: Call,
+    boxes: Tensor,
+    ranks: Tensor,
+    ids: Tensor | None,
+    threshold: float,
+    *,
+    is_center: bool = False,
+    most: int | None = None,
+) -> Tensor:
+    """Return the ranks of the candidates that suppression keeps, and 0 for all others.
+
+    Parameters
+    ----------
+    call
+        The node.
+    boxes
+        float32 (samples, candidates, 4).
+    ranks
+        float32 (samples, candidates): greater is better, all that are not 0 different. 0 is no candidate.
+    ids
+        Classes as (samples, candidates), where suppression is within classes.
+    threshold
+        What overlaps by more is suppressed.
+    is_center
+        Whether boxes are center and size instead of corners.
+    most
+        How many of a class are kept at most; all by default.
+    """
+    by_class = call.unsqueeze(ranks, 1) if ids is None else _ranks_by_class(call, ids, ranks)
     chosen = call.emit(
-        *("NonMaxSuppression", boxes, by_class, call.indices([most])),
-        call.array([call.number("overlap_thresh", 0.5)], DType.FLOAT32),
+        *("NonMaxSuppression", boxes, by_class, call.indices([most or call.size(ranks, 1)])),
+        call.array([threshold], DType.FLOAT32),
         call.array([0], DType.FLOAT32),
-        center_point_box=int(call.text("in_format", "corner") == "center"),
+        center_point_box=int(is_center),
     )
     places = call.emit("Gather", chosen, call.indices([0, 2]), axis=1)
     counts = call.emit("Shape", call.slice(chosen, [0], [1], [1]))
     ones = call.emit("Expand", call.array(1, DType.FLOAT32), call.slice(counts, [0], [1], [0]))
     none = call.emit("Mul", ranks, call.array(0, DType.FLOAT32))
-    left = call.emit("Mul", call.emit("ScatterND", none, places, ones), ranks)
-    again = _top(call, left, most)
-    marks = call.emit("GatherElements", left, again, axis=1)
-    marks = call.emit("Greater", call.unsqueeze(marks, 2), call.array(0, DType.FLOAT32))
-    return _rows(call, candidates, again, width), marks
+    return call.emit("Mul", call.emit("ScatterND", none, places, ones), ranks)
 
 
 def _ranks_by_class(call: Call, ids: Tensor, ranks: Tensor) -> Tensor:
@@ -96,12 +130,12 @@ def _column(call: Call, rows: Tensor, number: int) -> Tensor:
     return call.emit("Gather", rows, call.indices(number), axis=2)
 
 
-def _top(call: Call, scores: Tensor, count: int) -> Tensor:
+def top(call: Call, scores: Tensor, count: int) -> Tensor:
     """Return where the greatest values of each sample are, greatest first."""
     return call.emit_several("TopK", scores, call.indices([count]), outputs=2, axis=1)[1]
 
 
-def _rows(call: Call, data: Tensor, order: Tensor, width: int) -> Tensor:
+def rows_in_order(call: Call, data: Tensor, order: Tensor, width: int) -> Tensor:
     """Return rows of (samples, rows, width) in another order."""
     places = call.emit("Tile", call.unsqueeze(order, 2), call.indices([1, 1, width]))
     return call.emit("GatherElements", data, places, axis=1)
