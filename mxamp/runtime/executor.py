@@ -26,6 +26,8 @@ from mxamp.model import Model
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.rounding import is_library_operator
 from mxamp.params.cast import cast_array
+from mxamp.passes.edit import NodeShapes
+from mxamp.runtime.batch_norm_cache import keep_norms_apart
 from mxamp.runtime.device import check_device_runs, parse_context
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import MXNET_BFLOAT16, ndarray_from_numpy
@@ -163,13 +165,16 @@ class BoundModel:
         DataError
             When the inputs' shapes do not fit the model.
         """
+        shapes = self._shapes(data)
+        return [shapes[entry.node][entry.output] for entry in self._graph.heads]
+
+    def _shapes(self, data: Mapping[str, NDArray[Any]]) -> Sequence[NodeShapes]:
         self._check_names(data)
         given = {name: data[name].shape for name in self._input_dtypes}
         try:
-            shapes = infer_shapes(self._graph, given, self._stored)
+            return infer_shapes(self._graph, given, self._stored)
         except DataError as error:
             raise DataError(f"The data does not fit {self.label}. {error}") from error
-        return [shapes[entry.node][entry.output] for entry in self._graph.heads]
 
     def _check_names(self, data: Mapping[str, NDArray[Any]]) -> None:
         for name in self._input_dtypes:
@@ -191,10 +196,10 @@ class BoundModel:
         self._check_names(data)
         key = tuple(data[name].shape for name in self._input_dtypes)
         if key not in self._executors:
-            self.output_shapes(data)  # says where shapes clash; MXNet's bind prints a C++ stack
+            shapes = self._shapes(data)  # says where shapes clash; MXNet's bind prints a C++ stack
             if len(self._executors) == _EXECUTORS_KEPT:
                 self._executors.clear()
-            self._executors[key] = self._bind(data)
+            self._executors[key] = self._bind(data, shapes)
             self._is_new = True
         self._current = self._executors[key]
         for name, dtype in self._input_dtypes.items():
@@ -255,14 +260,16 @@ class BoundModel:
         self.load(data)
         return [_as_numpy(output) for output in self.forward()]
 
-    def _bind(self, data: Mapping[str, NDArray[Any]]) -> Any:
+    def _bind(self, data: Mapping[str, NDArray[Any]], shapes: Sequence[NodeShapes]) -> Any:
         mx = import_mxnet()
+        apart = keep_norms_apart(self._graph, shapes)
+        symbol = self.symbol if apart is self._graph else symbol_from_graph(apart)
         arguments = dict(self._arrays)
         for name, dtype in self._input_dtypes.items():
             arguments[name] = ndarray_from_numpy(np.zeros(data[name].shape, dtype.numpy), self.ctx)
         try:
             with _bind_environment(self.fusion):
-                return self.symbol.bind(
+                return symbol.bind(
                     self.ctx,
                     args={name: arguments[name] for name in self._arguments},
                     grad_req="null",
