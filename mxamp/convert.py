@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.arguments import check_flag, one_of
-from mxamp.conversion import Options, Source, convert_graph
+from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
@@ -93,7 +93,7 @@ def convert_model(
         The dtype of the model's inputs and outputs: None for FP32, ``"low"`` for the target dtype, or a
         mapping from input and output names to either.
     input_shapes
-        Input name -> shape. With it (and MXNet) the report counts multiply-adds and bytes of casts, and
+        Input name -> shape. With it the report counts multiply-adds and bytes of casts, and
         where the target knows costs, every node computes in what is estimated to make the model fastest.
     inputs
         Names of variables that are inputs, as are those in ``input_shapes``. Only needed for an input that
@@ -181,11 +181,9 @@ def convert_model(
     )
     params = {**model.arg_params, **model.aux_params}
     declared = [*fed, *declared_inputs(graph, params, inputs)]
-    shapes = None
+    known = KnownShapes(None)
     if input_shapes is not None:
-        from mxamp.runtime.shapes import infer_shapes
-
-        shapes = infer_shapes(graph, input_shapes, params, sym=None if isinstance(sym, Graph) else sym)
+        known = known_shapes(graph, input_shapes, params, sym=None if isinstance(sym, Graph) else sym)
         declared += input_shapes
     check_params(graph, params, inputs=declared)
     names = [name for name in graph.variables if name not in params]
@@ -193,7 +191,7 @@ def convert_model(
     if emulation is not None:
         machine = emulation_target(chosen, machine)
     machine = machine or Target.for_dtype(chosen.target_dtype)
-    source = Source(graph, model.arg_params, model.aux_params, names, shapes)
+    source = Source(graph, model.arg_params, model.aux_params, names, known.entries, known.notes)
     options = Options(
         chosen,
         machine,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.arguments import one_of
-from mxamp.conversion import Options, Source, convert_graph
+from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
@@ -118,7 +118,6 @@ def convert_block(
     from mxamp.runtime.block import MixedPrecisionBlock
     from mxamp.runtime.device import cpu_float16_note, resolve_contexts
     from mxamp.runtime.parameter import parameters_from_ndarrays
-    from mxamp.runtime.shapes import infer_shapes
     from mxamp.runtime.trace import block_contexts, check_block, trace_block
 
     net = one_of("convert_block", block=block, net=net)
@@ -144,12 +143,12 @@ def convert_block(
     # The block says what its inputs are, so one may stand where a weight usually does; and one that nothing
     # reads is no part of the graph.
     input_names = [name for name in graph.variables if name in traced.inputs]
-    shapes = None
+    known = KnownShapes(None)
     if traced.input_shapes is not None:
         read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
-        shapes = infer_shapes(graph, read, {**args, **auxs}, sym=traced.sym)
+        known = known_shapes(graph, read, {**args, **auxs}, sym=traced.sym)
     machine = resolve_target(target, dtype)
-    source = Source(graph, args, auxs, input_names, shapes)
+    source = Source(graph, args, auxs, input_names, known.entries, known.notes)
     options = Options(
         chosen,
         machine,

@@ -7,7 +7,6 @@ import glob
 import os
 import shutil
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
@@ -27,12 +26,11 @@ from mxamp.cli.source import (
 from mxamp.compare.inputs import input_names, prepare_inputs
 from mxamp.convert import convert_model
 from mxamp.decisions import LowPrecision
-from mxamp.errors import DataError, ExportError, MxampWarning, PolicyError, UnknownNameError, nearest_names
+from mxamp.errors import DataError, ExportError, PolicyError, UnknownNameError, nearest_names
 from mxamp.files import atomic_write
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
-from mxamp.installation import why_no_mxnet
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
@@ -66,7 +64,7 @@ examples:
 The input files are never changed. Names of inputs, outputs and nodes stay as they are, and inputs and
 outputs stay float32 unless --io-dtype says otherwise, so the result takes the place of the original.
 bfloat16 is for CPUs and float16 for GPUs; either converts on any machine. Files convert without MXNet;
-zoo:NAME and --input-shape need it. `mxamp policy` prints the default policy."""
+zoo:NAME needs it. `mxamp policy` prints the default policy."""
 
 
 EMULATED_NOTE = (
@@ -206,7 +204,7 @@ def add_parser(subparsers: Any) -> None:
         default=[],
         metavar="NAME=SIZES",
         help="such as data=1,3,224,224: decide by costs, measure the result, and count multiply-adds and "
-        "cast bytes (repeatable; needs MXNet)",
+        "cast bytes (repeatable; measuring needs MXNet)",
     )
     shape.add_argument(
         "--emulate",
@@ -309,7 +307,7 @@ def run(args: argparse.Namespace) -> int:
             low_precision=args.low_precision,
             exclude=args.exclude,
             io_dtype=io_dtype,
-            input_shapes=_shapes_for_costs(args, shapes or source.input_shapes),
+            input_shapes=shapes or source.input_shapes or None,
             inputs=args.input,
             cast_op=args.cast_op,
             fold_batch_norm=args.fold_batch_norm,
@@ -396,21 +394,6 @@ def _checked_options(args: argparse.Namespace, destination: _Destination) -> _Op
     mistakes.tell()
     assert policy is not None  # what could not be told was a mistake
     return _Options(policy, shapes or {}, data, guard or False, io_dtype, target)
-
-
-def _shapes_for_costs(
-    args: argparse.Namespace, shapes: Mapping[str, Sequence[int]]
-) -> Mapping[str, Sequence[int]] | None:
-    """Return the shapes to decide by; none where they were given for the ONNX file and MXNet is not here."""
-    if shapes and args.onnx and why_no_mxnet() is not None:
-        warnings.warn(
-            "MXNet is not installed, so the shapes serve the ONNX file alone: precision is decided without "
-            "costs.",
-            MxampWarning,
-            stacklevel=2,
-        )
-        return None
-    return shapes or None
 
 
 def _destination(args: argparse.Namespace) -> _Destination:

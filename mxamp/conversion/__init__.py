@@ -2,5 +2,6 @@
 
 from mxamp.conversion.options import Options
 from mxamp.conversion.run import Source, convert_graph
+from mxamp.conversion.shapes import KnownShapes, known_shapes
 
-__all__ = ["Options", "Source", "convert_graph"]
+__all__ = ["KnownShapes", "Options", "Source", "convert_graph", "known_shapes"]

@@ -64,6 +64,8 @@ class Source:
         The variables that are inputs; None for those without a parameter.
     shapes
         For every node the shape of each output, where known; the report then counts multiply-adds and bytes.
+    notes
+        What the user should know of that.
     """
 
     graph: Graph
@@ -71,6 +73,7 @@ class Source:
     aux_params: Mapping[str, Parameter]
     inputs: Sequence[str] | None = None
     shapes: Shapes | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def params(self) -> dict[str, Parameter]:
@@ -116,7 +119,7 @@ def convert_graph(
     unused_rules = check_rules_fit(policy, graph)
     stored = {name: value.dtype for name, value in params.items()}
     interface = decide_interface(options.io_dtype, policy.target_dtype, graph, inputs, stored)
-    notes = [*unused_rules, *graph_notes(graph, policy, options.cast_op)]
+    notes = [*source.notes, *unused_rules, *graph_notes(graph, policy, options.cast_op)]
     dubious = not_finite(params)
     if dubious:
         notes.append(not_finite_warning(dubious))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable, Mapping, NoReturn, Sequence, Union
 
 import numpy as np
@@ -14,7 +13,7 @@ from mxamp.graph.control_flow import body_inputs
 from mxamp.graph.graph import Graph, Node
 from mxamp.onnx.tensor import ONNX_CODES, Shape, Tensor
 from mxamp.onnx.writer import Writer
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attribute_reader import AttributeReader
 
 __all__ = ["LAST", "Call", "Operand"]
 
@@ -26,10 +25,8 @@ Operand = Union[Tensor, None]
 WriteBody = Callable[[Writer, Graph, Mapping[str, Tensor]], "list[Tensor]"]
 """Writes the nodes of a body, whose variables are given by name, and returns what it returns."""
 
-_MEANS_ABSENT = (None, "None")
 
-
-class Call:
+class Call(AttributeReader):
     """A node that is being mapped.
 
     Parameters
@@ -54,6 +51,7 @@ class Call:
     def __init__(
         self, writer: Writer, node: Node, inputs: Sequence[Tensor], write_body: WriteBody | None = None
     ) -> None:
+        super().__init__(node.attrs)
         self.node = node
         self.inputs = tuple(inputs)
         self.opset = writer.opset
@@ -77,65 +75,6 @@ class Call:
             f"{str(self.node)[0].upper()}{str(self.node)[1:]} cannot be written as ONNX: {why} A mapping of "
             "your own can be registered: mxamp.register_onnx_mapping."
         )
-
-    # ------------------------------------------------------------------ attributes
-
-    def text(self, key: str, default: str | None = None) -> str | None:
-        """Return an attribute as it is written; ``default`` where it is absent or None."""
-        found = self.node.attrs.get(key)
-        return default if found in _MEANS_ABSENT else found
-
-    def flag(self, key: str, default: bool = False) -> bool:
-        """Return an attribute that is true or false."""
-        return is_true(self.node.attrs, key, default=default)
-
-    def number(self, key: str, default: float | None = None) -> float:
-        """Return a floating-point attribute."""
-        text = self.text(key)
-        try:
-            if text is None and default is not None:
-                return default
-            return float(str(text).replace("True", "1").replace("False", "0"))
-        except ValueError:
-            self.refuse(f"its attribute {key}={text!r} is no number.")
-
-    def integer(self, key: str, default: int | None = None) -> int:
-        """Return an integer attribute."""
-        value = self.number(key, default)
-        if value != int(value):
-            self.refuse(f"its attribute {key}={value!r} is no integer.")
-        return int(value)
-
-    def sizes(self, key: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return an attribute that holds integers."""
-        text = self.text(key)
-        if text is None or text in ("()", "[]"):
-            if default is None:
-                self.refuse(f"it has no attribute {key!r}, or an empty one.")
-            return tuple(default)
-        found = integers(text)
-        if found is None:
-            self.refuse(f"its attribute {key}={text!r} holds no integers.")
-        return found
-
-    def optional_sizes(self, key: str) -> tuple[int | None, ...]:
-        """Return an attribute that holds integers and None."""
-        text = (self.text(key) or "()").replace("(", "[").replace(")", "]").replace(",]", "]")
-        try:
-            found = json.loads(text.replace("None", "null"))
-        except ValueError:
-            self.refuse(f"its attribute {key}={text!r} holds no integers.")
-        return tuple(found) if isinstance(found, list) else (found,)
-
-    def numbers(self, key: str, default: Sequence[float]) -> tuple[float, ...]:
-        """Return an attribute that holds floating-point numbers."""
-        text = self.text(key)
-        if text is None:
-            return tuple(default)
-        try:
-            return tuple(float(part) for part in text.strip("()[] ").split(",") if part.strip())
-        except ValueError:
-            self.refuse(f"its attribute {key}={text!r} holds no numbers.")
 
     def dtype(self, key: str = "dtype", default: DType | None = None) -> DType:
         """Return an attribute that names a dtype; that of the data where it is absent."""

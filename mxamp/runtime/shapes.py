@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import re
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
-from mxamp.arguments import argument
-from mxamp.errors import DataError, UnknownNameError, nearest_names
+from mxamp.errors import DataError
 from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.shapes import checked_input_shapes, shapes_error
 from mxamp.params.parameter import Parameter
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.symbol import symbol_from_graph
@@ -66,7 +65,7 @@ def infer_shapes(
     nothing recurses.
     """
     mx = import_mxnet()
-    known = _checked_shapes(graph, input_shapes, params)
+    known = checked_input_shapes(graph, input_shapes, params)
     for name in graph.variables:
         shape = tuple(params[name].shape) if name in params else ()
         if shape:
@@ -83,7 +82,7 @@ def infer_shapes(
         try:
             _, found, _ = probe.infer_shape_partial(**known)
         except mx.base.MXNetError as error:
-            raise DataError(_explain(str(error), graph, input_shapes)) from error
+            raise _explain(str(error), graph, input_shapes) from error
     for (node, _), shape in zip(entries, found):
         name = graph.nodes[node].name
         if name in params and name in known and shape is not None and tuple(shape) != known[name]:
@@ -100,37 +99,6 @@ def infer_shapes(
             continue
         shapes[node][output] = shape
     return [tuple(outputs) for outputs in shapes]
-
-
-def _checked_shapes(
-    graph: Graph, input_shapes: Mapping[str, Sequence[int]], params: Mapping[str, Parameter]
-) -> dict[str, tuple[int, ...]]:
-    if not isinstance(input_shapes, Mapping):
-        raise DataError(
-            "input_shapes must map input names to shapes, as in {'data': (1, 3, 224, 224)}, "
-            f"not {input_shapes!r}."
-        )
-    inputs = [name for name in graph.variables if name not in params]
-    checked: dict[str, tuple[int, ...]] = {}
-    for name, shape in input_shapes.items():
-        if name not in inputs:
-            what = "a parameter, whose shape is known" if name in params else "no input of the model"
-            raise UnknownNameError(
-                f"{argument('input_shapes')} names {name!r}, which is {what}.{nearest_names(name, inputs)} "
-                f"The inputs are: {', '.join(inputs) or '(none)'}."
-            )
-        try:
-            sizes = tuple([operator.index(size) for size in shape])
-        except TypeError:
-            sizes = (-1,)
-        if any(not 0 <= size < 2**31 for size in sizes):
-            raise DataError(
-                f"The shape of the input {name!r} must be a sequence of sizes such as (1, 3, 224, 224), "
-                f"not {shape!r}."
-            )
-        if sizes:
-            checked[name] = sizes
-    return checked
 
 
 def _internals(sym: Any, graph: Graph, entries: Sequence[Entry]) -> Any:
@@ -159,9 +127,8 @@ def _entries(graph: Graph) -> list[Entry]:
     return entries + sorted(more)
 
 
-def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> str:
+def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> DataError:
     """Reduce MXNet's message to the line that tells something, with the node."""
-    given = ", ".join(f"{name}={tuple(shape)}" for name, shape in input_shapes.items()) or "no input shapes"
     found = _OPERATOR_ERROR.search(message)
     text = message.strip().splitlines()[-1] if found is None else found.group("text")
     check = _CHECK.match(text)
@@ -169,11 +136,8 @@ def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> str
     where = ""
     if found is not None:
         name = found.group("node")
-        where = f" at node {name!r}"
+        where = f"node {name!r}"
         node = next((node for node in graph.nodes if node.name == name and not node.is_variable), None)
         if node is not None:
-            where = f" at {node}"
-    return (
-        f"The shapes do not fit together{where}: {why.rstrip('.')}. Given were {given}. "
-        f"Check {argument('input_shapes')} against what the model was trained with."
-    )
+            where = str(node)
+    return shapes_error(where, why, input_shapes)

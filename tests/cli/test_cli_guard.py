@@ -91,7 +91,6 @@ def test_options_reach_the_guard(mxamp, folder, monkeypatch):
         "convert_model",
         lambda *args, **options: seen.append(options) or real(*args, **{**options, "guard": False}),
     )
-    pytest.importorskip("mxnet", reason="shapes are inferred by MXNet")
     result = mxamp(*CONVERT, "--guard-seconds", "7", "--data", "images.npz")
     assert result.status == 0, result.err
     (options,) = seen

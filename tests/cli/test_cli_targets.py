@@ -97,7 +97,6 @@ def test_a_target_for_another_dtype_is_refused(mxamp, folder):
 
 
 def test_expected_times_are_shown_where_shapes_are_known(mxamp, folder):
-    pytest.importorskip("mxnet", reason="shapes are inferred by MXNet")
     command = ("convert", "net", "--dtype", "bfloat16", "-o", "out", "--input-shape", "data=1,4,32,32")
     command = (*command, "--no-guard")
     result = mxamp(*command, "--low-precision", "required")

@@ -81,7 +81,6 @@ def test_a_tied_embedding_is_stored_once(recurrent: bool, policy: str | None, ta
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_so_it_is_where_times_are_known(dtype: str) -> None:
-    pytest.importorskip("mxnet", reason="infers shapes")
     graph, params = language_model(recurrent=False)
     model = mxamp.convert_model(graph, params, {}, dtype, input_shapes={"data": (4, 8)})
     # Whether so small a model is low at all is the target's to say.

@@ -13,7 +13,7 @@ from mxamp.model import Model
 from mxamp.onnx import OnnxSession, export_graph
 from mxamp.params.parameter import ArrayParameter
 
-__all__ = ["Case", "Given", "case", "compare", "graph_of_case"]
+__all__ = ["Case", "Given", "array_shapes", "case", "compare", "graph_of_case"]
 
 Given = Any
 """A shape, whose values are standard normal, or an array."""
@@ -73,6 +73,11 @@ def graph_of_case(given: Case, *, total: int | None = None) -> _Graph:
     node = Node(given.op, "n", given.attrs, inputs, total or given.outputs)
     heads = tuple(Entry(len(names), number) for number in range(given.outputs))
     return Graph((*variables, node), heads, {"mxnet_version": ["int", 10901], **shapes})
+
+
+def array_shapes(given: Case) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that a call reads, by the names in its graph."""
+    return {f"in{number}": _values(value, 0).shape for number, value in enumerate(given.inputs)}
 
 
 def compare(given: Case, folder: Path, *, opset: int | None = None, hidden: int = 0) -> None:

@@ -115,7 +115,6 @@ def test_parameters_of_a_normalization_must_agree(op: str) -> None:
 
 
 def test_parameters_that_agree_with_each_other_must_fit_the_input() -> None:
-    pytest.importorskip("mxnet", reason="infers shapes")
     from mxamp.errors import DataError
 
     net = Net()

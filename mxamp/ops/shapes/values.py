@@ -1,0 +1,234 @@
+"""Reductions, ordering, indexing, products of matrices, and operators that make values from nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, UnknownShapeError, rule
+
+__all__: list[str] = []
+
+
+@rule("sum mean prod nansum nanprod max min norm _np_sum _np_max _np_min _np_prod _npi_mean _npi_norm")
+def _reduced(call: ShapeCall) -> Shape:
+    data, keeps = call.data, call.flag("keepdims")
+    given = call.sizes("axis", ())
+    axes = call.axes(given, len(data))
+    if not given:
+        axes = set(range(len(data)))
+    elif call.flag("exclude"):
+        axes = set(range(len(data))) - axes
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(data) if keeps or axis not in axes)
+    return kept or call.scalar()
+
+
+@rule("argmax argmin argmax_channel _npi_argmax _npi_argmin")
+def _best(call: ShapeCall) -> Shape:
+    data, keeps = call.data, call.flag("keepdims")
+    text = "1" if call.op == "argmax_channel" else call.text("axis")
+    if text is None:
+        return (1,) * len(data) if keeps else call.scalar()
+    axis = call.axis(int(text), len(data))
+    kept = (*data[:axis], *((1,) if keeps else ()), *data[axis + 1 :])
+    return kept or call.scalar()
+
+
+@rule("_np_cumsum")
+def _cumulated(call: ShapeCall) -> Shape:
+    return (math.prod(call.data),) if call.text("axis") is None else call.data
+
+
+@rule("topk")
+def _top(call: ShapeCall) -> Sequence[MaybeShape]:
+    data, kind = call.data, call.text("ret_typ", "indices")
+    if kind == "mask":
+        return [data]
+    count = call.integer("k", 1)
+    if "axis" in call.attrs and call.text("axis") is None:
+        whole = math.prod(data)
+        return [(count if count > 0 else whole,)] * 2
+    axis = call.axis(call.integer("axis", -1), len(data))
+    if count > data[axis]:
+        call.refuse(f"it picks {count} of {data[axis]}")
+    return [(*data[:axis], count if count > 0 else data[axis], *data[axis + 1 :])] * 2
+
+
+@rule("sort argsort")
+def _sorted(call: ShapeCall) -> Sequence[MaybeShape]:
+    flat = "axis" in call.attrs and call.text("axis") is None
+    return [(math.prod(call.data),) if flat else call.data] * 2
+
+
+# ---------------------------------------------------------------------- indexing
+
+
+@rule("take")
+def _take(call: ShapeCall) -> Shape:
+    data, indices = call.data, call.shape(1)
+    axis = call.axis(call.integer("axis", 0), len(data))
+    return (*data[:axis], *indices, *data[axis + 1 :])
+
+
+@rule("batch_take")
+def _batch_take(call: ShapeCall) -> Shape:
+    return call.shape(1)
+
+
+@rule("pick")
+def _pick(call: ShapeCall) -> Shape:
+    data = call.data
+    if "axis" in call.attrs and call.text("axis") is None:
+        return (1,) * len(data) if call.flag("keepdims") else call.scalar()
+    axis = call.axis(call.integer("axis", -1), len(data))
+    return (*data[:axis], *((1,) if call.flag("keepdims") else ()), *data[axis + 1 :]) or call.scalar()
+
+
+@rule("gather_nd")
+def _gather(call: ShapeCall) -> Shape:
+    data, indices = call.data, call.shape(1)
+    if indices[0] > len(data):
+        call.refuse(f"it indexes {indices[0]} axes of {data}")
+    return (*indices[1:], *data[indices[0] :]) or call.scalar()
+
+
+@rule("one_hot")
+def _one_hot(call: ShapeCall) -> Shape:
+    return (*call.data, call.integer("depth"))
+
+
+@rule("SequenceLast")
+def _sequence_last(call: ShapeCall) -> Shape:
+    axis = call.integer("axis", 0)
+    return (*call.data[:axis], *call.data[axis + 1 :])
+
+
+# ---------------------------------------------------------------------- products of matrices
+
+
+@rule("dot")
+def _dot(call: ShapeCall) -> Shape:
+    one, other = call.data, call.shape(1)
+    left, summed = (one[1:], one[0]) if call.flag("transpose_a") else (one[:-1], one[-1])
+    right, also = (other[:-1], other[-1]) if call.flag("transpose_b") else (other[1:], other[0])
+    if len(one) == len(other) == 1:
+        left, right, summed, also = (), (), one[0], other[0]
+    _fits(call, summed, also)
+    return (*left, *right) or call.scalar()
+
+
+def _fits(call: ShapeCall, one: int, other: int) -> None:
+    if one != other:
+        call.refuse(f"it multiplies {call.data} by {call.shape(1)}")
+
+
+@rule("_np_dot")
+def _numpy_dot(call: ShapeCall) -> Shape:
+    one, other = call.data, call.shape(1)
+    if not one or not other:
+        return one or other
+    _fits(call, one[-1], other[-2 if len(other) > 1 else 0])
+    return (*one[:-1], *other[:-2], *other[-1:][: len(other) - 1])
+
+
+@rule("batch_dot")
+def _batch_dot(call: ShapeCall) -> Shape:
+    one, other = call.data, call.shape(1)
+    if len(one) != len(other) or len(one) < 3 or one[:-2] != other[:-2]:
+        call.refuse(f"it multiplies {one} by {other}")
+    rows, summed = one[-2:][::-1] if call.flag("transpose_a") else one[-2:]
+    also, columns = other[-2:][::-1] if call.flag("transpose_b") else other[-2:]
+    _fits(call, summed, also)
+    return (*one[:-2], rows, columns)
+
+
+@rule("_npi_matmul")
+def _matmul(call: ShapeCall) -> Shape:
+    one, other = call.data, call.shape(1)
+    if not one or not other:
+        call.refuse("it multiplies by a scalar")
+    left, right = (one if len(one) > 1 else (1, *one)), (other if len(other) > 1 else (*other, 1))
+    _fits(call, left[-1], right[-2])
+    batch = _broadcast(call, left[:-2], right[:-2])
+    rows, columns = left[-2:-1] if len(one) > 1 else (), right[-1:] if len(other) > 1 else ()
+    return (*batch, *rows, *columns)
+
+
+def _broadcast(call: ShapeCall, one: Shape, other: Shape) -> Shape:
+    rank = max(len(one), len(other))
+    one, other = ((1,) * (rank - len(each)) + each for each in (one, other))
+    if any(a != b and 1 not in (a, b) for a, b in zip(one, other)):
+        call.refuse(f"it multiplies {call.data} by {call.shape(1)}")
+    return tuple(b if a == 1 else a for a, b in zip(one, other))
+
+
+@rule("_contrib_interleaved_matmul_selfatt_qk")
+def _self_attention_scores(call: ShapeCall) -> Shape:
+    length, batch, _ = call.rank(0, 3)
+    return (batch * call.integer("heads"), length, length)
+
+
+@rule("_contrib_interleaved_matmul_selfatt_valatt")
+def _self_attention_values(call: ShapeCall) -> Shape:
+    length, batch, width = call.rank(0, 3)
+    return (length, batch, width // 3)
+
+
+@rule("_contrib_interleaved_matmul_encdec_qk")
+def _attention_scores(call: ShapeCall) -> Shape:
+    (length, batch, _), (other, _, _) = call.rank(0, 3), call.rank(1, 3)
+    return (batch * call.integer("heads"), length, other)
+
+
+@rule("_contrib_interleaved_matmul_encdec_valatt")
+def _attention_values(call: ShapeCall) -> Shape:
+    (_, batch, width), (_, length, _) = call.rank(0, 3), call.rank(1, 3)
+    return (length, batch, width // 2)
+
+
+# ---------------------------------------------------------------------- values from nothing
+
+
+@rule("_zeros _zeros_without_dtype _ones _full _npi_zeros _npi_ones")
+def _filled(call: ShapeCall) -> Shape:
+    sizes = call.sizes("shape", ())
+    if not sizes and not call.numpy:
+        raise UnknownShapeError
+    return call.made(sizes)
+
+
+@rule("_arange _npi_arange")
+def _range(call: ShapeCall) -> Shape:
+    if call.flag("infer_range"):
+        raise UnknownShapeError
+    start, stop = call.number("start", 0.0), call.text("stop")
+    first, last = (start, float(stop)) if stop is not None else (0.0, start)
+    count = math.ceil((last - first) / call.number("step", 1.0)) * call.integer("repeat", 1)
+    return (max(0, count),)
+
+
+@rule("_linspace")
+def _linear(call: ShapeCall) -> Shape:
+    return (call.integer("num"),)
+
+
+@rule("_contrib_arange_like")
+def _range_like(call: ShapeCall) -> Shape:
+    data = call.data
+    return data if call.text("axis") is None else (data[call.axis(call.integer("axis"), len(data))],)
+
+
+@rule("_eye _npi_eye")
+def _eye(call: ShapeCall) -> Shape:
+    rows = call.integer("N")
+    return (rows, call.integer("M", 0) or rows)
+
+
+@rule("shape_array")
+def _shape_array(call: ShapeCall) -> Shape:
+    return (len(call.data),)
+
+
+@rule("size_array")
+def _size_array(call: ShapeCall) -> Shape:
+    return (1,)
