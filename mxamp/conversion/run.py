@@ -141,7 +141,7 @@ def convert_graph(
     arg_params = {name: value for name, value in prepared.items() if name not in source.aux_params}
     aux_params = {name: value for name, value in prepared.items() if name in source.aux_params}
     notes.extend(lost_branch_notes(preparation))
-    origins = preparation.positions
+    origins = preparation.nodes.origins
     masks = RewriteMasks(arg_params, aux_params, policy)
     if options.rewrite_masks and not policy.is_pure:
         graph = Pipeline([masks]).run(graph)

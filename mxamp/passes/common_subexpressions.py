@@ -8,7 +8,8 @@ from typing import Any
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.auxiliary import AUXILIARY_INPUTS
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["MergeCommonSubexpressions"]
 
@@ -63,7 +64,8 @@ class MergeCommonSubexpressions(PreparationPass):
             return None
         instead: dict[Entry, Entry] = {}
         first_of: dict[Any, int] = {}
-        merged: dict[int, int] = {}
+        edit = GraphEdit(graph, around.params)
+        changes = []
         for position, node in enumerate(graph.nodes):
             if node.op == VARIABLE:
                 continue
@@ -78,25 +80,13 @@ class MergeCommonSubexpressions(PreparationPass):
                 continue
             if position in around.heads:
                 continue
-            merged[position] = first
-            for output in range(node.num_outputs):
-                instead[Entry(position, output)] = Entry(first, output)
-        if not merged:
-            return None
-        edited = rebuild(graph, merged.keys(), instead)
-        changes = tuple(
-            [
-                PreparedNode(
-                    graph.nodes[position].name,
-                    graph.nodes[position].op,
-                    self.step,
-                    graph.nodes[first].name,
-                    f"computes what {graph.nodes[first].name!r} does",
-                )
-                for position, first in merged.items()
-            ]
-        )
-        return Prepared(edited, changes)
+            outputs = [Entry(first, output) for output in range(node.num_outputs)]
+            edit.drop(position, *outputs)
+            for output, entry in enumerate(outputs):
+                instead[Entry(position, output)] = entry
+            into = graph.nodes[first].name
+            changes.append(self.changed(node, f"computes what {into!r} does", into=into))
+        return Prepared(edit.finish(), tuple(changes)) if changes else None
 
 
 def _may_hold_duplicates(graph: Graph) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.facts import ValueKind
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["SeparateDenseInput"]
 
@@ -69,20 +69,16 @@ class SeparateDenseInput(PreparationPass):
             return None
         edit = GraphEdit(graph, around.params)
         changes = []
-        for position, node in enumerate(graph.nodes):
-            if position not in faulty:
-                edit.keep(node)
-                continue
-            source = node.inputs[0]
-            reshape = Node("Reshape", f"{node.name}_data", {"shape": "(-2,)"}, (edit.entry(source),))
-            put_in = edit.insert(reshape, origin=source.node)
-            others = [edit.entry(entry) for entry in node.inputs[1:]]
-            edit.replace(node._replace(inputs=(put_in, *others)))
+        for position in sorted(faulty):
+            node, source = graph.nodes[position], graph.nodes[position].inputs[0]
+            reshape = Node("Reshape", f"{node.name}_data", {"shape": "(-2,)"}, (source,))
+            put_in = edit.insert(reshape, before=position, origin=source.node)
+            edit.connect(Use(position, 0), put_in)
             name = edit.node(put_in).name
             reason = (
                 f"reads its data through {name!r}, or else MXNet's fusion raises in the second forward pass"
             )
-            changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
+            changes.append(self.changed(node, reason))
         return Prepared(edit.finish(), tuple(changes))
 
 

@@ -8,7 +8,8 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["DropNoOps"]
 
@@ -109,20 +110,13 @@ class DropNoOps(PreparationPass):
             into[position] = into.get(
                 into[position], into[position]
             )  # a dropped one went into one that stays
-        edited = rebuild(graph, frozenset(reasons), instead)
-        changes = tuple(
-            [
-                PreparedNode(
-                    graph.nodes[position].name,
-                    graph.nodes[position].op,
-                    self.step,
-                    graph.nodes[into[position]].name,
-                    reason,
-                )
-                for position, reason in sorted(reasons.items())
-            ]
-        )
-        return Prepared(edited, changes)
+        edit = GraphEdit(graph, around.params)
+        changes = []
+        for position, reason in sorted(reasons.items()):
+            edit.drop(position, *[instead[entry] for entry in (Entry(position),) if entry in instead])
+            name = graph.nodes[into[position]].name
+            changes.append(self.changed(graph.nodes[position], reason, into=name))
+        return Prepared(edit.finish(), tuple(changes))
 
 
 def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:

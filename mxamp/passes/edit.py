@@ -1,13 +1,15 @@
-"""Build the next graph out of one, node by node: what stays, what goes, what is put in."""
+"""Build the next graph out of one: what is put in, what is replaced, what goes, and where nodes went."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, Use
+from mxamp.graph.node_map import NodeMap
 from mxamp.params.parameter import Parameter
 
 __all__ = ["Edited", "GraphEdit", "NodeShapes"]
@@ -24,29 +26,31 @@ class Edited:
     ----------
     graph
         The graph.
-    positions
-        For every node the node before whose values it has, or helps to compute.
+    nodes
+        Where the nodes went.
     params
         Parameters that were added, or have other values now.
     made_from
         Parameter that was added -> the parameters before that its values come from.
     shapes
-        Position -> the shape of each output, for nodes put in that are not shaped as the node before.
+        Position -> the shape of each output, for nodes that are not shaped as those they come from.
+    inserted
+        What :class:`GraphEdit` called a node that was put in -> its position.
     """
 
     graph: Graph
-    positions: Sequence[int]
+    nodes: NodeMap
     params: Mapping[str, Parameter] = field(default_factory=dict)
     made_from: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shapes: Mapping[int, NodeShapes] = field(default_factory=dict)
+    inserted: Mapping[int, int] = field(default_factory=dict)
 
 
 class GraphEdit:
-    """One walk over a graph that builds the next.
+    """Changes to a graph: said in any order, and made by :meth:`finish`.
 
-    For each node in order, exactly one of :meth:`keep`, :meth:`replace` and :meth:`redirect` is called;
-    before it, :meth:`insert` and :meth:`add_parameter` may put nodes in. :meth:`finish` drops what nobody
-    reads any more.
+    All positions and entries are those of the graph before. What is put in is read by the entry that
+    :meth:`insert` or :meth:`add_parameter` returns.
 
     Parameters
     ----------
@@ -61,141 +65,211 @@ class GraphEdit:
         self._params = params
         # A file may hold parameters that the graph does not use; their names are taken too.
         self._builder = GraphBuilder([*(node.name for node in graph.nodes), *params])
-        self._entries: list[tuple[Entry, ...]] = []
-        self._origins: list[int] = []
-        self._own: dict[int, int] = {}
-        self._added: dict[str, Parameter] = {}
+        self._nodes = list(graph.nodes)
+        """Those before, changed where they are, and behind them those that are put in."""
+        self._in_front: dict[int, list[int]] = defaultdict(list)
+        self._behind: dict[int, list[int]] = defaultdict(list)
+        self._gone: set[int] = set()
+        self._instead: dict[Entry, Entry] = {}
+        self._origins: dict[int, int] = {}
+        self._values: dict[str, Parameter] = {}
         self._made_from: dict[str, Sequence[str]] = {}
         self._shapes: dict[int, NodeShapes] = {}
 
-    def entry(self, before: Entry) -> Entry:
-        """Return what carries the value of an entry of the graph before, of a node that was walked over."""
-        return self._entries[before.node][before.output]
-
     def node(self, entry: Entry) -> Node:
-        """Return the node that makes an entry of the new graph."""
-        return self._builder.node(entry.node)
+        """Return the node of an entry as it is by now."""
+        return self._nodes[self._carrier(entry).node]
 
-    def keep(self, node: Node) -> None:
-        """Keep the next node, or put one with the same meaning in its place: its inputs are those before."""
-        inputs = tuple([self.entry(entry) for entry in node.inputs])
-        deps = tuple([self._entries[dep][0].node for dep in node.control_deps])
-        self._place(node.reading(inputs, deps))
+    def replace(self, position: int, node: Node, *, shapes: NodeShapes | None = None) -> None:
+        """Put another node in the place of one.
 
-    def replace(self, node: Node) -> None:
-        """Put another node in the place of the next: its inputs are entries of the new graph."""
-        deps = self._graph.nodes[len(self._entries)].control_deps
-        self._place(node._replace(control_deps=tuple([self._entries[dep][0].node for dep in deps])))
+        Parameters
+        ----------
+        position
+            Which.
+        node
+            The node that is there from now on.
+        shapes
+            The shape of each output, where it is another now.
+        """
+        if node.input_versions and len(node.input_versions) != len(node.inputs):
+            node = node._replace(input_versions=())
+        self._nodes[position] = node
+        if shapes is not None:
+            self._shapes[position] = shapes
 
-    def redirect(self, *entries: Entry) -> None:
-        """Drop the next node: whoever reads its outputs reads these entries of the new graph."""
-        self._entries.append(entries)
+    def connect(self, use: Use, entry: Entry) -> None:
+        """Let one input of a node read another entry."""
+        node = self._nodes[use.node]
+        inputs = list(node.inputs)
+        inputs[use.input] = entry
+        self._nodes[use.node] = node._replace(inputs=tuple(inputs))
+
+    def drop(self, position: int, *instead: Entry) -> None:
+        """Leave a node out: whoever reads its outputs reads these entries, output by output."""
+        self._gone.add(position)
+        for output, entry in enumerate(instead):
+            self._instead[Entry(position, output)] = self._carrier(entry)
+
+    def merge(self, position: int, into: int) -> None:
+        """Leave a node out whose values another computes now."""
+        self.drop(position, Entry(into))
+        self._origins[into] = position
 
     def insert(
         self,
         node: Node,
         *,
+        before: int | None = None,
+        after: int | None = None,
         origin: int | None = None,
         shapes: NodeShapes | None = None,
     ) -> Entry:
-        """Put a node in and return its first output; its inputs are entries of the new graph.
+        """Put a node in and return its first output.
 
         Parameters
         ----------
         node
             The node. Its name is changed where it is taken.
+        before, after
+            The node that it stands in front of or behind, and behind what was put there before; one of the
+            two.
         origin
-            The node before that it belongs to; by default the next.
+            The node that it belongs to; by default the one it stands beside.
         shapes
             The shape of each output, where it is not that of ``origin``.
         """
-        position = self._builder.add(node._replace(name=self._builder.free_name(node.name)))
-        self._origins.append(len(self._entries) if origin is None else origin)
-        if shapes is not None:
-            self._shapes[position] = shapes
-        return Entry(position)
+        return self._put_in(
+            node._replace(name=self._builder.free_name(node.name)), before, after, origin, shapes
+        )
 
-    def add_parameter(self, name: str, parameter: Parameter, made_from: Sequence[str] = ()) -> Entry:
+    def add_parameter(
+        self, name: str, parameter: Parameter, made_from: Sequence[str] = (), *, before: int
+    ) -> Entry:
         """Put a parameter in and return it.
 
         Parameters
         ----------
         name
-            What to call it; changed where the name is taken, but it may be that of the next node, which must
-            be redirected then.
+            What to call it; changed where the name is taken, but it may be that of ``before``, which must be
+            dropped then.
         parameter
             Its values.
         made_from
             The parameters that they come from.
+        before
+            The node that it stands in front of.
         """
-        if name != self._graph.nodes[len(self._entries)].name or name in self._params:
+        if name != self._graph.nodes[before].name or name in self._params:
             name = self._builder.free_name(name)
         attrs = {"__shape__": str(parameter.shape)}
         if parameter.dtype is not DType.FLOAT32:
             attrs["__dtype__"] = str(parameter.dtype.value)
-        position = self._builder.add(Node(VARIABLE, name, attrs))
-        self._origins.append(len(self._entries))
-        self._shapes[position] = (parameter.shape,)
-        self._added[name] = parameter
+        self._values[name] = parameter
         self._made_from[name] = tuple(made_from)
-        return Entry(position)
+        return self._put_in(Node(VARIABLE, name, attrs), before, None, None, (parameter.shape,))
+
+    def change_parameter(self, position: int, parameter: Parameter) -> None:
+        """Give a parameter other values."""
+        node = self._graph.nodes[position]
+        self._values[node.name] = parameter
+        if parameter.shape != self._params[node.name].shape:
+            self._shapes[position] = (parameter.shape,)
+            if "__shape__" in node.attrs:
+                self.replace(position, node._replace(attrs={**node.attrs, "__shape__": str(parameter.shape)}))
 
     def finish(self) -> Edited:
-        """Return the new graph, without what was read before and is not any more; inputs stay."""
-        heads = [self.entry(head) for head in self._graph.heads]
-        nodes = [self._builder.node(position) for position in range(len(self._builder))]
-        unread = self._unread(nodes, heads)
-        if not unread:
-            graph = self._builder.build(heads, self._graph.attrs, self._graph.head_versions)
-            return Edited(graph, self._origins, self._added, self._made_from, self._shapes)
-        builder = GraphBuilder()
-        places: list[int] = []
-        for position, node in enumerate(nodes):
+        """Return the new graph, without new nodes and parameters that nobody reads, or not any more."""
+        graph, builder = self._graph, self._builder
+        unread = self._unread()
+        places: dict[int, int] = {}
+        origins = []
+        for position in self._order():
             if position in unread:
-                places.append(-1)
                 continue
-            inputs = tuple([Entry(places[entry.node], entry.output) for entry in node.inputs])
-            places.append(
-                builder.add(node.reading(inputs, tuple([places[dep] for dep in node.control_deps])))
-            )
-        heads = [Entry(places[head.node], head.output) for head in heads]
-        graph = builder.build(heads, self._graph.attrs, self._graph.head_versions)
-        kept = graph.variables
+            node = self._nodes[position]
+            if node.inputs or node.control_deps:
+                read = [self._carrier(entry) for entry in node.inputs]
+                awaited = [self._carrier(Entry(dep)).node for dep in node.control_deps]
+                node = node.reading(
+                    tuple([Entry(places[entry.node], entry.output) for entry in read]),
+                    tuple([places[dep] for dep in awaited if dep in places]),
+                )
+            places[position] = builder.add(node)
+            origins.append(self._origins.get(position, position))
+        heads = [self._carrier(head) for head in graph.heads]
+        after = builder.build(
+            [Entry(places[head.node], head.output) for head in heads], graph.attrs, graph.head_versions
+        )
+        count = len(graph.nodes)
         return Edited(
-            graph,
-            [origin for position, origin in enumerate(self._origins) if position not in unread],
-            {name: value for name, value in self._added.items() if name in kept},
-            {name: value for name, value in self._made_from.items() if name in kept},
-            {places[position]: value for position, value in self._shapes.items() if position not in unread},
+            after,
+            NodeMap([places.get(self._carrier(Entry(position)).node) for position in range(count)], origins),
+            {name: value for name, value in self._values.items() if name in after.variables},
+            {name: value for name, value in self._made_from.items() if name in after.variables},
+            {places[position]: shapes for position, shapes in self._shapes.items() if position in places},
+            {position: place for position, place in places.items() if position >= count},
         )
 
-    def _place(self, node: Node) -> None:
-        position = self._builder.add(node)
-        self._own[position] = len(self._entries)
-        self._origins.append(len(self._entries))
-        self._entries.append(tuple([Entry(position, output) for output in range(node.num_outputs)]))
+    def _put_in(
+        self,
+        node: Node,
+        before: int | None,
+        after: int | None,
+        origin: int | None,
+        shapes: NodeShapes | None,
+    ) -> Entry:
+        position = len(self._nodes)
+        self._nodes.append(node)
+        if before is not None:
+            self._in_front[before].append(position)
+            beside = before
+        else:
+            assert after is not None  # one of the two
+            self._behind[after].append(position)
+            beside = after
+        self._origins[position] = beside if origin is None else origin
+        if shapes is not None:
+            self._shapes[position] = shapes
+        return Entry(position)
 
-    def _unread(self, nodes: Sequence[Node], heads: Sequence[Entry]) -> frozenset[int]:
-        """Return what had readers before, or was put in, and has none."""
-        readers = [0] * len(nodes)
-        for node in nodes:
+    def _carrier(self, entry: Entry) -> Entry:
+        """Return what is read where an entry was."""
+        while entry in self._instead:
+            entry = self._instead[entry]
+        return entry
+
+    def _order(self) -> Iterator[int]:
+        """Yield the nodes of the new graph in their order."""
+        for position in range(len(self._graph.nodes)):
+            yield from self._in_front.get(position, ())
+            if position not in self._gone:
+                yield position
+            yield from self._behind.get(position, ())
+
+    def _unread(self) -> frozenset[int]:
+        """Return the parameters that had readers before, and the nodes put in, that have none."""
+        order = list(self._order())
+        readers = [0] * len(self._nodes)
+
+        def count(position: int, change: int) -> None:
+            node = self._nodes[position]
             for entry in node.inputs:
-                readers[entry.node] += 1
+                readers[self._carrier(entry).node] += change
             for dep in node.control_deps:
-                readers[dep] += 1
-        for head in heads:
-            readers[head.node] += 1
+                readers[self._carrier(Entry(dep)).node] += change
+
+        for position in order:
+            count(position, 1)
+        for head in self._graph.heads:
+            readers[self._carrier(head).node] += 1
         unread = set()
-        for position in range(len(nodes) - 1, -1, -1):
-            node = nodes[position]
-            before = self._own.get(position)
-            if readers[position] or (before is not None and not self._graph.uses[before]):
-                continue
-            if node.is_variable and node.name not in self._params and node.name not in self._added:
-                continue  # an input
-            unread.add(position)
-            for entry in node.inputs:
-                readers[entry.node] -= 1
-            for dep in node.control_deps:
-                readers[dep] -= 1
+        for position in reversed(order):
+            is_new = position >= len(self._graph.nodes)
+            node = self._nodes[position]
+            if not readers[position] and (
+                is_new or (node.is_variable and node.name in self._params and self._graph.uses[position])
+            ):
+                unread.add(position)
+                count(position, -1)
         return frozenset(unread)

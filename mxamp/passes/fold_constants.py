@@ -15,7 +15,7 @@ from mxamp.ops.evaluation import EVALUATED, KEEPS_ORDER, evaluate, evaluated_sha
 from mxamp.params.on_disk import JoinedParameter
 from mxamp.params.parameter import PART, ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["FoldConstants"]
 
@@ -93,24 +93,19 @@ class FoldConstants(PreparationPass):
             if any(use.node not in folded for places in graph.uses[position].values() for use in places)
         }
         edit = GraphEdit(graph, around.params)
-        changes = []
         into = _into(graph, folded, wanted)
-        for position, node in enumerate(graph.nodes):
-            if position in wanted:
-                constant = constants[position]
-                edit.redirect(edit.add_parameter(node.name, _stored(constant.value), constant.sources))
-            elif position in folded:
-                edit.redirect()  # nobody that stays reads it
-            else:
-                edit.keep(node)
         for position in sorted(folded):
-            node, reader = graph.nodes[position], into[position]
-            name = edit.node(edit.entry(Entry(reader))).name
-            changes.append(
-                PreparedNode(
-                    node.name, node.op, self.step, name, "reads parameters alone: computed at conversion"
-                )
-            )
+            if position in wanted:
+                constant, name = constants[position], graph.nodes[position].name
+                value = _stored(constant.value)
+                edit.drop(position, edit.add_parameter(name, value, constant.sources, before=position))
+            else:
+                edit.drop(position)  # nobody that stays reads it
+        reason = "reads parameters alone: computed at conversion"
+        changes = [
+            self.changed(graph.nodes[position], reason, into=edit.node(Entry(into[position])).name)
+            for position in sorted(folded)
+        ]
         return Prepared(edit.finish(), tuple(changes))
 
 

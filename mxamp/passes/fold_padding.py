@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["FoldPadding"]
 
@@ -41,8 +42,7 @@ class FoldPadding(PreparationPass):
 
     def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with padding folded."""
-        instead: dict[Entry, Entry] = {}
-        changed: dict[int, Node] = {}
+        edit = GraphEdit(graph, around.params)
         changes = []
         for position, node in enumerate(graph.nodes):
             if FACTS.canonical(node.op) != "Pad" or around.is_fixed(position) or position in around.heads:
@@ -57,18 +57,12 @@ class FoldPadding(PreparationPass):
             layers = {reader: layer for reader, layer in padded.items() if layer is not None}
             if len(layers) != len(padded):
                 continue
-            source = node.inputs[0]
-            instead[Entry(position)] = instead.get(source, source)
-            changed.update(layers)
+            edit.drop(position, node.inputs[0])
+            for reader, layer in layers.items():
+                edit.replace(reader, layer)
             into = graph.nodes[readers[0].node].name
-            changes.append(
-                PreparedNode(node.name, node.op, self.step, into, f"its zeros are padding of {into!r} now")
-            )
-        if not instead:
-            return None
-        gone = frozenset(entry.node for entry in instead)
-        edited = rebuild(graph, gone, instead, changed)
-        return Prepared(edited, tuple(changes))
+            changes.append(self.changed(node, f"its zeros are padding of {into!r} now", into=into))
+        return Prepared(edit.finish(), tuple(changes)) if changes else None
 
 
 def _zeros_around(node: Node) -> tuple[int, ...] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops.attributes import integers
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["RewriteGlobalPooling"]
 
@@ -42,7 +43,8 @@ class RewriteGlobalPooling(PreparationPass):
 
     def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with global pooling."""
-        changed = {}
+        edit = GraphEdit(graph, around.params)
+        changes = []
         for position, node in enumerate(graph.nodes):
             if (
                 node.op == _ADAPTIVE
@@ -53,12 +55,7 @@ class RewriteGlobalPooling(PreparationPass):
             ):
                 attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
                 attrs.update(kernel="(1, 1)", global_pool="True", pool_type="avg")
-                changed[position] = node._replace(op="Pooling", attrs=attrs)
-        if not changed:
-            return None
-        edited = rebuild(graph, frozenset(), {}, changed)
-        reason = "global Pooling is the same, and backends have kernels for it"
-        changes = tuple(
-            [PreparedNode(node.name, _ADAPTIVE, self.step, node.name, reason) for node in changed.values()]
-        )
-        return Prepared(edited, changes)
+                edit.replace(position, node._replace(op="Pooling", attrs=attrs))
+                reason = "global Pooling is the same, and backends have kernels for it"
+                changes.append(self.changed(node, reason))
+        return Prepared(edit.finish(), tuple(changes)) if changes else None

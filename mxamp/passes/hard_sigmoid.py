@@ -9,7 +9,8 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 
 __all__ = ["RewriteHardSigmoid"]
 
@@ -108,8 +109,12 @@ class RewriteHardSigmoid(PreparationPass):
                     else f"the product with the hard sigmoid {name!r}, which is divided already",
                 )
             gone.update(position for position in steps if position not in changed)
-        edited = rebuild(graph, gone, {}, changed)
-        return Prepared(edited, tuple([change for _, change in sorted(changes.items())]))
+        edit = GraphEdit(graph, around.params)
+        for position in gone:
+            edit.drop(position)
+        for position, node in changed.items():
+            edit.replace(position, node)
+        return Prepared(edit.finish(), tuple([change for _, change in sorted(changes.items())]))
 
 
 def _matches(graph: Graph, around: Surroundings, clip: int) -> Iterable[_Chain]:

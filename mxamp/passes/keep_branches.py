@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 from mxamp.targets.fusion_defect import lost_branches
 
 __all__ = ["KeepBranches"]
@@ -49,19 +49,14 @@ class KeepBranches(PreparationPass):
             return None
         edit = GraphEdit(graph, around.params)
         changes = []
-        for position, node in enumerate(graph.nodes):
-            branch = lost.get(position)
-            if branch is None:
-                edit.keep(node)
-                continue
-            value = graph.nodes[branch.value]
-            source = edit.entry(Entry(branch.value))
-            reshape = Node("Reshape", f"{value.name}_kept", {"shape": "(-2,)"}, (source,))
-            kept = edit.insert(reshape, origin=branch.value)
-            # The value may be read twice by it, as in x * x.
-            inputs = [kept if entry == (branch.value, 0) else edit.entry(entry) for entry in node.inputs]
-            edit.replace(node._replace(inputs=tuple(inputs)))
-            name = edit.node(kept).name
-            reason = f"reads {value.name!r} through {name!r}, so that MXNet's fusion does not lose it"
-            changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
+        for position, branch in sorted(lost.items()):
+            source, name = Entry(branch.value), graph.nodes[branch.value].name
+            reshape = Node("Reshape", f"{name}_kept", {"shape": "(-2,)"}, (source,))
+            kept = edit.insert(reshape, before=position, origin=branch.value)
+            for use in graph.uses_of(source):  # it may be read twice, as in x * x
+                if use.node == position:
+                    edit.connect(use, kept)
+            through = edit.node(kept).name
+            reason = f"reads {name!r} through {through!r}, so that MXNet's fusion does not lose it"
+            changes.append(self.changed(graph.nodes[position], reason))
         return Prepared(edit.finish(), tuple(changes))

@@ -9,9 +9,10 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
+from mxamp.passes.edit import GraphEdit
 from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.passes.never_empty import never_empty
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["OneSpelling"]
 
@@ -102,18 +103,16 @@ class OneSpelling(PreparationPass):
     def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph in one spelling."""
         twins = _Twins(graph, around)
-        changed, changes = {}, []
+        edit = GraphEdit(graph, around.params)
+        changes = []
         for position, node in enumerate(graph.nodes):
             if node.op not in self.operators or around.is_fixed(position):
                 continue
             twin = twins.of(position)
             if twin is not None:
-                changed[position] = twin
-                reason = f"{twin.op} computes the same, bit for bit"
-                changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
-        if not changed:
-            return None
-        return Prepared(rebuild(graph, frozenset(), {}, changed), tuple(changes))
+                edit.replace(position, twin)
+                changes.append(self.changed(node, f"{twin.op} computes the same, bit for bit"))
+        return Prepared(edit.finish(), tuple(changes)) if changes else None
 
 
 class _Twins:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.params.padded import PaddedParameter
 from mxamp.params.parameter import Parameter
 from mxamp.passes.channel_regions import LAYERS, TERMS, ChannelRegions, Region
-from mxamp.passes.edit import Edited, GraphEdit, NodeShapes
+from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
 
 __all__ = ["PadChannels"]
@@ -104,40 +103,43 @@ class _Rewrite:
         wide: dict[int, Entry] = {}
         slices: dict[int, Entry] = {}
         changes = []
+        for position in self._added:
+            edit.change_parameter(position, self._padded(position))
         for position, node in enumerate(graph.nodes):
-            if node.is_variable:
-                edit.keep(self._variable(position))
-                continue
             region = self._region.get(position)
             inputs = []
             for number, entry in enumerate(node.inputs):
                 producer = self._region.get(entry.node)
-                read = wide.get(entry.node) or edit.entry(entry)
+                read = wide.get(entry.node, entry)
                 if (position, number) in self._sliced:
                     assert producer is not None  # a slice is of a region
                     if entry.node not in slices:
                         name = f"{graph.nodes[entry.node].name}_channels"
                         slices[entry.node] = edit.insert(
-                            _slice(name, read, producer.channels), shapes=self._shapes_of(entry.node)
+                            _slice(name, read, producer.channels),
+                            before=position,
+                            shapes=self._shapes_of(entry.node),
                         )
                     read = slices[entry.node]
                 inputs.append(read)
             made = node._replace(inputs=tuple(inputs))
             if region is None:
-                edit.replace(made)
+                if not node.is_variable:
+                    growing = self._growing.get(position)
+                    edit.replace(position, made, shapes=growing and self._grown(position, growing))
                 continue
-            made = self._with_more_filters(position, made, region)
+            made, shapes = self._with_more_filters(position, made, region), self._grown(position, region)
             if position in self._around.heads:
                 made = made._replace(name=f"{node.name}_padded")
-                wide[position] = edit.insert(made, shapes=self._grown(position, region))
-                edit.replace(_slice(node.name, wide[position], region.channels))
-                slices[position] = edit.entry(Entry(position))
+                wide[position] = edit.insert(made, before=position, shapes=shapes)
+                edit.replace(position, _slice(node.name, wide[position], region.channels))
+                slices[position] = Entry(position)
             else:
-                edit.replace(made)
+                edit.replace(position, made, shapes=shapes)
             if self._search.is_layer[position]:
                 reason = f"has {region.padded} channels for {region.channels}, the others are zeros"
                 changes.append(PreparedNode(node.name, node.op, self._step, node.name, reason))
-        return Prepared(self._with_parameters(edit.finish()), tuple(changes))
+        return Prepared(edit.finish(), tuple(changes))
 
     def _widen(self, region: Region) -> None:
         """Note which parameters get more rows or columns, and what reads the region after a slice."""
@@ -170,12 +172,6 @@ class _Rewrite:
                 else:
                     self._added[weight][0 if self._search.names[layer] == "Deconvolution" else 1] = more
 
-    def _variable(self, position: int) -> Node:
-        node = self._graph.nodes[position]
-        if position not in self._added or "__shape__" not in node.attrs:
-            return node
-        return node._replace(attrs={**node.attrs, "__shape__": str(self._padded(position).shape)})
-
     def _padded(self, position: int) -> Parameter:
         parameter = self._around.params[self._graph.nodes[position].name]
         return PaddedParameter(parameter, self._added[position], self._fill.get(position, 0.0))
@@ -187,21 +183,6 @@ class _Rewrite:
         if not self._search.is_layer[position]:
             attrs["num_group"] = str(region.padded)
         return node._replace(attrs=attrs)
-
-    def _with_parameters(self, edited: Edited) -> Edited:
-        """Return the edited graph with the parameters that have other values, and with the shapes."""
-        shapes = dict(edited.shapes)
-        for number, (origin, node) in enumerate(zip(edited.positions, edited.graph.nodes)):
-            if number in shapes or node.name != self._graph.nodes[origin].name:
-                continue
-            if origin in self._added:
-                shapes[number] = (self._padded(origin).shape,)
-            elif node.op == self._graph.nodes[origin].op and origin in {**self._region, **self._growing}:
-                grown = self._grown(origin, self._region.get(origin) or self._growing[origin])
-                if grown is not None:
-                    shapes[number] = grown
-        params = {self._graph.nodes[position].name: self._padded(position) for position in self._added}
-        return replace(edited, params={**edited.params, **params}, shapes=shapes)
 
     def _shapes_of(self, position: int) -> NodeShapes | None:
         shape = self._around.shape(Entry(position))

@@ -11,7 +11,7 @@ from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import channels_of, image_nodes
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["RewritePReLU"]
 
@@ -77,26 +77,25 @@ class RewritePReLU(PreparationPass):
         edit = GraphEdit(graph, around.params)
         minus: dict[int, Entry] = {}
         changes = []
-        for position, node in enumerate(graph.nodes):
-            if position not in slopes:
-                edit.keep(node)
-                continue
-            name, slope = node.name, slopes[position]
-            channels, source = len(slope), edit.entry(node.inputs[0])
+        for position, slope in slopes.items():
+            node = graph.nodes[position]
+            name, source, channels = node.name, node.inputs[0], len(slope)
             if channels not in minus:
                 ones = np.full((channels, 1, 1, 1), -1.0, np.float32)
-                minus[channels] = edit.add_parameter(f"{name}_minus", ArrayParameter(ones))
-            negated = -slope.reshape(channels, 1, 1, 1)
+                minus[channels] = edit.add_parameter(f"{name}_minus", ArrayParameter(ones), before=position)
+            negated = ArrayParameter(-slope.reshape(channels, 1, 1, 1))
             gamma = graph.nodes[node.inputs[1].node].name
-            weight = edit.add_parameter(f"{name}_slope", ArrayParameter(negated), [gamma])
-            positive = edit.insert(_relu(f"{name}_positive", source))
-            mirrored = edit.insert(_depthwise(f"{name}_mirrored", source, minus[channels], channels))
-            negative = edit.insert(_relu(f"{name}_negative", mirrored))
-            scaled = edit.insert(_depthwise(f"{name}_scaled", negative, weight, channels))
+            weight = edit.add_parameter(f"{name}_slope", negated, [gamma], before=position)
+            positive = edit.insert(_relu(f"{name}_positive", source), before=position)
+            mirrored = edit.insert(
+                _depthwise(f"{name}_mirrored", source, minus[channels], channels), before=position
+            )
+            negative = edit.insert(_relu(f"{name}_negative", mirrored), before=position)
+            scaled = edit.insert(_depthwise(f"{name}_scaled", negative, weight, channels), before=position)
             attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-            edit.replace(node._replace(op="elemwise_add", attrs=attrs, inputs=(positive, scaled)))
+            edit.replace(position, node._replace(op="elemwise_add", attrs=attrs, inputs=(positive, scaled)))
             reason = "two relus and two depthwise convolutions compute the same, with kernels of the backend"
-            changes.append(PreparedNode(name, node.op, self.step, name, reason))
+            changes.append(self.changed(node, reason))
         return Prepared(edit.finish(), tuple(changes))
 
 

@@ -9,6 +9,7 @@ from mxamp.arguments import items
 from mxamp.dtypes import DType
 from mxamp.errors import PassError, PolicyError, nearest_names
 from mxamp.graph.graph import Graph
+from mxamp.graph.node_map import NodeMap
 from mxamp.graph.output_names import output_names
 from mxamp.graph.verify import verify_graph
 from mxamp.params.parameter import Parameter
@@ -73,8 +74,8 @@ class Preparation:
         The graph after; the same object where no pass found anything.
     params
         Its parameters and auxiliary states, and those that no graph reads.
-    positions
-        For every node of ``graph`` the node of ``before`` whose values it has, or helps to compute.
+    nodes
+        Where the nodes of ``before`` are in ``graph``.
     shapes
         For every node of ``graph`` the shape of each output, where known; None where nothing is.
     made_from
@@ -88,7 +89,7 @@ class Preparation:
     before: Graph
     graph: Graph
     params: Mapping[str, Parameter]
-    positions: Sequence[int]
+    nodes: NodeMap
     shapes: Sequence[NodeShapes] | None = None
     made_from: Mapping[str, Sequence[str]] = field(default_factory=dict)
     changes: tuple[PreparedNode, ...] = ()
@@ -107,7 +108,7 @@ class Preparation:
             self,
             graph=edited.graph,
             params=_params_after(self.graph, self.params, edited),
-            positions=[self.positions[origin] for origin in edited.positions],
+            nodes=self.nodes.then(edited.nodes),
             shapes=None if self.shapes is None else _shapes_after(self.shapes, edited),
             made_from=made_from,
             changes=self.changes + done.changes,
@@ -135,7 +136,7 @@ def _params_after(before: Graph, params: Mapping[str, Parameter], edited: Edited
 
 def _shapes_after(shapes: Sequence[NodeShapes], edited: Edited) -> Sequence[NodeShapes]:
     after = []
-    for position, (node, origin) in enumerate(zip(edited.graph.nodes, edited.positions)):
+    for position, (node, origin) in enumerate(zip(edited.graph.nodes, edited.nodes.origins)):
         own = edited.shapes.get(position, shapes[origin])
         # A node that was put in may have more outputs: the terms of a sum are shaped as the sum is.
         after.append(own if len(own) == node.num_outputs else own[:1] * node.num_outputs)
@@ -211,7 +212,8 @@ def prepare_graph(
     lost = lost_branches(graph) if target.device == "cpu" else ()
     losses = len(lost)
     is_guarded = KeepBranches.step in steps
-    state = Preparation(graph, graph, params, range(len(graph.nodes)), shapes, lost=lost)
+    start = NodeMap.identity(len(graph.nodes))
+    state = Preparation(graph, graph, params, start, shapes, lost=lost)
     finished: list[str] = []
     for name in steps:
         step = _PASSES[name]()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import AbstractSet, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mxamp.dtypes import DType
-from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes, variable_dtypes
 from mxamp.ops.casts import CAST_OPERATORS, CASTABLE
 from mxamp.params.parameter import Parameter
@@ -16,7 +15,7 @@ from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 
-__all__ = ["PreparationPass", "Prepared", "PreparedNode", "Surroundings", "rebuild"]
+__all__ = ["PreparationPass", "Prepared", "PreparedNode", "Surroundings"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,10 @@ class PreparationPass:
     def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Do it; the graph holds one of :attr:`operators`."""
         raise NotImplementedError
+
+    def changed(self, node: Node, reason: str, *, into: str | None = None) -> PreparedNode:
+        """Say that a node was rewritten, in place or into another, and why."""
+        return PreparedNode(node.name, node.op, self.step, node.name if into is None else into, reason)
 
 
 class Surroundings:
@@ -214,45 +217,3 @@ class Surroundings:
         if position in self.heads or len(uses) != 1 or 0 not in uses or len(uses[0]) != 1:
             return None
         return uses[0][0].node
-
-
-def rebuild(
-    graph: Graph,
-    gone: AbstractSet[int],
-    instead: Mapping[Entry, Entry],
-    changed: Mapping[int, Node] | None = None,
-) -> Edited:
-    """Return the graph without some nodes.
-
-    Parameters
-    ----------
-    graph
-        The graph before.
-    gone
-        The nodes to leave out; none is a graph output, and nothing reads them but through ``instead``.
-    instead
-        What is read instead of an entry that is gone: an entry that stays, in positions before.
-    changed
-        Nodes to put in the place of others; their inputs are positions before.
-    """
-    changed = changed or {}
-    builder = GraphBuilder()
-    places: list[int] = []
-    origins: list[int] = []
-    first_gone = min(gone, default=len(graph.nodes))
-    for position, node in enumerate(graph.nodes):
-        if position in gone:
-            places.append(-1)
-            continue
-        if position in changed:
-            node = changed[position]
-        if node.op != VARIABLE and position > first_gone:  # before that, nothing has moved
-            inputs = [instead.get(entry, entry) for entry in node.inputs] if instead else node.inputs
-            node = node.reading(
-                tuple([new_tuple(Entry, (places[producer], index)) for producer, index in inputs]),
-                tuple([places[dep] for dep in node.control_deps]),
-            )
-        places.append(builder.add(node))
-        origins.append(position)
-    heads = [Entry(places[head.node], head.output) for head in graph.heads]
-    return Edited(builder.build(heads, graph.attrs, graph.head_versions), origins)

@@ -38,24 +38,25 @@ def zero_regions_of_no_image(graph: Graph) -> Graph:
     if not any(FACTS.canonical(node.op) == _ROI_ALIGN for node in graph.nodes):
         return graph
     edit = GraphEdit(graph, {})
-    for node in graph.nodes:
+    for position, node in enumerate(graph.nodes):
         if FACTS.canonical(node.op) != _ROI_ALIGN:
-            edit.keep(node)
             continue
-        data, rois = (edit.entry(entry) for entry in node.inputs)
+        data, rois = node.inputs
 
-        def insert(op: str, suffix: str, *inputs: Entry, _name: str = node.name, **attrs: str) -> Entry:
-            return edit.insert(Node(op, f"{_name}_{suffix}", attrs, inputs))
+        def insert(op: str, suffix: str, *inputs: Entry, _at: int = position, **attrs: str) -> Entry:
+            return edit.insert(Node(op, f"{graph.nodes[_at].name}_{suffix}", attrs, inputs), before=_at)
 
         image = insert("slice_axis", "image", rois, axis="1", begin="0", end="1")
         box = insert("slice_axis", "box", rois, axis="1", begin="1", end="5")
         first = insert("_maximum_scalar", "no_negative", image, scalar="0")
         inside = insert("Concat", "inside", first, box, dim="1", num_args="2")
-        pooled = edit.insert(
-            node._replace(name=f"{node.name}_pooled", inputs=(data, inside), control_deps=())
-        )
+        pooling = node._replace(name=f"{node.name}_pooled", inputs=(data, inside), control_deps=())
+        pooled = edit.insert(pooling, before=position)
         of_image = insert("_greater_scalar", "of_image", image, scalar="-1")
         mask = insert("Reshape", "mask", of_image, shape="(-1,)")
         zeros = insert("zeros_like", "zeros", pooled)
-        edit.replace(Node("where", node.name, {}, (mask, pooled, zeros)))
+        edit.replace(
+            position,
+            Node("where", node.name, {}, (mask, pooled, zeros), control_deps=node.control_deps),
+        )
     return edit.finish().graph

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings, rebuild
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["RewriteRelu"]
 
@@ -44,7 +45,8 @@ class RewriteRelu(PreparationPass):
 
     def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         """Return the graph with activations."""
-        changed = {}
+        edit = GraphEdit(graph, around.params)
+        changes = []
         for position, node in enumerate(graph.nodes):
             if node.op != "relu" or len(node.inputs) != 1 or around.is_fixed(position):
                 continue
@@ -55,16 +57,7 @@ class RewriteRelu(PreparationPass):
                 and around.only_reader(layer) == position
                 and around.dtypes[position][0] in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
             ):
-                changed[position] = node._replace(op="Activation", attrs={**node.attrs, "act_type": "relu"})
-        if not changed:
-            return None
-        edited = rebuild(graph, frozenset(), {}, changed)
-        changes = tuple(
-            [
-                PreparedNode(
-                    node.name, "relu", self.step, node.name, "Activation is what backends fuse with a layer"
-                )
-                for node in changed.values()
-            ]
-        )
-        return Prepared(edited, changes)
+                attrs = {**node.attrs, "act_type": "relu"}
+                edit.replace(position, node._replace(op="Activation", attrs=attrs))
+                changes.append(self.changed(node, "Activation is what backends fuse with a layer"))
+        return Prepared(edit.finish(), tuple(changes)) if changes else None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 
 from mxamp.errors import PassError
-from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import output_names
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.base import GraphPass
+from mxamp.passes.edit import GraphEdit
 from mxamp.passes.mask_operators import find_masks, has_masks
 from mxamp.passes.mask_values import SCORES_BELOW, Findings
 from mxamp.policy.color import Color
@@ -155,36 +155,27 @@ class RewriteMasks(GraphPass):
         return rule is not None and rule.color is Color.RED
 
     def _rewrite(self, graph: Graph, found: Findings) -> Graph:
-        builder = GraphBuilder([*(node.name for node in graph.nodes), *self._params])
-        places: list[int] = []
-        origins: list[int] = []
+        edit = GraphEdit(graph, self._params)
         inserted: dict[int, list[str]] = {}
         limit = self._dtype.max_finite
-        arg_params = dict(self.arg_params)
-        for position, node in enumerate(graph.nodes):
-            mask = found.masks.get(position)
-            attrs = node.attrs
-            if mask is not None and mask.attribute is None:
-                arg_params[node.name] = _replaced(arg_params[node.name], mask.before, mask.after)
-            elif mask is not None and mask.attribute is not None and not mask.capped:
-                attrs = {**attrs, mask.attribute: repr(mask.after)}
-            inputs = tuple([Entry(places[entry.node], entry.output) for entry in node.inputs])
-            deps = tuple([places[dep] for dep in node.control_deps])
-            place = builder.add(node._replace(attrs=attrs, inputs=inputs, control_deps=deps))
-            origins.append(position)
-            low = -limit if mask is not None and mask.capped else None
-            carried: Iterable[int] = (position,)
-            if position in found.bounds:
-                low, carried = found.bounds[position]
-            if low is not None:
-                name = builder.free_name(f"{node.name}_bounded")
-                clip = {"a_min": repr(low), "a_max": repr(limit)}
-                place = builder.add(Node("clip", name, clip, (Entry(place),)))
-                origins.append(position)
-                for source in carried:
-                    inserted.setdefault(source, []).append(name)
-            places.append(place)
-        self.arg_params, self.positions = arg_params, origins
+        for position, mask in sorted(found.masks.items()):
+            node = graph.nodes[position]
+            if mask.attribute is None:
+                edit.change_parameter(position, _replaced(self._params[node.name], mask.before, mask.after))
+            elif not mask.capped:
+                edit.replace(position, node._replace(attrs={**node.attrs, mask.attribute: repr(mask.after)}))
+        capped = {position: (-limit, (position,)) for position, mask in found.masks.items() if mask.capped}
+        for position, (low, carried) in sorted({**capped, **found.bounds}.items()):
+            clip = {"a_min": repr(low), "a_max": repr(limit)}
+            name = f"{graph.nodes[position].name}_bounded"
+            bounded = edit.insert(Node("clip", name, clip, (Entry(position),)), after=position)
+            for use in graph.uses_of(Entry(position)):
+                edit.connect(use, bounded)
+            for source in carried:
+                inserted.setdefault(source, []).append(edit.node(bounded).name)
+        edited = edit.finish()
+        self.positions = edited.nodes.origins
+        self.arg_params = {name: edited.params.get(name, value) for name, value in self.arg_params.items()}
         self.masks = tuple(
             RewrittenMask(
                 graph.nodes[position].name,
@@ -195,8 +186,7 @@ class RewriteMasks(GraphPass):
             )
             for position, mask in sorted(found.masks.items())
         )
-        heads = [Entry(places[head.node], head.output) for head in graph.heads]
-        return builder.build(heads, graph.attrs, graph.head_versions)
+        return edited.graph
 
     def _note_refusals(self, graph: Graph, found: Findings) -> None:
         refused = [

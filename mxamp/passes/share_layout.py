@@ -6,7 +6,7 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
 
 __all__ = ["ShareLayout"]
 
@@ -81,20 +81,17 @@ class ShareLayout(PreparationPass):
         if not shared:
             return None
         edit = GraphEdit(graph, around.params)
-        plain: dict[Entry, Entry] = {}
         changes = []
-        for position, node in enumerate(graph.nodes):
-            if plain and _reads_plain(node):
-                inputs = [plain.get(entry) or edit.entry(entry) for entry in node.inputs]
-                edit.replace(node._replace(inputs=tuple(inputs)))
-            else:
-                edit.keep(node)
-            if position in shared:
-                source = edit.entry(Entry(position))
-                reshape = Node("Reshape", f"{node.name}_plain", {"shape": _PLAIN}, (source,))
-                put_in = plain[Entry(position)] = edit.insert(reshape, origin=position)
-                reason = f"{edit.node(put_in).name!r} reorders it once for all that read plain tensors"
-                changes.append(PreparedNode(node.name, node.op, self.step, node.name, reason))
+        for position in sorted(shared):
+            node, source = graph.nodes[position], Entry(position)
+            plain = edit.insert(
+                Node("Reshape", f"{node.name}_plain", {"shape": _PLAIN}, (source,)), after=position
+            )
+            for use in graph.uses_of(source):
+                if _reads_plain(graph.nodes[use.node]):
+                    edit.connect(use, plain)
+            reason = f"{edit.node(plain).name!r} reorders it once for all that read plain tensors"
+            changes.append(self.changed(node, reason))
         return Prepared(edit.finish(), tuple(changes))
 
 

@@ -67,25 +67,22 @@ class RewriteShortSums(PreparationPass):
         if not sums:
             return None
         edit = GraphEdit(graph, around.params)
-        for position, node in enumerate(graph.nodes):
-            if position not in sums:
-                edit.keep(node)
-                continue
-            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-            if sums[position] is None:
-                edit.keep(node._replace(op="elemwise_add", attrs=attrs))
-                continue
-            halves = {"num_outputs": str(_TERMS), "axis": str(sums[position]), "squeeze_axis": "True"}
-            source = edit.entry(node.inputs[0])
-            split = edit.insert(Node("SliceChannel", f"{node.name}_terms", halves, (source,), _TERMS))
-            terms = tuple([Entry(split.node, number) for number in range(_TERMS)])
-            edit.replace(node._replace(op="elemwise_add", attrs=attrs, inputs=terms))
         changes = []
         for position, axis in sums.items():
             node = graph.nodes[position]
-            op = "sum" if axis is not None else node.op
-            reason = "the axis is of length two: one addition" if axis is not None else "has two terms"
-            changes.append(PreparedNode(node.name, op, self.step, node.name, reason))
+            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
+            if axis is None:
+                edit.replace(position, node._replace(op="elemwise_add", attrs=attrs))
+                changes.append(self.changed(node, "has two terms"))
+                continue
+            halves = {"num_outputs": str(_TERMS), "axis": str(axis), "squeeze_axis": "True"}
+            split = edit.insert(
+                Node("SliceChannel", f"{node.name}_terms", halves, node.inputs, _TERMS), before=position
+            )
+            terms = tuple([Entry(split.node, number) for number in range(_TERMS)])
+            edit.replace(position, node._replace(op="elemwise_add", attrs=attrs, inputs=terms))
+            reason = "the axis is of length two: one addition"
+            changes.append(PreparedNode(node.name, "sum", self.step, node.name, reason))
         return Prepared(edit.finish(), tuple(changes))
 
 

@@ -49,10 +49,10 @@ def prepared(
     assert (after is graph) == (after == graph), "the pass is not honest about what it changed"
     again = prepare_graph(after, done.params, policy, [step.step], target=target, shapes=done.shapes)
     assert again.graph is after, "a second run changed something"
-    assert len(done.positions) == len(after.nodes)
+    assert len(done.nodes.origins) == len(after.nodes)
     assert (after is graph) == (not done.changes)
     names = {node.name for node in after.nodes}
-    for origin, node in zip(done.positions, after.nodes):
+    for origin, node in zip(done.nodes.origins, after.nodes):
         assert (graph.nodes[origin].name == node.name) != (node.name in inserted)
     for change in done.changes:
         assert change.step == step.step
@@ -61,7 +61,7 @@ def prepared(
     gone = [node.name for node in graph.nodes if node.name not in names and not node.is_variable]
     assert set(gone) <= {change.node for change in done.changes}
     assert {name for name in graph.variables if name not in given} <= names
-    return after, Done(done.positions, done.changes, done.params)
+    return after, Done(done.nodes.origins, done.changes, done.params)
 
 
 def operators(graph: Graph) -> list[str]:

@@ -11,10 +11,11 @@ import mxamp
 from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph import Entry, Graph, Node
+from mxamp.graph.printer import print_graph
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes import PREPARATIONS, PreparationPass, preparation, prepare_graph
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import Prepared, PreparedNode, Surroundings
+from mxamp.passes.prepare import Prepared, Surroundings
 from mxamp.policy import Policy
 from tests.building import BF16, Net, convert, parameters
 
@@ -27,30 +28,21 @@ class _AddNow(PreparationPass):
     def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
         edit = GraphEdit(graph, around.params)
         changes = []
-        for node in graph.nodes:
+        for position, node in enumerate(graph.nodes):
             sources = [around.parameter(entry) for entry in node.inputs]
             known = [source for source in sources if source is not None]
             if node.op == "elemwise_add" and len(known) == len(sources):
                 names = [graph.nodes[entry.node].name for entry in node.inputs]
                 value = ArrayParameter(known[0].values() + known[1].values())
-                edit.redirect(edit.add_parameter(node.name, value, names))
-                changes.append(
-                    PreparedNode(node.name, node.op, self.step, node.name, "read parameters alone")
-                )
+                edit.drop(position, edit.add_parameter(node.name, value, names, before=position))
+                changes.append(self.changed(node, "read parameters alone"))
             elif node.op == "negative":
-                half = {"scalar": "0.5"}
-                twice = [
-                    edit.insert(Node("_mul_scalar", f"{node.name}_half", half, (edit.entry(node.inputs[0]),)))
-                    for _ in range(2)
-                ]
-                total = edit.insert(
-                    Node("Concat", f"{node.name}_all", {"dim": "0", "num_args": "2"}, tuple(twice)),
-                    shapes=((6, 4),),
-                )
-                edit.replace(node._replace(op="exp", inputs=(total,)))
-                changes.append(PreparedNode(node.name, node.op, self.step, node.name, "for the test"))
-            else:
-                edit.keep(node)
+                half = Node("_mul_scalar", f"{node.name}_half", {"scalar": "0.5"}, node.inputs)
+                twice = tuple([edit.insert(half, before=position) for _ in range(2)])
+                joined = Node("Concat", f"{node.name}_all", {"dim": "0", "num_args": "2"}, twice)
+                total = edit.insert(joined, before=position, shapes=((6, 4),))
+                edit.replace(position, node._replace(op="exp", inputs=(total,)))
+                changes.append(self.changed(node, "for the test"))
         return Prepared(edit.finish(), tuple(changes)) if changes else None
 
 
@@ -133,11 +125,8 @@ def test_a_pass_that_drops_an_input_is_blamed(monkeypatch: pytest.MonkeyPatch) -
     class _Drop(_AddNow):
         def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
             edit = GraphEdit(graph, around.params)
-            for node in graph.nodes:
-                if node.name == "data":
-                    edit.redirect(edit.add_parameter("data", ArrayParameter(np.ones((1, 4), np.float32))))
-                else:
-                    edit.keep(node)
+            ones, position = ArrayParameter(np.ones((1, 4), np.float32)), graph.variables["data"]
+            edit.drop(position, edit.add_parameter("data", ones, before=position))
             return Prepared(edit.finish(), ())
 
     graph, arrays = network()
@@ -152,10 +141,56 @@ def test_dtypes_other_than_float32_are_said_of_a_new_parameter() -> None:
     net = Net()
     graph = net.graph(net.op("exp", net.var("data"), name="exp"))
     edit = GraphEdit(graph, {})
-    edit.keep(graph.nodes[0])
-    added = edit.add_parameter("order", ArrayParameter(np.arange(3, dtype=np.int32)))
-    edit.replace(Node("take", "exp", {}, (edit.entry(Entry(0)), added)))
+    added = edit.add_parameter("order", ArrayParameter(np.arange(3, dtype=np.int32)), before=1)
+    edit.replace(1, Node("take", "exp", {}, (Entry(0), added)))
     after = edit.finish()
     order = after.graph.nodes[after.graph.variables["order"]]
     assert order.attrs == {"__shape__": "(3,)", "__dtype__": str(DType.INT32.value)}
     assert after.shapes == {1: ((3,),)}
+
+
+def chain() -> Graph:
+    """Return ``data -> a -> b -> c``, with a parameter that ``b`` reads."""
+    net = Net()
+    first = net.op("exp", net.var("data"), name="a")
+    second = net.op("broadcast_add", first, net.var("shift"), name="b")
+    return net.graph(net.op("negative", second, name="c"))
+
+
+def test_the_editor_says_where_every_node_went() -> None:
+    graph = chain()
+    shift = ArrayParameter(np.ones((1,), np.float32))
+    edit = GraphEdit(graph, {"shift": shift})
+    behind = edit.insert(Node("relu", "a", {}, (Entry(1),)), after=1)
+    edit.drop(3, behind)  # b, and with it the parameter that nobody else reads
+    edit.insert(Node("relu", "unread", {}, (Entry(1),)), before=4)
+    after = edit.finish()
+    assert print_graph(after.graph) == ("data\na = exp(data)\na_1 = relu(a)\nc = negative(a_1)\nreturn c\n")
+    assert [after.nodes.forward(position) for position in range(5)] == [0, 1, None, 2, 3]
+    assert [after.nodes.back(position) for position in range(4)] == [0, 1, 1, 4]
+    assert after.inserted == {behind.node: 2}
+    assert graph == chain()
+
+
+def test_a_node_that_another_computes_now_lends_it_its_values() -> None:
+    edit = GraphEdit(chain(), {})
+    edit.merge(3, 1)
+    after = edit.finish()
+    assert after.nodes.forward(1) == after.nodes.forward(3) == 1
+    assert after.nodes.back(1) == 3
+
+
+def test_where_nodes_went_is_told_over_several_edits() -> None:
+    graph = chain()
+    first = GraphEdit(graph, {})
+    first.drop(1, Entry(0))
+    once = first.finish()
+    second = GraphEdit(once.graph, {})
+    second.insert(Node("relu", "new", {}, (Entry(2),)), before=3)
+    second.replace(3, Node("negative", "c", {}, (Entry(4),)))
+    twice = second.finish()
+    whole = once.nodes.then(twice.nodes)
+    assert [whole.forward(position) for position in range(5)] == [0, 0, 1, 2, 4]
+    assert [whole.back(position) for position in range(5)] == [0, 2, 3, 4, 4]
+    names = [node.name for node in graph.nodes]
+    assert names[whole.back(4)] == twice.graph.nodes[4].name == "c"

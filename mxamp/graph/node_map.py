@@ -1,0 +1,42 @@
+"""Where the nodes of a graph went when another was made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+__all__ = ["NodeMap"]
+
+
+@dataclass(frozen=True)
+class NodeMap:
+    """Where the nodes of one graph, before, are in another that was made of it, after.
+
+    Attributes
+    ----------
+    places
+        For every node before the node after that has its values; None where it is gone.
+    origins
+        For every node after the node before whose values it has, or helps to compute.
+    """
+
+    places: Sequence[int | None]
+    origins: Sequence[int]
+
+    @classmethod
+    def identity(cls, nodes: int) -> NodeMap:
+        """Return the map of a graph with so many nodes to itself."""
+        return cls(range(nodes), range(nodes))
+
+    def forward(self, position: int) -> int | None:
+        """Return the node after that has the values of a node before; None where it is gone."""
+        return self.places[position]
+
+    def back(self, position: int) -> int:
+        """Return the node before whose values a node after has, or helps to compute."""
+        return self.origins[position]
+
+    def then(self, following: NodeMap) -> NodeMap:
+        """Return the map over two steps: this one, and one of the graph after."""
+        places = [None if place is None else following.places[place] for place in self.places]
+        return NodeMap(places, [self.origins[origin] for origin in following.origins])
