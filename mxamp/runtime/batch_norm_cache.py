@@ -61,16 +61,13 @@ def keep_norms_apart(graph: Graph, shapes: Sequence[NodeShapes]) -> Graph:
     if not inside:
         return graph
     edit = GraphEdit(graph, {})
-    for position, node in enumerate(graph.nodes):
-        if position not in inside:
-            edit.keep(node)
-            continue
-        own = _data_shape(node, shapes)
-        data = edit.insert(_reshape(node, "plane", inside[position], edit.entry(node.inputs[0])))
-        inputs = (data, *(edit.entry(entry) for entry in node.inputs[1:]))
-        norm = edit.insert(node._replace(attrs={**node.attrs, "axis": "1"}, inputs=inputs))
-        result = edit.insert(_reshape(node, "matrix", own, norm))
-        edit.redirect(result, *(Entry(norm.node, output) for output in range(1, node.num_outputs)))
+    for position, shape in inside.items():
+        node = graph.nodes[position]
+        plane = edit.insert(_reshape(node, "plane", shape, node.inputs[0]), before=position)
+        attrs, inputs = {**node.attrs, "axis": "1"}, (plane, *node.inputs[1:])
+        norm = edit.insert(node._replace(attrs=attrs, inputs=inputs), before=position)
+        result = edit.insert(_reshape(node, "matrix", _data_shape(node, shapes), norm), before=position)
+        edit.drop(position, result, *(Entry(norm.node, output) for output in range(1, node.num_outputs)))
     return edit.finish().graph
 
 
