@@ -1,5 +1,6 @@
 """mxamp: mixed precision for Apache MXNet 1.9 and GluonCV models."""
 
+from mxamp.calibration import Calibration, calibrate
 from mxamp.compare import (
     CandidateComparison,
     Fidelity,
@@ -26,6 +27,7 @@ from mxamp.version import __version__
 convert_hybrid_block = convert_block  # the name in mx.contrib.amp
 
 __all__ = [
+    "Calibration",
     "CandidateComparison",
     "Color",
     "DType",
@@ -42,6 +44,7 @@ __all__ = [
     "Target",
     "Verification",
     "__version__",
+    "calibrate",
     "compare_candidates",
     "compare_models",
     "convert_block",

@@ -22,7 +22,8 @@ from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.rounding import is_rounding
 from mxamp.passes import EmulateLowPrecision, Emulation
-from mxamp.runtime.executor import run_entries, run_outputs
+from mxamp.runtime.entries import run_entries
+from mxamp.runtime.executor import run_outputs
 from mxamp.targets import Target
 
 __all__ = ["LayerAgreement", "LayerSummary", "layer_agreements", "summarize"]

@@ -10,9 +10,10 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.cli.compare_onnx import compare_with_onnx, is_onnx_file
 from mxamp.cli.console import supports_progress
-from mxamp.cli.data import RANDOM_NOTE, load_data, no_data_message, random_data
+from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
 from mxamp.cli.source import Source, add_source_options, check_epoch, parse_input_shapes, read_source
 from mxamp.compare.candidates import CandidateComparison, compare_candidates
+from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models

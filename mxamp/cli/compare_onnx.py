@@ -6,8 +6,9 @@ import argparse
 import dataclasses
 from typing import Any, Mapping
 
-from mxamp.cli.data import RANDOM_NOTE, load_data, random_data
+from mxamp.cli.data import RANDOM_NOTE, random_data
 from mxamp.cli.source import parse_input_shapes, read_source
+from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, input_names
 from mxamp.compare.onnx_files import ComparedModel, compare_onnx

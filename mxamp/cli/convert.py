@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 from mxamp.cli.console import Mistakes, Steps, print_json
-from mxamp.cli.data import load_data
 from mxamp.cli.source import (
     Source,
     add_input_option,
@@ -23,6 +22,7 @@ from mxamp.cli.source import (
     read_source,
     split_prefix,
 )
+from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import input_names, prepare_inputs
 from mxamp.convert import convert_model
 from mxamp.decisions import LowPrecision

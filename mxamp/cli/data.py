@@ -1,17 +1,15 @@
-"""Data for commands that run models: read from files, or made up."""
+"""Data for commands that run models: made up, or how to come by a file of them."""
 
 from __future__ import annotations
 
-import zipfile
 from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.errors import DataError, ModelFileNotFoundError
-from mxamp.files import existing_file
+from mxamp.errors import DataError
 
-__all__ = ["RANDOM_NOTE", "load_data", "no_data_message", "random_data"]
+__all__ = ["RANDOM_NOTE", "no_data_message", "random_data"]
 
 RANDOM_NOTE = (
     "The inputs are random numbers (standard normal, seed {seed}), not real data: the activations they "
@@ -19,54 +17,6 @@ RANDOM_NOTE = (
 )
 
 _EXAMPLE_SHAPE = (8, 3, 224, 224)
-
-
-def load_data(path: str) -> dict[str, NDArray[Any]] | NDArray[Any]:
-    """Read arrays from an ``.npz`` file, or one array from an ``.npy`` file.
-
-    Parameters
-    ----------
-    path
-        The file. Pickled objects are refused, because reading them could run code.
-
-    Returns
-    -------
-    dict or numpy.ndarray
-        Name -> array for ``.npz``.
-
-    Raises
-    ------
-    DataError
-        When there is no such file, or it holds no arrays.
-    """
-    try:
-        file = existing_file(path, "data file")
-    except ModelFileNotFoundError as error:
-        raise DataError(str(error)) from None
-    try:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            arrays = {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        if "Object arrays" in str(error):
-            raise DataError(
-                f"{path!r} holds Python objects, which mxamp does not read, because that could run code. "
-                "Save plain arrays of one dtype each: np.savez('images.npz', data=images.astype('float32'))."
-            ) from None
-        raise DataError(
-            f"{path!r} is not an .npz or .npy file, or is damaged ({_first_line(error)}). Write one with "
-            "np.savez('images.npz', data=images)."
-        ) from None
-    if not arrays:
-        raise DataError(f"{path!r} holds no arrays. Write one with np.savez('images.npz', data=images).")
-    return arrays
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def random_data(

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.arguments import setting
+from mxamp.compare.training_heads import label_names, label_shapes, open_variables
 from mxamp.dtypes import DType
-from mxamp.errors import DataError, MxnetMissingError, nearest_names
+from mxamp.errors import DataError, nearest_names
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops import FACTS
@@ -26,19 +27,11 @@ __all__ = [
     "counted",
     "expected_input_shapes",
     "fed_inputs",
+    "fitted_arrays",
     "input_names",
     "prepare_inputs",
+    "with_labels",
 ]
-
-_LABELLED = {
-    "SoftmaxOutput",
-    "Softmax",
-    "LinearRegressionOutput",
-    "LogisticRegressionOutput",
-    "MAERegressionOutput",
-    "SVMOutput",
-}
-"""Training heads: their second input is a label, which inference does not read."""
 
 _EXACT_IN_FLOAT32 = 2**24
 
@@ -92,26 +85,8 @@ def as_model(model: Any, label: str) -> Model:
 
 def input_names(model: Model) -> tuple[str, ...]:
     """Return the names of the variables that have no parameter, labels of training heads left out."""
-    labels = _label_names(model)
-    return tuple(name for name in _open_variables(model) if name not in labels)
-
-
-def _open_variables(model: Model) -> list[str]:
-    return [
-        name
-        for name in model.graph.variables
-        if name not in model.arg_params and name not in model.aux_params
-    ]
-
-
-def _label_names(model: Model) -> frozenset[str]:
-    graph = model.graph
-    found = set()
-    for name in _open_variables(model):
-        uses = graph.uses[graph.variables[name]].get(0, ())
-        if uses and all(use.input == 1 and graph.nodes[use.node].op in _LABELLED for use in uses):
-            found.add(name)
-    return frozenset(found)
+    labels = label_names(model)
+    return tuple(name for name in open_variables(model) if name not in labels)
 
 
 def fed_inputs(model: Model, data: Any) -> list[str]:
@@ -246,19 +221,7 @@ def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -
     DataError
         When an input is missing, unknown, empty, or has the wrong shape.
     """
-    names = input_names(model)
-    if not names:
-        raise DataError(
-            "The FP32 model has no inputs: every variable has a parameter. There is nothing to feed."
-        )
-    notes: list[str] = []
-    arrays = _named(data, names, notes)
-    expected = expected_input_shapes(model)
-    for name, values in arrays.items():
-        _check_array(name, values, expected.get(name))
-        note = _dtype_note(model, name, values)
-        if note:
-            notes.append(note)
+    arrays, notes = fitted_arrays(model, data)
     dubious = [
         name
         for name, values in arrays.items()
@@ -280,9 +243,36 @@ def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -
                 + ")."
             )
         arrays = {name: values[:max_samples] for name, values in arrays.items()}
-    samples = min(values.shape[0] for values in arrays.values())
-    inputs = Inputs(arrays, samples if batched else 1, batched, tuple(notes))
-    return _with_labels(model, inputs)
+    return with_labels(model, arrays, notes)
+
+
+def fitted_arrays(model: Model, data: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Return data as arrays of the model's inputs, checked, and what the user should know of them.
+
+    Parameters
+    ----------
+    model, data
+        See :func:`prepare_inputs`.
+
+    Raises
+    ------
+    DataError
+        When an input is missing, unknown, empty, or has the wrong shape.
+    """
+    names = input_names(model)
+    if not names:
+        raise DataError(
+            "The FP32 model has no inputs: every variable has a parameter. There is nothing to feed."
+        )
+    notes: list[str] = []
+    arrays = _named(data, names, notes)
+    expected = expected_input_shapes(model)
+    for name, values in arrays.items():
+        _check_array(name, values, expected.get(name))
+        note = _dtype_note(model, name, values)
+        if note:
+            notes.append(note)
+    return arrays, notes
 
 
 def _named(data: Any, names: Sequence[str], notes: list[str]) -> dict[str, NDArray[Any]]:
@@ -377,49 +367,30 @@ def _dtype_note(model: Model, name: str, values: NDArray[Any]) -> str:
     return note + "."
 
 
-def _with_labels(model: Model, inputs: Inputs) -> Inputs:
-    """Feed zeros to the labels of training heads, which inference does not read."""
-    names = _label_names(model)
-    labels = [name for name in _open_variables(model) if name in names]
+def with_labels(model: Model, arrays: Mapping[str, NDArray[Any]], notes: Sequence[str]) -> Inputs:
+    """Return arrays as data for a model, whose training heads are fed zeros, which inference does not read.
+
+    Parameters
+    ----------
+    model
+        The model.
+    arrays, notes
+        What :func:`fitted_arrays` returned.
+    """
+    batched = len({values.shape[0] for values in arrays.values()}) == 1
+    samples = min(values.shape[0] for values in arrays.values())
+    inputs = Inputs(arrays, samples if batched else 1, batched, tuple(notes))
+    names = label_names(model)
+    labels = [name for name in open_variables(model) if name in names]
     if not labels:
         return inputs
-    shapes = _label_shapes(model, labels, inputs)
-    arrays = {**inputs.arrays, **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
+    shapes = label_shapes(model, labels, arrays, inputs.samples)
+    arrays = {**arrays, **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
     note = f"Labels of training heads were fed zeros, which inference does not read: {_listed(labels)}."
     # A head that flattens its data has a label for every row, and such labels are not cut as samples are.
-    batched = inputs.batched and all(shape[0] == inputs.samples for shape in shapes.values())
+    batched = batched and all(shape[0] == inputs.samples for shape in shapes.values())
     samples = inputs.samples if batched else 1
     return replace(inputs, arrays=arrays, samples=samples, batched=batched, notes=(*inputs.notes, note))
-
-
-def _label_shapes(model: Model, labels: Sequence[str], inputs: Inputs) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of labels, as MXNet infers them; without MXNet nothing runs that would need them.
-
-    Raises
-    ------
-    DataError
-        When the shapes of the inputs do not tell.
-    """
-    from mxamp.runtime.shapes import infer_shapes
-
-    graph = model.graph
-    given = {name: values.shape for name, values in inputs.arrays.items()}
-    try:
-        found = infer_shapes(graph, given, {**model.arg_params, **model.aux_params})
-    except MxnetMissingError:
-        return dict.fromkeys(labels, (inputs.samples,))
-    shapes = {}
-    for name in labels:
-        position = graph.variables[name]
-        shape = found[position][0]
-        if not shape:
-            head = graph.nodes[graph.uses[position][0][0].node]
-            raise DataError(
-                f"The model ends in {head}, and the shapes of the inputs do not tell that of its label "
-                f"{name!r}. Compare the model without its training head."
-            )
-        shapes[name] = shape
-    return shapes
 
 
 def counted(given: Any, what: str) -> int:

@@ -302,7 +302,7 @@ def _compare_layers(
     progress: Progress | None,
 ) -> list[tuple[tuple[int, ...], Distance | None]]:
     """Return shape and distance for every match; None where the shapes differ."""
-    from mxamp.runtime.executor import run_entries
+    from mxamp.runtime.entries import run_entries
 
     # One entry of the converted model may stand for several of the FP32 model's; each is read once.
     wanted = list(dict.fromkeys(match.converted for match in matched))

@@ -206,7 +206,7 @@ def _read(
     MXNet 1.9.1 fails on some sets of intermediate tensors that it hands out in smaller sets: it mistakes the
     layout of one of them.
     """
-    from mxamp.runtime.executor import run_entries
+    from mxamp.runtime.entries import run_entries
 
     waiting = [list(entries)]
     while waiting:

@@ -37,17 +37,11 @@ from mxamp.runtime.symbol import symbol_from_graph
 
 __all__ = [
     "BoundModel",
+    "as_numpy",
     "batches",
     "is_fusion_on",
-    "run_entries",
     "run_outputs",
 ]
-
-ENTRY_BYTES = 256 << 20
-"""The most bytes of intermediate tensors to hold at a time, per model."""
-
-_UNKNOWN_A_CHUNK = 32
-"""The most entries to read together where their shapes, and so their bytes, are not known."""
 
 _UNFUSED = {
     # "NONE" is documented, but prints a line on stderr at every bind. The backend "default" fuses what
@@ -258,7 +252,7 @@ class BoundModel:
     def once(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Run one batch, whatever a second pass would do."""
         self.load(data)
-        return [_as_numpy(output) for output in self.forward()]
+        return [as_numpy(output) for output in self.forward()]
 
     def _bind(self, data: Mapping[str, NDArray[Any]], shapes: Sequence[NodeShapes]) -> Any:
         mx = import_mxnet()
@@ -333,66 +327,6 @@ def run_outputs(
     return [np.concatenate(parts) for parts in zip(*gathered)]
 
 
-def run_entries(
-    model: Model,
-    data: Mapping[str, NDArray[Any]],
-    entries: Sequence[Entry],
-    *,
-    ctx: Any = None,
-    max_bytes: int = ENTRY_BYTES,
-    label: str = "the model",
-) -> Iterator[tuple[Entry, NDArray[Any]]]:
-    """Yield intermediate entries of one batch, fusion off.
-
-    Parameters
-    ----------
-    model
-        The model.
-    data
-        Input name -> values: one batch.
-    entries
-        What to read, of ``model.graph``.
-    ctx
-        See :class:`BoundModel`.
-    max_bytes
-        The most to hold at a time, counted as float32; more entries take another forward pass.
-    label
-        What messages call the model.
-
-    Yields
-    ------
-    tuple of (Entry, numpy.ndarray)
-        In the order of ``entries``.
-    """
-    if not entries:
-        return
-    whole = BoundModel(model, ctx=ctx, fusion=False, entries=entries, label=label)
-    chunks = _chunks(entries, whole.output_shapes(data), max_bytes)
-    for chunk in chunks:
-        bound = whole
-        if len(chunks) > 1:
-            bound = BoundModel(model, ctx=ctx, fusion=False, entries=chunk, label=label)
-        bound.load(data)
-        for entry, output in zip(chunk, bound.forward()):
-            yield entry, _as_numpy(output)
-
-
-def _chunks(
-    entries: Sequence[Entry], shapes: Sequence[tuple[int, ...] | None], max_bytes: int
-) -> list[Sequence[Entry]]:
-    chunks: list[Sequence[Entry]] = []
-    chunk: list[Entry] = []
-    held = 0
-    for entry, shape in zip(entries, shapes):
-        size = max_bytes // _UNKNOWN_A_CHUNK if shape is None else 4 * int(np.prod(shape, dtype=np.int64))
-        if chunk and held + size > max_bytes:
-            chunks.append(chunk)
-            chunk, held = [], 0
-        chunk.append(entry)
-        held += size
-    return [*chunks, chunk]
-
-
 @contextlib.contextmanager
 def _bind_environment(fusion: bool) -> Iterator[None]:
     """Set what MXNet reads from the environment while it binds, and put everything back."""
@@ -447,7 +381,8 @@ def _cast_input(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
     return values.astype(dtype.numpy)
 
 
-def _as_numpy(array: Any) -> NDArray[Any]:
+def as_numpy(array: Any) -> NDArray[Any]:
+    """Return the values of an NDArray, 16-bit floating-point ones as float32."""
     values: NDArray[Any] = array.asnumpy()
     dtype = DType.from_numpy(values.dtype)
     if dtype is DType.BFLOAT16:

@@ -71,7 +71,7 @@ def test_every_graph_emulates_to_a_sound_one(
 @given(sample=samples(), pure=st.booleans())
 def test_values_that_should_be_on_the_grid_are(dtype: DType, sample: Sample, pure: bool) -> None:
     pytest.importorskip("mxnet", reason="runs the graphs")
-    from mxamp.runtime.executor import run_entries
+    from mxamp.runtime.entries import run_entries
 
     policy = Policy.pure(dtype) if pure else Policy.default(dtype)
     model = emulated(sample, dtype, policy=policy)

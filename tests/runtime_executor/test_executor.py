@@ -15,7 +15,8 @@ from mxamp.errors import DataError, DeviceError, OperatorError
 from mxamp.graph.graph import Entry
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
-from mxamp.runtime.executor import BoundModel, batches, run_entries, run_outputs
+from mxamp.runtime.entries import run_entries
+from mxamp.runtime.executor import BoundModel, batches, run_outputs
 from mxamp.runtime.parameter import NDArrayParameter
 from mxamp.runtime.symbol import graph_from_symbol
 

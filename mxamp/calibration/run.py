@@ -1,0 +1,271 @@
+"""Calibrate: run a model over samples once, and keep what its values were."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.calibration.calibration import Calibration, EntryName, ModelRecord
+from mxamp.calibration.layers import LAYERS, Layer, layers_of
+from mxamp.calibration.moments import MomentsMeter, block_sizes
+from mxamp.calibration.samples import Batch, Samples
+from mxamp.calibration.statistics import EntryMeter
+from mxamp.compare.inputs import as_model, counted, input_names
+from mxamp.errors import DataError, MxampWarning
+from mxamp.graph.control_flow import is_control_flow
+from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.infer import infer_dtypes, variable_dtypes
+from mxamp.model import Model, load
+from mxamp.ops import FACTS
+
+__all__ = ["MEMORY", "POSITIONS", "any_model", "calibrate", "observed_entries"]
+
+POSITIONS = 512
+"""Columns of a layer's input that are taken of one sample.
+
+Those of one image are much alike: more of them take time and tell little.
+"""
+
+MEMORY = 1 << 30
+"""Bytes that the second moments may take."""
+
+_MOST_COLUMNS = 4608
+"""The largest block of second moments: 512 channels under a kernel of 3x3."""
+
+_FEWEST_COLUMNS = 16
+
+Progress = Callable[[int, "int | None"], None]
+"""Called with the samples done, and how many there are where that is known."""
+
+
+def calibrate(
+    model: Any,
+    data: Any,
+    *,
+    ctx: Any = None,
+    batch_size: int | None = None,
+    max_samples: int | None = None,
+    positions: int = POSITIONS,
+    memory: int = MEMORY,
+    input_shapes: Any = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Run a model over samples once, in float32, and return what its values were.
+
+    Parameters
+    ----------
+    model
+        The FP32 model: :class:`mxamp.Model`, ``(sym, args, auxs)``, a Gluon block, or the prefix of a pair of
+        files. Not changed.
+    data
+        Samples as the model meets them in use; no labels are needed. A mapping from input names to arrays, an
+        array, an ``.npz`` or ``.npy`` file, a folder of them, a Gluon DataLoader, a DataIter, an iterable of
+        batches, or a function that returns one: see :class:`mxamp.calibration.Samples`.
+    ctx
+        Where to run: ``"cpu"`` (the default), ``"gpu(0)"``, or an ``mx.Context``.
+    batch_size
+        Samples a forward pass; by default as many as keep the tensors below 256 MB.
+    max_samples
+        Use only so many samples, the first ones.
+    positions
+        The most columns of a layer's input that are taken of one sample: places of an image, tokens. Drawn
+        anew for every sample, and the same each time.
+    memory
+        The most bytes that the second moments of all layers together may take. Where whole matrices do not
+        fit, they are kept in blocks along the diagonal, of as many channels as do.
+    input_shapes
+        For a block that has not run yet; see :func:`mxamp.convert_block`.
+    progress
+        ``progress(done, total)`` is called with the samples done, and their number or None.
+
+    Returns
+    -------
+    Calibration
+        Serves any conversion of the model: ``convert_model(..., calibration=...)``.
+
+    Raises
+    ------
+    DataError
+        When model and data do not fit together, or the data hold NaN.
+    DeviceError, OperatorError
+        When the device is not here, or MXNet cannot run the model.
+    MxnetMissingError
+        When MXNet cannot be imported.
+
+    Warns
+    -----
+    MxampWarning
+        For a single sample, samples that are all the same, and inputs that are constant.
+
+    Notes
+    -----
+    Fusion is off, so that every tensor is there to be read. The time is that of the forward passes, and of
+    ``rows x columns^2`` multiply-adds for each layer, where rows are positions times samples.
+
+    Examples
+    --------
+    >>> calibration = mxamp.calibrate((sym, args, auxs), {"data": images})  # doctest: +SKIP
+    >>> calibration.save("resnet50.calibration")  # doctest: +SKIP
+    """
+    model = any_model(model, input_shapes=input_shapes)
+    positions, memory = counted(positions, "positions"), counted(memory, "memory")
+    if batch_size is not None:
+        batch_size = counted(batch_size, "The batch size")
+    samples = Samples(model, data, batch_size=batch_size, max_samples=max_samples)
+    if progress is not None and not callable(progress):
+        raise DataError(f"progress must be a function or None, not {progress!r:.80}.")
+    observer = _Observer(model, positions, memory, ctx)
+    done = 0
+    for batch in samples.batches():
+        for part in batch.parts(batch_size or observer.samples_a_pass(batch)):
+            observer.see(part)
+            done += part.samples
+            if progress is not None:
+                progress(done, samples.total)
+    for note in samples.notes:
+        warnings.warn(note, MxampWarning, stacklevel=2)
+    return observer.calibration(samples)
+
+
+def any_model(model: Any, *, input_shapes: Any = None) -> Model:
+    """Return a model given in any way.
+
+    Parameters
+    ----------
+    model
+        :class:`mxamp.Model`, a triple ``(sym, args, auxs)``, what :func:`mxamp.convert_block` returned, a
+        Gluon block, or the prefix of a pair of files.
+    input_shapes
+        The shapes of a block's inputs, where it has not run yet.
+
+    Raises
+    ------
+    DataError
+        When it is something else.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        return load(Path(model))
+    if isinstance(getattr(model, "model", None), Model):  # what convert_block returned
+        return as_model(model.model, "the model")
+    if hasattr(model, "collect_params"):
+        from mxamp.runtime.trace import check_block, trace_block
+
+        check_block(model)
+        traced = trace_block(model, input_shapes=input_shapes)
+        return Model.of(traced.graph, traced.args, traced.auxs)
+    return as_model(model, "the model")
+
+
+def observed_entries(model: Model) -> list[Entry]:
+    """Return the entries that are observed: outputs of nodes that are read or returned, of float32."""
+    graph = model.graph
+    stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
+    dtypes = infer_dtypes(graph, variable_dtypes(graph, stored))
+    heads = set(graph.heads)
+    return [
+        Entry(position, output)
+        for position, node in enumerate(graph.nodes)
+        if not node.is_variable
+        for output in range(node.num_outputs)
+        if (output in graph.uses[position] or Entry(position, output) in heads)
+        and (dtypes[position][output] is None or dtypes[position][output].is_float)  # type: ignore[union-attr]
+    ]
+
+
+class _Observer:
+    """Looks at what a model computes, batch after batch."""
+
+    def __init__(self, model: Model, positions: int, memory: int, ctx: Any) -> None:
+        from mxamp.runtime.entries import ENTRY_BYTES, EntryReader
+
+        self._model, self._positions = model, positions
+        self._inputs = input_names(model)
+        params = {**model.arg_params, **model.aux_params}
+        self._record = ModelRecord.of(model.graph, params)
+        shapes = {name: parameter.shape for name, parameter in params.items()}
+        layers = layers_of(model.graph, shapes)
+        self._unseen = _unseen(model.graph, layers)
+        self._meters: dict[Entry, EntryMeter] = {}
+        self._moments = _moments_meters(layers, memory)
+        self._readers: dict[Entry, list[Layer]] = defaultdict(list)
+        for layer in layers:
+            self._readers[model.graph.nodes[layer.position].inputs[0]].append(layer)
+        self._bytes = ENTRY_BYTES
+        self._reader = EntryReader(model, observed_entries(model), ctx=ctx)
+
+    def samples_a_pass(self, batch: Batch) -> int:
+        """Return how many samples of such a batch fit into memory together."""
+        if not batch.batched:
+            return batch.samples
+        one = {name: values[:1] for name, values in batch.arrays.items()}
+        return max(1, self._bytes // max(self._reader.bytes_of(one), 1))
+
+    def see(self, batch: Batch) -> None:
+        """Run the model and look at everything."""
+        variables = self._model.graph.variables
+        for name in self._inputs:
+            values = batch.arrays[name]
+            if values.dtype.kind in "fVuib":
+                self._look(Entry(variables[name]), values.astype(np.float32), batch)
+        for entry, values in self._reader.read(batch.arrays):
+            if values.dtype.kind == "f":
+                self._look(entry, values.astype(np.float32, copy=False), batch)
+
+    def _look(self, entry: Entry, values: NDArray[np.float32], batch: Batch) -> None:
+        meter = self._meters.setdefault(entry, EntryMeter())
+        meter.add(values, first=batch.first, samples=batch.samples)
+        for layer in self._readers.get(entry, ()):
+            columns = layer.sampled(values, self._positions, batch.first)
+            if np.isfinite(columns).all():
+                self._moments[layer.name].add(columns)
+            else:
+                self._unseen[layer.name] = "it read NaN or an infinity"
+
+    def calibration(self, samples: Samples) -> Calibration:
+        """Return what was seen."""
+        graph = self._model.graph
+        return Calibration(
+            self._record,
+            (samples.description,),
+            {
+                EntryName.of(graph, entry): meter.statistics
+                for entry, meter in self._meters.items()
+                if meter.statistics is not None
+            },
+            {name: meter.moments() for name, meter in self._moments.items() if name not in self._unseen},
+            dict(self._unseen),
+            self._positions,
+        )
+
+
+def _moments_meters(layers: Sequence[Layer], memory: int) -> Mapping[str, MomentsMeter]:
+    """Return a meter for each layer, with the largest blocks that fit into memory together."""
+
+    def sizes(most: int) -> list[tuple[int, ...]]:
+        return [block_sizes(layer.columns, layer.taps, most) for layer in layers]
+
+    most = _MOST_COLUMNS
+    found = sizes(most)
+    while most > _FEWEST_COLUMNS and memory < sum(
+        4 * layer.groups * sum(size * size for size in blocks) for layer, blocks in zip(layers, found)
+    ):
+        most //= 2
+        found = sizes(most)
+    return {layer.name: MomentsMeter(layer.groups, blocks) for layer, blocks in zip(layers, found)}
+
+
+def _unseen(graph: Graph, layers: Sequence[Layer]) -> dict[str, str]:
+    known = {layer.position for layer in layers}
+    found = {}
+    for position, node in enumerate(graph.nodes):
+        if is_control_flow(node):
+            found[node.name] = "what runs in the bodies of control flow is not observed"
+        elif not node.is_variable and FACTS.canonical(node.op) in LAYERS and position not in known:
+            found[node.name] = "its weight is no parameter, or its channels come last"
+    return found

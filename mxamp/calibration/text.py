@@ -1,0 +1,107 @@
+"""A calibration as text."""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+from mxamp.calibration.calibration import Calibration
+from mxamp.calibration.statistics import DTYPES
+from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
+from mxamp.report.text import count_of
+
+__all__ = ["calibration_text", "entry_table"]
+
+_SHOWN = 12
+
+
+def calibration_text(calibration: Calibration, width: int | None = None) -> str:
+    """Return what a calibration holds: its samples, the entries with the largest values, what is unknown.
+
+    Parameters
+    ----------
+    calibration
+        The calibration.
+    width
+        Characters of a line; by default the terminal's.
+    """
+    width = terminal_width(width)
+    lines = []
+    for description in calibration.data:
+        shapes = ", ".join(
+            f"{name} {'x'.join(map(str, shape[1:]))}" for name, shape in description.shapes.items()
+        )
+        lines += paragraph(
+            f"Calibrated with {count_of(description.samples, 'sample')} of {description.source} ({shapes}).",
+            width,
+            hanging="  ",
+        )
+    layers = calibration.layers.values()
+    divided = sum(len(moments.blocks) > 1 for moments in layers)
+    blocks = f", in blocks for {divided} of them" if divided else ""
+    lines += paragraph(
+        f"{count_of(len(calibration.entries), 'tensor')} observed; moments of "
+        f"{count_of(len(calibration.layers), 'layer')}{blocks}, {format_bytes(calibration.moment_bytes)}.",
+        width,
+        hanging="  ",
+    )
+    for dtype in DTYPES:
+        beyond = [
+            name for name, found in calibration.entries.items() if found.beyond.get(dtype.label, 0.0) > 0.0
+        ]
+        if beyond:
+            some = ", ".join(map(str, beyond[:5])) + (", ..." if len(beyond) > 5 else "")
+            lines += paragraph(
+                f"Beyond the range of {dtype}: {count_of(len(beyond), 'tensor')} ({some}).",
+                width,
+                hanging="  ",
+            )
+    if calibration.unseen:
+        first, why = next(iter(calibration.unseen.items()))
+        lines += paragraph(
+            f"Nothing is known of {count_of(len(calibration.unseen), 'node')}, such as {first!r}: {why}.",
+            width,
+            hanging="  ",
+        )
+    return "\n".join([*lines, "", *entry_table(calibration, width, most=_SHOWN)])
+
+
+def entry_table(calibration: Calibration, width: int | None = None, *, most: int | None = None) -> list[str]:
+    """Return the lines of a table of the entries, those with the largest magnitudes first.
+
+    Parameters
+    ----------
+    calibration
+        The calibration.
+    width
+        Characters of a line; by default the terminal's.
+    most
+        How many entries to show; by default all.
+    """
+    columns = (
+        Column("tensor", 12),
+        Column("largest", right=True),
+        Column("minimum", right=True),
+        Column("maximum", right=True),
+        Column("mean", right=True),
+        Column("root mean square", right=True),
+        Column("zero in float16", right=True),
+        Column("sample", right=True),
+    )
+    ordered = sorted(calibration.entries.items(), key=lambda item: -item[1].largest)
+    rows: list[Sequence[str]] = [
+        (
+            str(name),
+            f"{found.largest:.4g}",
+            f"{found.minimum:.4g}",
+            f"{found.maximum:.4g}",
+            f"{found.mean:.3g}",
+            f"{math.sqrt(found.mean_square):.3g}",
+            f"{found.below.get('float16', 0.0):.2%}",
+            str(found.sample),
+        )
+        for name, found in ordered[:most]
+    ]
+    left = len(ordered) - len(rows)
+    more = [f"and {count_of(left, 'tensor')} more with smaller values"] if left else []
+    return [*format_table(columns, rows, terminal_width(width)), *more]

@@ -1,0 +1,52 @@
+"""``mxamp calibrate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mxnet", reason="calibrating runs the model")
+
+
+@pytest.fixture
+def data(folder: Path) -> Path:
+    images = np.random.default_rng(0).standard_normal((6, 4, 5, 5)).astype(np.float32)
+    np.savez(folder / "images.npz", data=images)
+    np.savez(folder / "more.npz", data=images + 1)
+    return folder
+
+
+def test_a_calibration_is_written_and_shown(data: Path, mxamp: Any) -> None:
+    result = mxamp("calibrate", "net", "--data", "images.npz", "-o", "net.calibration")
+    assert (result.status, result.err) == (0, "")
+    assert "6 samples of images.npz" in result.out
+    shown = mxamp("calibrate", "--show", "net.calibration")
+    assert shown.status == 0
+    assert "Calibrated with 6 samples of images.npz (data 4x5x5)." in shown.out
+    document = json.loads(mxamp("calibrate", "--show", "net.calibration", "--json").out)
+    assert {entry["node"] for entry in document["entries"]} >= {"data", "conv0", "exp0"}
+    assert "exp0" in mxamp("calibrate", "--show", "net.calibration", "--all").out
+
+
+def test_calibrations_are_merged(data: Path, mxamp: Any) -> None:
+    assert mxamp("calibrate", "net", "--data", "images.npz", "-o", "one").status == 0
+    result = mxamp("calibrate", "net", "--data", "more.npz", "--merge", "one", "-o", "both")
+    assert "12 samples" in result.out
+    again = mxamp("calibrate", "net", "--data", "images.npz", "--merge", "both", "-o", "all")
+    assert (again.status, again.out.count("calibrating:")) == (2, 0)
+    assert "count twice" in again.err
+    assert not (data / "all").exists()
+
+
+def test_mistakes_are_told_before_anything_runs(data: Path, mxamp: Any) -> None:
+    assert "PREFIX and --data and -o are missing" in mxamp("calibrate").err
+    assert "--data is missing" in mxamp("calibrate", "net", "-o", "x").err
+    assert "does not exist" in mxamp("calibrate", "net", "--data", "images.npz", "-o", "no/x").err
+    refused = mxamp("calibrate", "net", "--data", "images.npz", "-o", "more.npz")
+    assert "already exists, and is no calibration" in refused.err
+    assert "leave PREFIX" in mxamp("calibrate", "net", "--show", "x").err
+    assert "is no calibration" in mxamp("calibrate", "--show", "images.npz").err
