@@ -12,7 +12,7 @@ ARGS :=
 DIFF_ARGS :=
 
 # What needs minutes, a GPU or a download is run by name: make test MARKS=slow
-MARKS := not slow and not gpu and not network
+MARKS := not slow and not gpu and not network and not browser
 
 # How the built-in targets were measured
 PROBE := OMP_NUM_THREADS=1 $(VENV)/bin/python -m mxamp probe
@@ -23,7 +23,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint format environment environment-core \
+.PHONY: help demo test test-core test-browser lint format environment environment-core \
 	bench bench-estimates bench-convert bench-files bench-operators verify-emulation verify-rounding \
 	docs-operators docs-onnx verify-onnx fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
@@ -33,6 +33,7 @@ help:
 	@echo "  make demo             convert two models and show what it gains; start here"
 	@echo "  make test             run the tests (a few minutes on two cores)"
 	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
+	@echo "  make test-browser     run the tests of HTML reports in Chromium, which must be there (a minute)"
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
 	@echo "  make bench            measure 42 models: FP32, MXNet's own converter, mxamp (hours)"
@@ -59,7 +60,7 @@ help:
 	@echo
 	@echo "  make test PYTHON=python3.9        take this Python (a name or a path) instead"
 	@echo "  make test ARGS='-k graph -x'      give pytest more options"
-	@echo "  make test MARKS=slow              run the tests that make test leaves out: slow, gpu, network"
+	@echo "  make test MARKS=slow              run the tests that make test leaves out: slow, gpu, network, browser"
 	@echo "  make test-core PYTHON=python3.12  is how files are known to convert where MXNet cannot be installed"
 
 demo: environment
@@ -70,6 +71,10 @@ test: environment
 
 test-core: environment-core
 	@$(RUN_CORE) -m pytest -n 2 --dist worksteal -m "$(MARKS)" $(ARGS)
+
+test-browser: environment
+	@$(RUN) -m pip install -q -c constraints/browser.txt playwright
+	@$(RUN) -m pytest -m browser tests/html $(ARGS)
 
 lint: environment
 	@$(RUN) -m ruff check .

@@ -106,6 +106,7 @@ CORE = [
     "ml_dtypes>=0.2",
     "tomli>=1.2; python_version < '3.11'",  # The standard library reads TOML from 3.11 on ...
     "tomli_w>=1.0",  # ... and writes it in no version.
+    "jinja2>=3.1",
 ]
 
 # MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed, and distutils, which Python 3.12 removed.
@@ -187,6 +188,7 @@ setup(
     packages=find_packages(include=["mxamp", "mxamp.*"]),
     package_data={
         "mxamp": ["py.typed"],
+        "mxamp.html": ["assets/*"],
         "mxamp.ops": ["src/*.h", "src/*.cc"],
         "mxamp.policy": ["tables/*.toml"],
         "mxamp.targets": ["builtin/*.json"],

@@ -7,6 +7,8 @@ Where a test needs something that may be missing, it says so itself, in one way 
   Skips where MXNet is not installed; an MXNet that is installed and does not load is an error. GluonCV's
   tests are also marked ``zoo``, dask's ``dask``.
 - a GPU: ``@pytest.mark.gpu``. Skips where MXNet sees no GPU.
+- a browser: ``@pytest.mark.browser``. Skips where playwright or Chromium is missing (``make test-browser``
+  installs the first; the second is your system's). ``make test`` leaves these out.
 - time or the network: ``@pytest.mark.slow``, ``@pytest.mark.network``. ``make test`` leaves them out.
 """
 

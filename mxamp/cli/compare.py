@@ -9,8 +9,9 @@ from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from mxamp.cli.compare_onnx import compare_with_onnx, is_onnx_file
-from mxamp.cli.console import supports_progress
+from mxamp.cli.console import show_comparison_progress, supports_progress
 from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
+from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import Source, add_source_options, check_epoch, parse_input_shapes, read_source
 from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.data_files import load_data
@@ -124,6 +125,8 @@ def add_parser(subparsers: Any) -> None:
         "the answer is clear, and 0 leaves it out (default: %(default).0f)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_html_option(parser)
+    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
     parser.set_defaults(run=run)
 
 
@@ -139,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"--tolerance must be a number from 0 on, not {args.tolerance}.")
     if args.input_shape and not args.random:
         raise DataError("--input-shape goes with --random: a data file has its own shapes.")
+    _check_html(args)
     if any(map(is_onnx_file, (args.prefix, *args.converted))):
         compared = compare_with_onnx(args)
         print(compared.to_json() if args.json else compared)
@@ -151,7 +155,8 @@ def run(args: argparse.Namespace) -> int:
         args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
     )
     data = _data(args, reference, shapes)
-    candidates = _candidates(args, reference, fed_inputs(reference.model, data))
+    sources = _converted(args)
+    candidates = _candidates(args, reference, sources, fed_inputs(reference.model, data))
     cautions = []
     if args.random:
         cautions.append(RANDOM_NOTE.format(seed=args.seed))
@@ -170,26 +175,55 @@ def run(args: argparse.Namespace) -> int:
         max_samples=args.max_samples,
         threshold=args.layer_threshold,
         by_position=args.by_position,
-        progress=_show_progress if supports_progress(sys.stderr) else None,
+        progress=show_comparison_progress if supports_progress(sys.stderr) else None,
         latency_seconds=args.latency_seconds,
     )
     fidelity = dataclasses.replace(fidelity, notes=(*cautions, *fidelity.notes))
+    if args.html is not None:
+        (source,) = sources.values()
+        write_page(args, converted, source.label, findings_of(source, fidelity=fidelity, cautions=cautions))
     print(fidelity.to_json() if args.json else fidelity)
     return _status(fidelity, args.tolerance)
 
 
-def _candidates(args: argparse.Namespace, reference: Source, fed: Sequence[str]) -> dict[str, Model]:
-    """Return what to compare with the FP32 model, by the name it is shown under."""
+def _check_html(args: argparse.Namespace) -> None:
+    """Refuse a report that cannot be written, before any time is spent.
+
+    Raises
+    ------
+    DataError
+        When it is not about one converted model of MXNet's.
+    ExportError
+        When the file is in the way.
+    """
+    if args.html is None:
+        return
+    is_one = len(args.converted) == 1 and args.emulate is None
+    if not is_one or any(map(is_onnx_file, (args.prefix, *args.converted))):
+        raise DataError("--html is about one converted model: give PREFIX and one OUT, as MXNet files.")
+    check_new_file(args.html, force=args.force)
+
+
+def _converted(args: argparse.Namespace) -> dict[str, Source]:
+    """Return the converted models that were named."""
     if not args.converted and args.emulate is None:
         raise DataError(
             "Give OUT, the converted model, to compare with; or --emulate float16 to see what a conversion "
             "would do."
         )
-    candidates = {}
+    sources: dict[str, Source] = {}
     for prefix in args.converted:
-        if prefix in candidates:
+        if prefix in sources:
             raise DataError(f"{prefix!r} is given twice; give each model once.")
-        candidates[prefix] = read_source(prefix, epoch=check_epoch(args.out_epoch, "--out-epoch")).model
+        sources[prefix] = read_source(prefix, epoch=check_epoch(args.out_epoch, "--out-epoch"))
+    return sources
+
+
+def _candidates(
+    args: argparse.Namespace, reference: Source, sources: Mapping[str, Source], fed: Sequence[str]
+) -> dict[str, Model]:
+    """Return what to compare with the FP32 model, by the name it is shown under."""
+    candidates = {prefix: source.model for prefix, source in sources.items()}
     if args.emulate is not None:
         model = reference.model
         for name, policy in (("mixed", None), (PURE, PURE)):
@@ -223,7 +257,7 @@ def _compare_several(
         threshold=args.layer_threshold,
         by_position=args.by_position,
         notes=[*cautions, *_kept_in_float32(candidates)],
-        progress=_show_progress if supports_progress(sys.stderr) else None,
+        progress=show_comparison_progress if supports_progress(sys.stderr) else None,
     )
     print(comparison.to_json() if args.json else comparison)
     return _status(comparison, args.tolerance)
@@ -257,11 +291,6 @@ def _data(args: argparse.Namespace, reference: Source, shapes: Mapping[str, Sequ
         check_params(reference.model.graph, params, inputs=shapes)
         return random_data(names, shapes, known, seed=args.seed)
     raise DataError(no_data_message(names, known))
-
-
-def _show_progress(stage: str, done: int, total: int) -> None:
-    end = "\n" if done == total else ""
-    print(f"\r{stage}: {done} of {total}", end=end, file=sys.stderr, flush=True)
 
 
 def _status(fidelity: Fidelity | CandidateComparison, tolerance: float | None) -> int:

@@ -21,6 +21,7 @@ __all__ = [
     "Steps",
     "StrictError",
     "print_json",
+    "show_comparison_progress",
     "show_warnings",
     "supports_progress",
 ]
@@ -127,6 +128,12 @@ class _Clock:
         room = max(8, terminal_width() - _BAR - 40)
         doing = self.doing if len(self.doing) <= room else f"{self.doing[: room - 3]}..."
         return f"{doing} [{bar}] {share:.0%} of {format_bytes(total)}, {seconds}"
+
+
+def show_comparison_progress(stage: str, done: int, total: int) -> None:
+    """Show how far a comparison is, on standard error."""
+    end = "\n" if done == total else ""
+    print(f"\r{stage}: {done} of {total}", end=end, file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:

@@ -7,11 +7,12 @@ import glob
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 from mxamp.cli.console import Mistakes, Steps, print_json
+from mxamp.cli.html import add_html_option, write_page
 from mxamp.cli.source import (
     Source,
     add_input_option,
@@ -31,12 +32,13 @@ from mxamp.files import atomic_write
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
+from mxamp.html import Findings
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes import PREPARATIONS
 from mxamp.policy.policy import PURE, Policy
-from mxamp.provenance import provenance_path
+from mxamp.provenance import provenance_path, read_provenance
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
@@ -214,6 +216,7 @@ def add_parser(subparsers: Any) -> None:
     )
     output = parser.add_argument_group("output")
     output.add_argument("--report", metavar="FILE.json", help="write every decision with its reason")
+    add_html_option(output)
     output.add_argument(
         "--no-provenance",
         dest="provenance",
@@ -269,11 +272,12 @@ class _Destination:
     report: Path | None
     onnx: Path | None = None
     epoch: int = 0
+    html: Path | None = None
 
     @property
     def files(self) -> list[Path]:
         """All files that are written."""
-        return [*self.paths, *(path for path in (self.report, self.onnx) if path is not None)]
+        return [*self.paths, *(path for path in (self.report, self.onnx, self.html) if path is not None)]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -332,6 +336,8 @@ def run(args: argparse.Namespace) -> int:
         if destination.report is not None:
             with atomic_write(destination.report) as (file,):
                 file.write(report.to_json().encode("utf-8"))
+        if destination.html is not None:
+            _write_page(args, source, model, destination)
     files = destination.files
     if report.race:
         steps.done("measuring", _measured_line(report))
@@ -351,6 +357,19 @@ def run(args: argparse.Namespace) -> int:
         if note:
             print("\n".join(paragraph(f"Note: {note}", width, hanging="  ")))
     return 0
+
+
+def _write_page(args: argparse.Namespace, source: Source, model: Model, destination: _Destination) -> None:
+    """Write the HTML report of a conversion, about the files where there are any."""
+    findings, label = Findings(report=model.report), f"{source.label} in {args.dtype}"
+    if source.has_random_weights:
+        findings = Findings(cautions=(f"{source.label}: the weights are {source.weights}.",))
+    if destination.prefix is not None:
+        label = destination.prefix
+        if args.provenance:
+            record = read_provenance(destination.prefix, destination.epoch)
+            findings = replace(findings, provenance=record)
+    write_page(args, model, label, findings)
 
 
 # ---------------------------------------------------------------------- what was asked for
@@ -399,13 +418,14 @@ def _checked_options(args: argparse.Namespace, destination: _Destination) -> _Op
 def _destination(args: argparse.Namespace) -> _Destination:
     report = Path(args.report) if args.report else None
     onnx = Path(args.onnx) if args.onnx else None
+    html = Path(args.html) if args.html else None
     if args.output is None:
         if onnx is None:
             raise ExportError(
                 "It is not said where the result goes. Give -o OUT for MXNet's files, --onnx FILE.onnx, or "
                 "both."
             )
-        return _Destination(None, (), report, onnx)
+        return _Destination(None, (), report, onnx, html=html)
     prefix, epoch = split_prefix(args.output)
     given = check_epoch(args.out_epoch, "--out-epoch")
     if given is not None and epoch is not None and given != epoch:
@@ -417,7 +437,7 @@ def _destination(args: argparse.Namespace) -> _Destination:
     paths: tuple[Path, ...] = model_paths(prefix, given)
     if args.provenance:
         paths = (*paths, provenance_path(prefix, given))
-    return _Destination(prefix, paths, report, onnx, given)
+    return _Destination(prefix, paths, report, onnx, given, html)
 
 
 def _check_destination(destination: _Destination, args: argparse.Namespace) -> None:

@@ -7,13 +7,13 @@ import warnings
 from typing import Any, Mapping
 
 from mxamp.cli.console import print_json
-from mxamp.cli.source import Source, add_input_option, add_source_options, read_source
-from mxamp.errors import MxampWarning, ReportError, UnknownNameError, nearest_names
+from mxamp.cli.source import add_input_option, add_source_options, read_source, recorded_provenance
+from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
 from mxamp.model import Model
 from mxamp.params.check import declared_inputs
-from mxamp.provenance import FileRecord, Provenance, hash_file, read_provenance
+from mxamp.provenance import FileRecord, Provenance
 from mxamp.report.guard import NOT_RUN, guard_lines
 from mxamp.report.inspection import Inspection, inspect_model, lost_casts
 from mxamp.report.inspection_text import cast_table, inspected_node_table, inspection_summary, select_nodes
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.graph:
         print(_graph_text(source.model), end="")
         return 0
-    provenance = _provenance(source)
+    provenance = recorded_provenance(source)
     graph, params = source.model.graph, {**source.model.arg_params, **source.model.aux_params}
     inputs = declared_inputs(graph, params, args.input)
     if provenance is not None and provenance.report is not None:
@@ -102,33 +102,6 @@ def run(args: argparse.Namespace) -> int:
             for sentence in _origin(provenance):
                 print("\n".join(paragraph(sentence, terminal_width(args.width), hanging="  ")))
     return 0
-
-
-def _provenance(source: Source) -> Provenance | None:
-    """Return what is recorded about the model; None, with a warning, when it is recorded about another."""
-    if not source.paths:
-        return None
-    try:
-        provenance = read_provenance(source.label, source.epoch)
-    except ReportError as error:
-        warnings.warn(str(error), MxampWarning, stacklevel=2)
-        return None
-    if provenance is None:
-        return None
-    files = source.model._history.source
-    # Hashing the parameters takes as long as reading them, which nobody asked for.
-    size = source.paths[1].stat().st_size
-    recorded = provenance.symbol
-    is_other = files is None or hash_file(source.paths[0], recorded.algorithm).digest != recorded.digest
-    if is_other or size != provenance.params.bytes:
-        warnings.warn(
-            f"{source.label} is no longer the model that was recorded when it was written, so what was "
-            f"recorded is not shown. mxamp verify {source.label} tells what differs.",
-            MxampWarning,
-            stacklevel=2,
-        )
-        return None
-    return provenance
 
 
 def _origin(provenance: Provenance) -> list[str]:

@@ -10,7 +10,19 @@ import traceback
 from typing import Any, Sequence
 
 from mxamp.arguments import as_options
-from mxamp.cli import calibrate, compare, convert, export, inspect, policy, probe, targets, verify, zoo
+from mxamp.cli import (
+    calibrate,
+    compare,
+    convert,
+    export,
+    inspect,
+    policy,
+    probe,
+    report,
+    targets,
+    verify,
+    zoo,
+)
 from mxamp.cli.console import SeveralMistakesError, show_warnings
 from mxamp.errors import MxampError, nearest_names
 from mxamp.version import __version__
@@ -55,7 +67,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mxamp {__version__}")
     _add_common_options(parser, default=False)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for module in (convert, calibrate, export, inspect, compare, verify, policy, zoo, targets, probe):
+    for module in (
+        convert,
+        calibrate,
+        export,
+        inspect,
+        compare,
+        report,
+        verify,
+        policy,
+        zoo,
+        targets,
+        probe,
+    ):
         module.add_parser(subparsers)
     for subparser in subparsers.choices.values():
         if "-" in subparser.prefix_chars:  # `zoo` hands everything on

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.errors import DataError, MxampWarning
+from mxamp.errors import DataError, MxampWarning, ReportError
 from mxamp.model import Model, load, model_paths
+from mxamp.provenance import Provenance, hash_file, read_provenance
 
 __all__ = [
     "Source",
@@ -20,6 +21,7 @@ __all__ = [
     "check_epoch",
     "parse_input_shapes",
     "read_source",
+    "recorded_provenance",
     "split_prefix",
 ]
 
@@ -190,3 +192,30 @@ def parse_input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
             raise DataError(f"--input-shape gives {name!r} twice; keep one of them.")
         shapes[name] = shape
     return shapes
+
+
+def recorded_provenance(source: Source) -> Provenance | None:
+    """Return what is recorded about the model; None, with a warning, when it is recorded about another."""
+    if not source.paths:
+        return None
+    try:
+        provenance = read_provenance(source.label, source.epoch)
+    except ReportError as error:
+        warnings.warn(str(error), MxampWarning, stacklevel=2)
+        return None
+    if provenance is None:
+        return None
+    files = source.model._history.source
+    # Hashing the parameters takes as long as reading them, which nobody asked for.
+    size = source.paths[1].stat().st_size
+    recorded = provenance.symbol
+    is_other = files is None or hash_file(source.paths[0], recorded.algorithm).digest != recorded.digest
+    if is_other or size != provenance.params.bytes:
+        warnings.warn(
+            f"{source.label} is no longer the model that was recorded when it was written, so what was "
+            f"recorded is not shown. mxamp verify {source.label} tells what differs.",
+            MxampWarning,
+            stacklevel=2,
+        )
+        return None
+    return provenance

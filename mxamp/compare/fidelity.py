@@ -36,6 +36,11 @@ class OutputFidelity:
     unfused_relative_l2
         The relative L2 error of the converted model with fusion off, on the samples the layers were measured
         on; None where they were not.
+    relative_l2_low, relative_l2_high
+        The bounds between which the relative L2 error over many samples like these lies with 95 % confidence
+        (bootstrap over samples); None for outputs that are not one slice a sample, and fewer than 5 samples.
+    top1_low, top1_high
+        The same for ``top1_agreement`` (Wilson's score interval).
     """
 
     name: str
@@ -43,6 +48,10 @@ class OutputFidelity:
     distance: Distance
     top1_agreement: float | None = None
     unfused_relative_l2: float | None = None
+    relative_l2_low: float | None = None
+    relative_l2_high: float | None = None
+    top1_low: float | None = None
+    top1_high: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Callable, Mapping, Protocol, Sequence
 
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from mxamp.compare.latency import time_models
 from mxamp.compare.matching import Match, match_entries
 from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
 from mxamp.compare.rounding_losses import measure_losses
+from mxamp.compare.samples import SampleErrors, share_bounds
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, OperatorError
 from mxamp.graph.graph import Entry, Graph
@@ -245,6 +247,7 @@ def compare_outputs(
     from mxamp.runtime.executor import batches
 
     meters = [DistanceMeter() for _ in names]
+    of_samples = [SampleErrors() for _ in names]
     first: list[Distance] = []
     shapes: list[tuple[int, ...]] = []
     votes = [[0, 0] for _ in names]
@@ -257,8 +260,10 @@ def compare_outputs(
                     f"The output {name!r} has the shape {expected.shape} in the FP32 model and "
                     f"{got.shape} in the converted one. Is the second one a conversion of the first?"
                 )
+        samples = min(len(values) for values in batch.values())
         for number, (expected, got) in enumerate(pairs):
             meters[number].add(expected, got)
+            of_samples[number].add(expected, got, samples if inputs.batched else None)
             if expected.ndim == 2 and expected.shape[1] > 1 and expected.size:
                 agreeing, rows = top1_agreement(expected, got)
                 votes[number][0] += agreeing
@@ -266,19 +271,26 @@ def compare_outputs(
         if not first:
             first = [meter.result() for meter in meters]
         shapes = _joined_shapes(shapes, [expected.shape for expected, _ in pairs])
-        done += min(len(values) for values in batch.values())
+        done += samples
         if progress is not None:
             progress("outputs", min(done, inputs.samples), inputs.samples)
-    outputs = tuple(
-        OutputFidelity(
-            name=name,
-            shape=shape,
-            distance=meter.result(),
-            top1_agreement=agreeing / rows if rows else None,
+    outputs = []
+    for number, (name, shape, (agreeing, rows)) in enumerate(zip(names, shapes, votes)):
+        low, high = of_samples[number].bounds() or (None, None)
+        top1_low, top1_high = share_bounds(agreeing, rows) if rows else (None, None)
+        outputs.append(
+            OutputFidelity(
+                name=name,
+                shape=shape,
+                distance=meters[number].result(),
+                top1_agreement=agreeing / rows if rows else None,
+                relative_l2_low=low,
+                relative_l2_high=high,
+                top1_low=top1_low,
+                top1_high=top1_high,
+            )
         )
-        for name, shape, meter, (agreeing, rows) in zip(names, shapes, meters, votes)
-    )
-    return outputs, first
+    return tuple(outputs), first
 
 
 def _joined_shapes(
@@ -382,15 +394,7 @@ def _with_unfused(
     completed = []
     for output, head in zip(outputs, reference.heads):
         found = by_entry.get(head)
-        completed.append(
-            OutputFidelity(
-                output.name,
-                output.shape,
-                output.distance,
-                output.top1_agreement,
-                None if found is None else found.relative_l2,
-            )
-        )
+        completed.append(replace(output, unfused_relative_l2=None if found is None else found.relative_l2))
     return tuple(completed)
 
 

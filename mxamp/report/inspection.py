@@ -22,7 +22,15 @@ from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.params.check import check_params
 from mxamp.params.parameter import Parameter
 
-__all__ = ["CastInspection", "Inspection", "NodeInspection", "StoredTotal", "inspect_model", "lost_casts"]
+__all__ = [
+    "CastInspection",
+    "Inspection",
+    "NodeInspection",
+    "StoredTotal",
+    "compute_dtype",
+    "inspect_model",
+    "lost_casts",
+]
 
 FORMAT_VERSION = 1
 
@@ -249,7 +257,7 @@ def _inspect_graph(
             NodeInspection(
                 name=prefix + node.name,
                 op=node.op,
-                compute=_label(_compute_dtype(node, inputs, dtypes[position])),
+                compute=_label(compute_dtype(node, inputs, dtypes[position])),
                 inputs=tuple([_label(dtype) for dtype in inputs]),
                 outputs=tuple(
                     [
@@ -273,9 +281,18 @@ def _inspect_graph(
                 _inspect_graph(body, inner, f"{prefix}{node.name}/", nodes, casts)
 
 
-def _compute_dtype(
+def compute_dtype(
     node: Node, inputs: Sequence[DType | None], outputs: Sequence[DType | None]
 ) -> DType | None:
+    """Return the dtype that a node computes in, as far as dtypes tell.
+
+    Parameters
+    ----------
+    node
+        The node.
+    inputs, outputs
+        The dtypes of what it reads and hands on.
+    """
     facts = FACTS.of(node.op, node.attrs)
     if facts is not None:
         for number, dtype in enumerate(inputs):

@@ -10,7 +10,17 @@ from mxamp.report.guard import guard_lines
 from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
 
-__all__ = ["count_of", "node_table", "some_of", "summary"]
+__all__ = [
+    "FOLDED",
+    "cast_groups",
+    "count_of",
+    "node_table",
+    "preparation_lines",
+    "range_lines",
+    "reason_groups",
+    "some_of",
+    "summary",
+]
 
 _CASTS_SHOWN = 4
 _REASONS_SHOWN = 12
@@ -64,10 +74,10 @@ def summary(report: Report, width: int | None = None) -> str:
     folded = sum(node.rule == FOLDED for node in report.nodes)
     if folded:
         lines += paragraph(f"{count_of(folded, 'BatchNorm')} folded into the layers before.", width)
-    for line in _preparation_lines(report):
+    for line in preparation_lines(report):
         lines += paragraph(line, width, hanging="  ")
     lines += paragraph(_parameter_line(report), width)
-    for line in _range_lines(report):
+    for line in range_lines(report):
         lines += paragraph(line, width, hanging="  ")
     lines += paragraph("Inputs: " + _named_dtypes(report.inputs.items()) + ".", width, hanging="  ")
     lines += paragraph("Outputs: " + _named_dtypes(report.outputs.items()) + ".", width, hanging="  ")
@@ -240,8 +250,8 @@ def _parameter_line(report: Report) -> str:
     return text
 
 
-def _range_lines(report: Report) -> list[str]:
-    """Return what was done to values beyond the dtype's range."""
+def range_lines(report: Report) -> list[str]:
+    """Return as sentences what was done to values beyond the dtype's range."""
     lines = []
     clamped = [parameter for parameter in report.parameters if parameter.saturation is not None]
     low = report.target_dtype
@@ -292,8 +302,8 @@ _PREPARED = {
 }
 
 
-def _preparation_lines(report: Report) -> list[str]:
-    """Return what was dropped, merged and rewritten before anything was decided."""
+def preparation_lines(report: Report) -> list[str]:
+    """Return as sentences what was dropped, merged and rewritten before anything was decided."""
     lines = []
     for step, (noun, what) in _PREPARED.items():
         names = [
@@ -339,13 +349,8 @@ def _cast_lines(report: Report, width: int) -> list[str]:
     moved = [cast.bytes for cast in report.casts if cast.bytes is not None]
     if moved:
         heading += f", {format_bytes(sum(moved))} read and written by a forward pass"
-    by_name = {node.name: node for node in report.nodes}
-    groups: dict[tuple[str, str], list[CastReport]] = {}
-    for cast in report.casts:
-        kind = f"{cast.from_dtype or 'whatever comes'} -> {cast.to_dtype}"
-        groups.setdefault((kind, _why(cast, report, by_name)), []).append(cast)
     lines = paragraph(heading, width)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    ordered = cast_groups(report)
     shown_reasons = _shown_of(ordered)
     for (kind, why), casts in ordered[:shown_reasons]:
         count = f"{len(casts)} x " if len(casts) > 1 else ""
@@ -365,6 +370,16 @@ def _cast_lines(report: Report, width: int) -> list[str]:
             indent="  ",
         )
     return lines
+
+
+def cast_groups(report: Report) -> list[tuple[tuple[str, str], list[CastReport]]]:
+    """Return the casts by what they do and why they are there, the most frequent first."""
+    by_name = {node.name: node for node in report.nodes}
+    groups: dict[tuple[str, str], list[CastReport]] = {}
+    for cast in report.casts:
+        kind = f"{cast.from_dtype or 'whatever comes'} -> {cast.to_dtype}"
+        groups.setdefault((kind, _why(cast, report, by_name)), []).append(cast)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
 def _why(cast: CastReport, report: Report, by_name: dict[str, NodeReport]) -> str:
@@ -392,15 +407,20 @@ def _in_body(cast: CastReport, by_name: dict[str, NodeReport]) -> bool:
     return by_name.get(cast.name.rpartition("/")[0]) is not None
 
 
-def _reason_lines(report: Report, width: int) -> list[str]:
+def reason_groups(report: Report) -> list[tuple[str, list[NodeReport]]]:
+    """Return the nodes that are not low by the reason for it, the most frequent first."""
     groups: dict[str, list[NodeReport]] = {}
     for node in report.nodes:
         if node.compute != report.target_dtype:
             groups.setdefault(node.reason, []).append(node)
-    if not groups:
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
+
+
+def _reason_lines(report: Report, width: int) -> list[str]:
+    ordered = reason_groups(report)
+    if not ordered:
         return []
     lines = [f"Not in {report.target_dtype}, and why:"]
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     shown = _shown_of(ordered)
     for reason, nodes in ordered[:shown]:
         lines += paragraph(f"{count_of(len(nodes), 'node')}: {reason}", width, indent="  ", hanging="    ")

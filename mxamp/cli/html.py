@@ -1,0 +1,83 @@
+"""``--html FILE``: the HTML report of what a command found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any, Sequence
+
+from mxamp.cli.source import Source, recorded_provenance
+from mxamp.errors import ExportError
+from mxamp.html import Findings, write_html
+from mxamp.model import Model
+
+__all__ = ["add_html_option", "check_new_file", "findings_of", "write_page"]
+
+
+def add_html_option(parser: Any) -> None:
+    """Add ``--html FILE``."""
+    parser.add_argument(
+        "--html",
+        metavar="FILE.html",
+        help="write an HTML report: one file, to read in a browser, print and forward",
+    )
+
+
+def check_new_file(path: str | None, *, force: bool, beside: Sequence[Path] = ()) -> None:
+    """Refuse a file that cannot be written, before any time is spent.
+
+    Parameters
+    ----------
+    path
+        The file; nothing is checked for None.
+    force
+        Whether one that exists is replaced.
+    beside
+        Files that must not be replaced, ``force`` or not: what is read.
+
+    Raises
+    ------
+    ExportError
+        When it exists, its folder does not, or it is one of the files that are read.
+    """
+    if path is None:
+        return
+    file = Path(path)
+    if not file.parent.is_dir():
+        raise ExportError(
+            f"The folder {str(file.parent)!r} does not exist, so {file.name!r} cannot be written there. "
+            "Create it first."
+        )
+    if file.is_dir():
+        raise ExportError(f"Cannot write {path!r}: a folder has this name. Choose another name.")
+    if any(os.path.realpath(file) == os.path.realpath(other) for other in beside):
+        raise ExportError(f"Writing {path!r} would overwrite what is read. Choose another name.")
+    if file.exists() and not force:
+        raise ExportError(f"{path!r} already exists. Give --force to overwrite, or choose another name.")
+
+
+def findings_of(source: Source, **more: Any) -> Findings:
+    """Return what is known of a model that was read, beside what a command found."""
+    cautions = list(more.pop("cautions", ()))
+    if source.has_random_weights:
+        cautions.append(f"{source.label} has random weights: this is no trained network.")
+    return Findings(provenance=recorded_provenance(source), cautions=tuple(cautions), **more)
+
+
+def write_page(args: argparse.Namespace, model: Model, label: str, findings: Findings) -> None:
+    """Write what ``--html`` asked for, if it did.
+
+    Parameters
+    ----------
+    args
+        The command line.
+    model
+        What the page is about.
+    label
+        What it is called.
+    findings
+        What is known of it.
+    """
+    if args.html is not None:
+        write_html(args.html, model, os.path.basename(label) or label, findings)

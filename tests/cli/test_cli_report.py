@@ -1,0 +1,125 @@
+"""``mxamp report`` and ``--html``: the page that a command writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def data_of(path: Path) -> dict:
+    page = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'(?s)id="data">(.*?)</script>', page).group(1))
+
+
+def reason_of(path: Path, node: str) -> str:
+    drawing = data_of(path)["drawing"]
+    shape = next(shape for shape in drawing["shapes"] if shape["n"] == node)
+    return drawing["texts"][shape["w"]]
+
+
+def test_a_report_of_files_has_their_reasons_and_their_origin(mxamp, folder):
+    assert mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out").status == 0
+    result = mxamp("report", "out", "-o", "out.html")
+    assert (result.status, result.err) == (0, "")
+    assert re.fullmatch(r"Wrote out\.html \(0\.8 MB\)\.\n", result.out)
+    recorded = json.loads((folder / "out-mxamp.json").read_text(encoding="utf-8"))
+    reasons = {node["name"]: node["reason"] for node in recorded["decisions"]["nodes"]}
+    assert reason_of(folder / "out.html", "exp0") == reasons["exp0"]
+    page = (folder / "out.html").read_text(encoding="utf-8")
+    assert recorded["source"]["symbol"]["blake2b"] in page
+
+
+def test_convert_writes_the_page_that_report_writes(mxamp, folder):
+    result = mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--html", "converted.html")
+    assert result.status == 0
+    assert "converted.html" in result.out
+    assert mxamp("report", "out", "-o", "reported.html").status == 0
+    assert (folder / "converted.html").read_bytes() == (folder / "reported.html").read_bytes()
+
+
+def test_a_file_that_is_there_is_replaced_only_when_that_is_asked_for(mxamp, folder):
+    (folder / "page.html").write_text("mine")
+    result = mxamp("report", "net", "-o", "page.html")
+    assert result.status == 2
+    assert "'page.html' already exists. Give --force" in result.err
+    assert (folder / "page.html").read_text() == "mine"
+    assert mxamp("report", "net", "-o", "page.html", "--force").status == 0
+    result = mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--html", "page.html")
+    assert result.status == 2
+    assert "page.html" in result.err
+    assert not list(folder.glob("out*"))
+
+
+@pytest.mark.parametrize("name", ["net-symbol.json", "net-0000.params"])
+def test_a_report_does_not_replace_what_it_reads(mxamp, folder, name):
+    before = (folder / name).read_bytes()
+    result = mxamp("report", "net", "-o", name, "--force")
+    assert result.status == 2
+    assert "would overwrite what is read" in result.err
+    assert (folder / name).read_bytes() == before
+
+
+def test_a_report_about_changed_files_warns_and_shows_no_other_models_reasons(mxamp, folder):
+    mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out")
+    symbol = folder / "out-symbol.json"
+    symbol.write_text(symbol.read_text().replace("exp0", "exp1"))
+    result = mxamp("report", "out", "-o", "out.html")
+    assert result.status == 0
+    assert "no longer the model that was recorded" in result.err
+    assert "How it was converted is not known" in (folder / "out.html").read_text(encoding="utf-8")
+
+
+def images(folder: Path) -> str:
+    random = np.random.default_rng(0)
+    np.savez(folder / "images.npz", data=random.standard_normal((6, 4, 8, 8)).astype(np.float32))
+    return "images.npz"
+
+
+def test_data_add_fidelity_layers_and_speed(mxamp, folder):
+    pytest.importorskip("mxnet")
+    mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out")
+    given = ("--data", images(folder), "--latency-seconds", "0.2")
+    assert mxamp("report", "out", *given, "-o", "out.html").status == 0
+    page = (folder / "out.html").read_text(encoding="utf-8")
+    for heading in ("Speed", "Fidelity", "Error, layer by layer"):
+        assert f"<h2>{heading}</h2>" in page
+    assert any("e" in shape for shape in data_of(folder / "out.html")["drawing"]["shapes"])
+
+
+def test_compare_writes_the_page_of_the_converted_model(mxamp, folder):
+    pytest.importorskip("mxnet")
+    mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out")
+    given = ("--data", images(folder), "--latency-seconds", "0", "--html", "compared.html")
+    result = mxamp("compare", "net", "out", *given)
+    assert result.status == 0
+    assert "relative L2" in result.out
+    assert "<h2>Fidelity</h2>" in (folder / "compared.html").read_text(encoding="utf-8")
+    assert reason_of(folder / "compared.html", "exp0")
+
+
+def test_a_page_of_several_models_is_refused_before_anything_runs(mxamp, folder):
+    result = mxamp("compare", "net", "a", "b", "--random", "--html", "page.html")
+    assert result.status == 2
+    assert "--html is about one converted model" in result.err
+
+
+def test_the_fp32_model_must_be_the_one_that_was_recorded(mxamp, folder):
+    pytest.importorskip("mxnet")
+    mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out")
+    symbol = folder / "net-symbol.json"
+    symbol.write_text(symbol.read_text().replace("relu0", "relu9"))
+    result = mxamp("report", "out", "--data", images(folder), "-o", "out.html")
+    assert result.status == 2
+    assert "was converted from net-symbol.json, which is not beside it as it was then" in result.err
+    assert "--against" in result.err
+    assert not (folder / "out.html").exists()
+
+
+def test_against_goes_with_data(mxamp, folder):
+    result = mxamp("report", "net", "--against", "net", "-o", "out.html")
+    assert result.status == 2
+    assert "--against goes with --data" in result.err

@@ -1,0 +1,217 @@
+"""The HTML report as text: what it says, that it loads nothing, and that names cannot break it."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mxamp
+from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
+from mxamp.compare.latency import Latency
+from mxamp.compare.metrics import distance
+from mxamp.errors import ExportError
+from mxamp.html import (
+    Accuracy,
+    CurvePoint,
+    Figure,
+    Findings,
+    accuracy_section,
+    curve_section,
+    html_page,
+    write_html,
+)
+from mxamp.model import Model
+from mxamp.provenance import read_provenance
+from tests.building import Net, parameters
+
+ASSETS = Path(mxamp.__file__).parent / "html" / "assets"
+
+
+def model(name: str = "conv0") -> Model:
+    net = Net()
+    x = net.conv(net.var("data"), name)
+    graph = net.graph(net.op("softmax", x, name="softmax0"))
+    own = Model(graph, parameters(net.params), {})
+    return mxamp.convert_model(own.graph, own.arg_params, own.aux_params, "bfloat16")
+
+
+def fidelity() -> Fidelity:
+    near = distance(np.ones(8), np.full(8, 1.01))
+    far = distance(np.ones(8), np.full(8, 1.25))
+    return Fidelity(
+        outputs=(OutputFidelity("softmax0_output", (8, 10), near, 0.875, None, 0.009, 0.011, 0.53, 0.98),),
+        layers=(
+            LayerFidelity("conv0", "Convolution", "conv0", "bfloat16", (8, 4), near, 1.0),
+            LayerFidelity("softmax0", "softmax", "softmax0", "float32", (8, 4), far, 25.0),
+        ),
+        unmatched=(),
+        samples=8,
+        batch_size=8,
+        layer_samples=8,
+        ctx="cpu(0)",
+        low_dtype="bfloat16",
+        threshold=0.0625,
+        fusion=True,
+        latency=Latency(10.0, 5.0, 2.0, 1.8, 2.2, 1.95, 2.05, 40, 8, "a processor, 1 thread"),
+    )
+
+
+def text_of(page: str) -> str:
+    """Return what a reader sees, scripts and styles left out."""
+    shown = re.sub(r"(?s)<(script|style).*?</\1>", " ", page)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", shown)).split())
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', page)
+    assert found is not None
+    return json.loads(found.group(1))
+
+
+class References(HTMLParser):
+    """Collects whatever an element would load, and where it links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "action")]
+        if tag not in ("meta", "input", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_page_loads_nothing_and_every_element_is_closed() -> None:
+    page = html_page(model(), "net", Findings(fidelity=fidelity()))
+    reader = References()
+    reader.feed(page)
+    assert reader.found == []
+    assert reader.open == []
+    assert "default-src 'none'" in page
+    assert not re.search(r"@import|url\(", (ASSETS / "page.css").read_text(encoding="utf-8"))
+
+
+def test_a_page_says_what_was_converted_how_fast_how_large_and_how_far() -> None:
+    text = text_of(html_page(model(), "my net", Findings(fidelity=fidelity())))
+    for said in (
+        "my net",
+        "1 of 2 operator nodes compute in bfloat16, with 2 casts at run time",
+        "2.00 x 10.00 ms to 5.00 ms; 1.80 to 2.20 over rounds",
+        "1.95 to 2.05",
+        "a processor, 1 thread",
+        "0.009 to 0.011",
+        "87.5 % (53.0 to 98.0)",
+        "Where the error grows most",
+        "What stayed in FP32, and why",
+    ):
+        assert said in text
+
+
+def test_reasons_of_the_report_are_in_the_page() -> None:
+    converted = model()
+    page = html_page(converted, "net")
+    assert converted.report is not None
+    assert converted.report.node("softmax0").reason in text_of(page)
+    data = data_of(page)
+    shape = next(shape for shape in data["drawing"]["shapes"] if shape["n"] == "conv0")
+    assert data["drawing"]["texts"][shape["w"]] == converted.report.node("conv0").reason
+
+
+def test_a_name_that_looks_like_markup_stays_a_name() -> None:
+    name = "</script><script>alert(1)</script>&amp;"
+    page = html_page(model(name), name, Findings(cautions=(name,)))
+    assert "<script>alert" not in page
+    assert data_of(page)["drawing"]["shapes"][1]["n"] == name
+    assert name in text_of(page)
+
+
+def test_errors_that_json_cannot_hold_are_still_drawn() -> None:
+    found = fidelity()
+    infinite = distance(np.ones(2), np.array([np.inf, 1.0]))
+    assert found.layers is not None
+    worst = replace(found, layers=(replace(found.layers[0], distance=infinite), found.layers[1]))
+    data = data_of(html_page(model(), "net", Findings(fidelity=worst)))
+    assert data["drawing"]["shapes"][1]["e"] == "inf"
+    assert data["plots"][0]["points"][0][1] == 1e3
+
+
+def test_a_slower_model_says_so_at_the_top() -> None:
+    found = fidelity()
+    slow = replace(found, latency=Latency(5.0, 10.0, 0.5, 0.4, 0.6, 0.48, 0.52, 40, 8, "here"))
+    page = html_page(model(), "net", Findings(fidelity=slow))
+    assert re.search(r'class="figure bad"><div class="title">Speed', page)
+    page = html_page(model(), "net", Findings(fidelity=found))
+    assert not re.search(r'class="figure bad"><div class="title">Speed', page)
+
+
+def test_accuracy_and_curve_are_sections_that_any_command_can_add() -> None:
+    sections = (
+        accuracy_section([Accuracy("top-1", 0.75, 0.74, -0.02, 0.0, 500)]),
+        curve_section([CurvePoint("all low", 5.0, 0.02, True), CurvePoint("FP32", 10.0, 0.0)]),
+    )
+    page = html_page(model(), "net", Findings(figures=(Figure("Top-1", "74 %"),), sections=sections))
+    text = text_of(page)
+    assert "top-1 0.7500 0.7400 -0.0100 -0.0200 to +0.0000 500" in text
+    assert "all low (this model) 5.00 ms 0.02" in text
+    assert [point[2] for point in data_of(page)["plots"][0]["points"]] == ["all low", "FP32"]
+
+
+def test_a_model_that_was_not_converted_has_a_page_too() -> None:
+    net = Net()
+    own = Model(net.graph(net.conv(net.var("data"), "conv0")), parameters(net.params), {})
+    text = text_of(html_page(own, "net"))
+    assert "1 operator node, 0 of them in low precision, with 0 casts" in text
+    assert "How it was converted is not known" in text
+
+
+def test_files_and_memory_give_the_same_picture(tmp_path: Path) -> None:
+    converted = model()
+    converted.save(tmp_path / "net")
+    provenance = read_provenance(tmp_path / "net")
+    assert provenance is not None
+    page = html_page(mxamp.load(tmp_path / "net"), "net", Findings(provenance=provenance))
+    assert data_of(page) == data_of(html_page(converted, "net"))
+    assert provenance.params.digest in text_of(page)
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_html(tmp_path / "net.html", model(), "net")
+    assert (tmp_path / "net.html").read_text(encoding="utf-8") == html_page(model(), "net")
+    with pytest.raises(ExportError, match="does not exist"):
+        write_html(tmp_path / "nowhere" / "net.html", model(), "net")
+
+
+def test_the_bundled_libraries_are_what_their_record_says() -> None:
+    record = json.loads((ASSETS / "libraries.json").read_text(encoding="utf-8"))
+    bundle = (ASSETS / "libraries.js").read_bytes()
+    assert hashlib.sha256(bundle).hexdigest() == record["sha256"]
+    assert b"</script" not in bundle.lower()
+    licences = bundle.decode("utf-8").partition("*/")[0]
+    for name, package in record["packages"].items():
+        assert f"{name} {package['version']} ({package['license']})" in licences
+
+
+@pytest.mark.network
+def test_the_bundle_can_be_made_again_byte_for_byte() -> None:
+    import shutil
+
+    from tools.bundle_page_libraries import bundle
+
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm")
+    text, record = bundle()
+    assert text == (ASSETS / "libraries.js").read_text(encoding="utf-8")
+    assert record == (ASSETS / "libraries.json").read_text(encoding="utf-8")
