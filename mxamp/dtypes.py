@@ -137,15 +137,17 @@ class DType(enum.Enum):
         return int(2**self.format.significand_bits)
 
     @classmethod
-    def parse(cls, value: object, *, emulated: bool = False) -> DType:
+    def parse(cls, value: object, *, emulated: bool = False, aliases: bool = True) -> DType:
         """Read a dtype from a member, a name, a NumPy dtype or type, or MXNet's bfloat16 structured dtype.
 
         Parameters
         ----------
         value
-            ``DType.FLOAT16``, ``"float16"``, ``np.float16``, ``np.dtype("float16")``, ...
+            ``DType.FLOAT16``, ``"float16"``, ``"fp16"``, ``np.float16``, ``np.dtype("float16")``, ...
         emulated
             Whether a format that exists in emulation only will do.
+        aliases
+            Whether short names will do (``bf16``, ``fp16``, ``fp32``, ``tf32``), which MXNet does not know.
 
         Raises
         ------
@@ -158,6 +160,8 @@ class DType(enum.Enum):
             return value
         if isinstance(value, str):
             text = value.strip().lower()
+            if aliases:
+                text = _ALIASES.get(text, text)
             if text in _EMULATED_BY_LABEL:
                 return cls.parse(_EMULATED_BY_LABEL[text], emulated=emulated)
             found = _BY_LABEL.get(text)
@@ -244,6 +248,9 @@ _NUMPY = {
     member: np.dtype(ml_dtypes.bfloat16 if member is DType.BFLOAT16 else member.name.lower())
     for member in DType
 }
+_ALIASES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "tf32": "tfloat32"}
+"""What people call dtypes -> what MXNet, and mxamp everywhere else, calls them."""
+
 _BY_LABEL = {_LABELS[member]: member for member in DType}
 _BY_CODE = {member.value: member for member in DType}
 _BY_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}

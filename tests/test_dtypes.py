@@ -75,3 +75,22 @@ def test_only_mxnets_codes_are_codes(code: int) -> None:
     else:
         with pytest.raises(TargetError):
             DType.from_code(code)
+
+
+@pytest.mark.parametrize(
+    ("alias", "label"),
+    [("bf16", "bfloat16"), ("fp16", "float16"), ("FP32", "float32"), ("tf32", "tfloat32")],
+)
+def test_short_names_are_read_and_never_written(alias: str, label: str) -> None:
+    assert DType.parse(alias, emulated=True).label == label
+
+
+def test_short_names_are_no_names_of_files() -> None:
+    with pytest.raises(TargetError, match="'bf16' is not a dtype of MXNet"):
+        DType.parse("bf16", aliases=False)
+
+
+@pytest.mark.parametrize("name", ["fp8", "f16", "bf"])
+def test_names_that_say_too_little_stay_errors(name: str) -> None:
+    with pytest.raises(TargetError, match="is not a dtype of MXNet"):
+        DType.parse(name)

@@ -92,7 +92,8 @@ def add_parser(subparsers: Any) -> None:
         "--dtype",
         required=True,
         metavar="DTYPE",
-        help="bfloat16 (CPUs) or float16 (GPUs); with --emulate also tfloat32, float8_e4m3fn, float8_e5m2",
+        help="bfloat16 or bf16 (CPUs), float16 or fp16 (GPUs); with --emulate also tfloat32, "
+        "float8_e4m3fn, float8_e5m2",
     )
     parser.add_argument(
         "-o",

@@ -64,6 +64,6 @@ def emulated_dtypes(graph: Graph, dtypes: EntryDtypes) -> EntryDtypes:
 
 def _format(text: str) -> DType | None:
     try:
-        return DType.parse(text, emulated=True)
+        return DType.parse(text, emulated=True, aliases=False)
     except TargetError:
         return None

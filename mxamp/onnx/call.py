@@ -81,7 +81,7 @@ class Call(AttributeReader):
         text = self.text(key)
         if text is None:
             return self.data.dtype if default is None else default
-        return DType.parse(text)
+        return DType.parse(text, aliases=False)
 
     # ------------------------------------------------------------------ shapes
 

@@ -47,7 +47,7 @@ def cast_target(attrs: Mapping[str, str], where: str) -> DType:
         When its ``dtype`` attribute is missing or is no dtype.
     """
     try:
-        return DType.parse(attrs["dtype"], emulated=True)
+        return DType.parse(attrs["dtype"], emulated=True, aliases=False)
     except KeyError:
         raise OperatorError(f"{where} has no 'dtype' attribute, so what it casts to is unknown.") from None
     except TargetError as error:

@@ -350,7 +350,7 @@ class OperatorFacts:
             value = attrs.get(rule.key, "None")
             if value != "None":
                 try:
-                    return DType.parse(value)
+                    return DType.parse(value, aliases=False)
                 except TargetError as error:
                     raise OperatorError(
                         f"{self.name} has the attribute {rule.key}={value!r}: {error}"

@@ -143,6 +143,6 @@ def _named_dtype(op: str, text: str | None) -> DType | None:
     if text is None:
         return None
     try:
-        return DType.from_code(int(text)) if text.isdigit() else DType.parse(text)
+        return DType.from_code(int(text)) if text.isdigit() else DType.parse(text, aliases=False)
     except TargetError:
         return None

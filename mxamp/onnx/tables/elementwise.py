@@ -310,7 +310,7 @@ def _cast(call: Call) -> Written:
 
 @mapping(f"{ROUND} {ROUND_BOTH_WAYS}", "Cast to the format and back")
 def _emulated_rounding(call: Call) -> Written:
-    wanted = DType.parse(call.text("format"), emulated=True)
+    wanted = DType.parse(call.text("format"), emulated=True, aliases=False)
     if wanted.is_emulated_only:
         call.refuse(f"ONNX has no {wanted} that a Cast could round to.")
     if call.text("overflow", "inf") != "inf":
