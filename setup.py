@@ -142,6 +142,12 @@ ONNX = [
     "onnxruntime>=1.15",
 ]
 
+# OpenVINO, for `mxamp race` and `mxamp export --for openvino-bf16`: 200 MB, not in the tests' environment.
+OPENVINO = [
+    *ONNX,
+    "openvino>=2024.0; python_version >= '3.10'",
+]
+
 TEST = [
     *ONNX,
     "pytest>=8.2",
@@ -203,6 +209,7 @@ setup(
         "demo": DEMO,
         "dask": DASK,
         "onnx": ONNX,
+        "openvino": OPENVINO,
         "test": TEST,
         "dev": DEV,
         "fuzz": FUZZ,

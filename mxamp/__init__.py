@@ -14,11 +14,13 @@ from mxamp.convert_block import convert_block
 from mxamp.dtypes import DType
 from mxamp.emulate import emulate
 from mxamp.errors import MxampError, MxampWarning
-from mxamp.export import export_onnx
+from mxamp.export import export_onnx, export_openvino
 from mxamp.model import Model, load
 from mxamp.onnx import OnnxExport, register_onnx_mapping
+from mxamp.openvino import OpenvinoExport
 from mxamp.own_operators import Registration, register_operator
 from mxamp.policy import Color, NodeView, Policy
+from mxamp.racing import RaceResult, race
 from mxamp.report.model import Report
 from mxamp.targets import Target
 from mxamp.verification import Verification, verify
@@ -37,7 +39,9 @@ __all__ = [
     "MxampWarning",
     "NodeView",
     "OnnxExport",
+    "OpenvinoExport",
     "Policy",
+    "RaceResult",
     "Registration",
     "Report",
     "RoundingLoss",
@@ -53,7 +57,9 @@ __all__ = [
     "convert_symbol",
     "emulate",
     "export_onnx",
+    "export_openvino",
     "load",
+    "race",
     "register_onnx_mapping",
     "register_operator",
     "rounding_losses",

@@ -22,6 +22,7 @@ __all__ = [
     "MxampWarning",
     "MxnetMissingError",
     "OnnxMissingError",
+    "OpenvinoMissingError",
     "OperatorError",
     "ParamsError",
     "PassError",
@@ -116,6 +117,10 @@ class MxnetMissingError(MxampError, ImportError):
 
 class OnnxMissingError(MxampError, ImportError):
     """The operation needs onnx or ONNX Runtime, which cannot be imported here."""
+
+
+class OpenvinoMissingError(MxampError, ImportError):
+    """The operation needs OpenVINO, which cannot be imported here."""
 
 
 def nearest_names(name: object, known: Iterable[str], *, limit: int = 3) -> str:

@@ -9,21 +9,26 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.dtypes import DType
 from mxamp.emulation import emulate_model
-from mxamp.errors import DataError, ExportError
+from mxamp.errors import DataError, ExportError, TargetError
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.model import Model, PathLike
 from mxamp.onnx import OnnxExport, OnnxSession
+from mxamp.openvino.export import OpenvinoExport
 from mxamp.passes import Emulation
 from mxamp.passes.regions_of_no_image import zero_regions_of_no_image
-from mxamp.targets import Target
+from mxamp.targets import MXNET, RUNTIMES, Target
 
 __all__ = [
     "OutputDifference",
+    "RuntimeFit",
     "defined_reference",
     "explicit_casts_of",
     "export_onnx",
+    "export_openvino",
     "relative_error",
+    "runtime_fit",
     "verify_onnx",
 ]
 
@@ -91,6 +96,121 @@ def export_onnx(
     return given.export_onnx(path, input_shapes=shapes, opset=opset, dynamic_batch=dynamic_batch)
 
 
+def export_openvino(
+    model: Any,
+    path: PathLike,
+    *,
+    input_shapes: Any = None,
+    dynamic_batch: bool = False,
+) -> OpenvinoExport:
+    """Write a model as OpenVINO's ``.xml`` and ``.bin``, with the decisions that were made for it.
+
+    The file is float32 without casts. What was decided to compute in float32 is marked; under the hint that
+    the result names OpenVINO computes all else in the low dtype (:mod:`mxamp.openvino.plain` says why).
+
+    Parameters
+    ----------
+    model, input_shapes, dynamic_batch
+        As for :func:`export_onnx`. Convert for the target ``openvino-bf16``.
+    path
+        The ``.xml``; the parameters go into the ``.bin`` beside it. Both are replaced where they exist.
+
+    Returns
+    -------
+    OpenvinoExport
+        The files, the hint, what stays float32.
+
+    Raises
+    ------
+    ExportError, DataError, UnknownNameError, TracingError, OnnxMissingError
+        As for :func:`export_onnx`.
+    OpenvinoMissingError
+        When OpenVINO is not installed: ``pip install '.[openvino]'`` in a checkout.
+
+    Examples
+    --------
+    >>> model = mxamp.convert_model(sym, args, auxs, target="openvino-bf16")  # doctest: +SKIP
+    >>> mxamp.export_openvino(model, "net.xml", input_shapes={"data": (1, 3, 224, 224)})  # doctest: +SKIP
+    """
+    given, shapes = _as_model(model, input_shapes)
+    return given.export_openvino(path, input_shapes=shapes, dynamic_batch=dynamic_batch)
+
+
+@dataclass(frozen=True)
+class RuntimeFit:
+    """Whether what was decided of a model was decided for the runtime that is to read its file.
+
+    Attributes
+    ----------
+    target
+        The target whose runtime that is; None where nothing was said of it.
+    decided_for
+        The target that the model was converted for; None for a float32 model, or where that is not known.
+    warning
+        What the user should know; None where all is as it should be.
+    """
+
+    target: str | None
+    decided_for: str | None
+    warning: str | None
+
+
+def runtime_fit(model: Model, target: Target | None) -> RuntimeFit:
+    """Return whether a model was decided for the runtime that is to read its file.
+
+    Parameters
+    ----------
+    model
+        The model.
+    target
+        A target of that runtime; None where the user did not say.
+
+    Raises
+    ------
+    TargetError
+        When the target is one of MXNet's, or the model computes in another dtype than the target.
+    """
+    low = _low_dtypes(model)
+    if target is not None:
+        if target.runtime == MXNET:
+            raise TargetError(
+                f"{target.name} is a target of MXNet's, which reads no such files. Those of other runtimes "
+                f"are: {', '.join(_names_of_other_runtimes())}."
+            )
+        others = sorted(str(dtype) for dtype in low - {target.dtype})
+        if others:
+            raise TargetError(
+                f"The model computes in {' and '.join(others)}, and {target.name} is "
+                f"{RUNTIMES[target.runtime]} in {target.dtype}. Convert the float32 model for it: "
+                f"--dtype {target.dtype} --target {target.name} (target={target.name!r})."
+            )
+    name = model.decided_for if low else None
+    wanted = None if target is None else target.name
+    if not low:
+        return RuntimeFit(wanted, None, None)
+    if name is None:
+        unknown = (
+            f"for which target it was decided what is {min(map(str, low))} is not known; that it was "
+            f"{wanted} is taken on trust."
+        )
+        return RuntimeFit(wanted, None, None if target is None else unknown)
+    decided = Target.builtin(name).runtime if name in Target.builtin_names() else MXNET
+    if (decided == MXNET) if target is None else (decided != target.runtime):
+        where = "the runtime that reads the file" if target is None else RUNTIMES[target.runtime]
+        best = "a target of that runtime" if target is None else f"--target {target.name}"
+        return RuntimeFit(
+            wanted,
+            name,
+            f"what is low precision was decided for {name}, a target of {RUNTIMES[decided]}'s; {where} may "
+            f"have other kernels, and cast where it has none. Convert with {best}.",
+        )
+    return RuntimeFit(wanted, name, None)
+
+
+def _names_of_other_runtimes() -> list[str]:
+    return [name for name in Target.builtin_names() if Target.builtin(name).runtime != MXNET]
+
+
 def _as_model(given: Any, input_shapes: Any) -> tuple[Model, Mapping[str, Sequence[int]] | None]:
     """Return any kind of model as one, and its inputs' shapes by name."""
     if isinstance(given, Model):
@@ -119,9 +239,7 @@ def explicit_casts_of(model: Model) -> Model:
     ExportError
         When the model is float32 throughout.
     """
-    stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
-    dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
-    low = {dtype for entries in dtypes for dtype in entries if dtype is not None and dtype.is_low_precision}
+    low = _low_dtypes(model)
     if not low:
         raise ExportError(
             "explicit_casts writes the roundings of low precision, and this model is float32 throughout. "
@@ -135,6 +253,12 @@ def explicit_casts_of(model: Model) -> Model:
     emulated = emulate_model(model, Target.for_dtype(low.pop()), Emulation())
     object.__setattr__(emulated, "_history", history)
     return emulated
+
+
+def _low_dtypes(model: Model) -> set[DType]:
+    stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
+    dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
+    return {dtype for entries in dtypes for dtype in entries if dtype is not None and dtype.is_low_precision}
 
 
 def defined_reference(model: Model) -> Model:

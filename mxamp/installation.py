@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 _FIRST_WITHOUT_MXNET = (3, 12)
 
-_WITHOUT_MXNET = frozenset({"onnx"})
+_WITHOUT_MXNET = frozenset({"onnx", "openvino"})
 """The extras that are worth something where MXNet cannot be."""
 
 

@@ -8,7 +8,7 @@ import json
 import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, Iterator, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -32,10 +32,14 @@ from mxamp.provenance import (
     SourceFiles,
     hash_file,
     provenance_path,
+    read_provenance,
 )
 from mxamp.read_back import read_back
 from mxamp.report.model import Report
 from mxamp.version import __version__
+
+if TYPE_CHECKING:
+    from mxamp.openvino.export import OpenvinoExport
 
 __all__ = ["Model", "load"]
 
@@ -246,6 +250,28 @@ class Model:
                 stacklevel=2,
             )
 
+    @property
+    def decided_for(self) -> str | None:
+        """The name of the target that it was converted for; None where it was not, or no file says so.
+
+        A model that was loaded is asked for its provenance.
+
+        Raises
+        ------
+        ReportError
+            When the provenance beside the files is damaged.
+        """
+        if self.report is not None:
+            return self.report.target
+        source = self._history.source
+        if source is None:
+            return None
+        symbol, params = map(str, source.paths)
+        record = read_provenance(symbol[: -len("-symbol.json")], int(params[-len("0000.params") :][:4]))
+        if record is None or record.symbol.digest != source.symbol.digest:  # it describes other files
+            return None
+        return None if record.report is None else record.report.target
+
     def export_onnx(
         self,
         path: PathLike,
@@ -256,28 +282,54 @@ class Model:
         progress: Progress | None = None,
     ) -> OnnxExport:
         """Write the model as ONNX, casts included; see :func:`mxamp.export_onnx`. Needs no MXNet."""
-        graph, params = self.graph, {**self.arg_params, **self.aux_params}
+        return export_graph(
+            self.graph,
+            {**self.arg_params, **self.aux_params},
+            path,
+            input_shapes=input_shapes,
+            opset=opset,
+            dynamic_batch=dynamic_batch,
+            metadata=self._metadata(),
+            progress=progress,
+        )
+
+    def export_openvino(
+        self,
+        path: PathLike,
+        *,
+        input_shapes: Mapping[str, Sequence[int]] | None = None,
+        dynamic_batch: bool = False,
+        progress: Progress | None = None,
+    ) -> OpenvinoExport:
+        """Write the model as OpenVINO's file, with the decisions; see :func:`mxamp.export_openvino`."""
+        from mxamp.openvino.export import export_openvino_graph  # which few need
+
+        return export_openvino_graph(
+            self.graph,
+            {**self.arg_params, **self.aux_params},
+            path,
+            input_shapes=input_shapes,
+            dynamic_batch=dynamic_batch,
+            metadata=self._metadata(),
+            progress=progress,
+        )
+
+    def _metadata(self) -> dict[str, str]:
+        """Return what an exported file says of where it comes from."""
         source = self._history.source
         with contextlib.nullcontext() if source is None else source.hashing() as hashed:
             metadata = {"mxamp": __version__}
             if source is not None and hashed is not None:
                 record = {"symbol": source.symbol.to_mapping(), "params": hashed.result().to_mapping()}
                 metadata["mxamp.source"] = json.dumps(record)
-        report, policy = self.report, self._history.policy
+        report, policy, target = self.report, self._history.policy, self.decided_for
         if report is not None:
-            metadata.update({"mxamp.target_dtype": report.target_dtype, "mxamp.target": report.target})
+            metadata["mxamp.target_dtype"] = report.target_dtype
+        if target is not None:
+            metadata["mxamp.target"] = target
         if policy is not None:
             metadata["mxamp.policy"] = json.dumps(asdict(policy))
-        return export_graph(
-            graph,
-            params,
-            path,
-            input_shapes=input_shapes,
-            opset=opset,
-            dynamic_batch=dynamic_batch,
-            metadata=metadata,
-            progress=progress,
-        )
+        return metadata
 
     def _write_params(self, file: BinaryIO, progress: Progress | None) -> None:
         """Write the parameters to an open file."""

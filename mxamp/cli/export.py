@@ -10,15 +10,20 @@ from typing import Any
 from mxamp.cli.console import Steps, print_json
 from mxamp.cli.source import add_model_argument, add_source_options, parse_input_shapes, read_source
 from mxamp.compare.sample_inputs import sample_inputs
+from mxamp.dtypes import DType
 from mxamp.errors import ExportError, MxampWarning
-from mxamp.export import OutputDifference, explicit_casts_of, verify_onnx
+from mxamp.export import OutputDifference, RuntimeFit, explicit_casts_of, runtime_fit, verify_onnx
 from mxamp.model import Model
 from mxamp.onnx import OnnxExport
+from mxamp.openvino.export import weights_path
 from mxamp.report.table import format_bytes
+from mxamp.targets import Target, resolve_target
 
 __all__ = ["add_onnx_options", "add_parser", "export_model"]
 
 DIFFERS = 1
+
+_OPENVINO = "openvino"
 
 _EPILOG = """\
 examples:
@@ -41,7 +46,20 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="what to write")
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="what to write: FILE.onnx, or OpenVINO's FILE.xml",
+    )
+    parser.add_argument(
+        "--for",
+        dest="for_target",
+        metavar="TARGET",
+        help="the runtime that is to read it: a target such as onnx-cuda-fp16, onnx-tensorrt-fp16 or "
+        "openvino-bf16, which writes FILE.xml",
+    )
     add_source_options(parser)
     parser.add_argument(
         "--input-shape",
@@ -94,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
     steps = Steps(quiet=args.quiet or args.json)
     if Path(args.output).exists() and not args.force:
         raise ExportError(f"{args.output} exists. Give --force to replace it, or choose another name.")
+    target = None if args.for_target is None else resolve_target(args.for_target, DType.FLOAT16)
+    _check_file(args, target)
     shapes = parse_input_shapes(args.input_shape)
     with steps.step(f"reading {args.model}"):
         source = read_source(
@@ -103,13 +123,73 @@ def run(args: argparse.Namespace) -> int:
         steps.done("weights", source.weights)
         if source.has_random_weights and (args.quiet or args.json):
             warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
-    return export_model(source.model, args.output, shapes or dict(source.input_shapes), args, steps)
+    sizes: Any = shapes or dict(source.input_shapes)
+    if target is not None and target.runtime == _OPENVINO:
+        return _export_openvino(source.model, sizes, target, args, steps)
+    return export_model(source.model, args.output, sizes, args, steps, target)
+
+
+def _check_file(args: argparse.Namespace, target: Target | None) -> None:
+    """Check that the name of the file, and the options, go with the runtime."""
+    is_openvino = target is not None and target.runtime == _OPENVINO
+    if is_openvino != args.output.lower().endswith(".xml"):
+        raise ExportError(
+            f"{args.output} is not what {target.name if target is not None else 'an export'} writes: "
+            "OpenVINO's files, written with --for openvino-bf16, end in .xml, and all others are ONNX."
+        )
+    if is_openvino and (args.opset is not None or args.explicit_casts or args.verify):
+        raise ExportError("--opset, --explicit-casts and --verify go with ONNX files, not with OpenVINO's.")
+    if is_openvino and not args.force and weights_path(Path(args.output)).exists():
+        raise ExportError(f"{weights_path(Path(args.output))} exists. Give --force to replace it.")
+
+
+def _export_openvino(
+    model: Model, shapes: Any, target: Target, args: argparse.Namespace, steps: Steps
+) -> int:
+    fit = _fit(model, target, args)
+    with steps.step(f"writing {args.output}") as progress:
+        export = model.export_openvino(
+            args.output, input_shapes=shapes or None, dynamic_batch=args.dynamic_batch, progress=progress
+        )
+    steps.done("writing", f"{', '.join(map(str, export.files))}, {format_bytes(export.bytes)}")
+    steps.done(
+        "OpenVINO",
+        f"for INFERENCE_PRECISION_HINT={export.precision}; {len(export.kept)} operators are marked to stay "
+        "float32",
+    )
+    if args.json:
+        print_json(
+            {
+                "files": [str(file) for file in export.files],
+                "bytes": export.bytes,
+                "precision": export.precision,
+                "kept": list(export.kept),
+                "for": fit.target,
+                "decided_for": fit.decided_for,
+                "warning": fit.warning,
+            }
+        )
+    return 0
+
+
+def _fit(model: Model, target: Target | None, args: argparse.Namespace) -> RuntimeFit:
+    """Return whether the model was decided for the runtime, and warn where it was not."""
+    fit = runtime_fit(model, target)
+    if fit.warning is not None and not args.json:
+        warnings.warn(fit.warning, MxampWarning, stacklevel=2)
+    return fit
 
 
 def export_model(
-    model: Model, path: str, shapes: dict[str, tuple[int, ...]] | Any, args: argparse.Namespace, steps: Steps
+    model: Model,
+    path: str,
+    shapes: dict[str, tuple[int, ...]] | Any,
+    args: argparse.Namespace,
+    steps: Steps,
+    target: Target | None = None,
 ) -> int:
     """Write a model as the options say, verify it where that was asked for, and say what was done."""
+    fit = RuntimeFit(None, None, None) if args.explicit_casts else _fit(model, target, args)
     written = explicit_casts_of(model) if args.explicit_casts else model
     with steps.step(f"writing {path}") as progress:
         export = written.export_onnx(
@@ -121,13 +201,6 @@ def export_model(
         )
     steps.done("writing", f"{', '.join(map(str, export.files))}, {format_bytes(export.bytes)}")
     steps.done("ONNX", _onnx_line(export))
-    if model.report is not None and not args.explicit_casts and not args.json:
-        warnings.warn(
-            f"what is low precision was decided for {model.report.target}, a target of MXNet's; the runtime "
-            "that reads the ONNX file may have other kernels, and cast where it has none.",
-            MxampWarning,
-            stacklevel=2,
-        )
     differences: tuple[OutputDifference, ...] = ()
     if args.verify:
         with steps.step("verifying"):
@@ -148,6 +221,9 @@ def export_model(
                 "nodes": export.nodes,
                 "inputs": list(export.inputs),
                 "outputs": list(export.outputs),
+                "for": fit.target,
+                "decided_for": fit.decided_for,
+                "warning": fit.warning,
                 "errors": {difference.name: difference.error for difference in differences},
             }
         )

@@ -18,7 +18,16 @@ from mxamp.compare.inputs import as_model, counted, prepare_inputs
 from mxamp.errors import DataError
 from mxamp.model import Model
 
-__all__ = ["FEWEST_TELLING_ROUNDS", "Race", "Ratio", "bind_for_timing", "race", "race_is_clear"]
+__all__ = [
+    "FEWEST_TELLING_ROUNDS",
+    "Race",
+    "Ratio",
+    "TimedRun",
+    "bind_for_timing",
+    "race",
+    "race_is_clear",
+    "run_by_turns",
+]
 
 CONFIDENCE = 0.95
 """How sure the interval of a median is."""
@@ -231,6 +240,36 @@ def race(
     if bind is None:
         bind = bind_for_timing(data, ctx)
     timed = [bind(as_model(model, name), name) for model, name in zip(models, names)]
+    return run_by_turns(
+        timed,
+        rounds=rounds,
+        warmup=warmup,
+        seconds=seconds,
+        at_least=at_least,
+        seed=seed,
+        is_clear=is_clear,
+    )
+
+
+def run_by_turns(
+    timed: Sequence[TimedRun],
+    *,
+    rounds: int = 100,
+    warmup: int = 3,
+    seconds: float = math.inf,
+    at_least: int = 1,
+    seed: int = 0,
+    is_clear: Callable[[Race], bool] | None = race_is_clear,
+) -> Race:
+    """Run what is ready to run by turns, wherever it runs.
+
+    Parameters
+    ----------
+    timed
+        Each runs a model once and returns the seconds that took.
+    rounds, warmup, seconds, at_least, seed, is_clear
+        See :func:`race`.
+    """
     spent = 0.0
     for run in timed:
         own = 0.0

@@ -75,6 +75,39 @@ class OnnxSession:
             for name, entry in self._inputs.items()
         }
         self.output_names = [entry.name for entry in self._session.get_outputs()]
+        self._binding: Any = None
+
+    def load(self, data: Mapping[str, NDArray[Any]]) -> None:
+        """Hand over inputs for :meth:`forward`.
+
+        Parameters
+        ----------
+        data
+            Input name -> values, cast to the dtype the file takes.
+
+        Raises
+        ------
+        DataError
+            When an input is missing, or of a dtype that NumPy does not have.
+        """
+        self._binding = self._session.io_binding()
+        for name, values in self._fed(data).items():
+            self._binding.bind_cpu_input(name, values)
+        for name in self.output_names:
+            self._binding.bind_output(name)
+
+    def forward(self) -> None:
+        """Run once on what :meth:`load` handed over; the outputs stay where they are.
+
+        Raises
+        ------
+        OperatorError
+            When an operator fails.
+        """
+        try:
+            self._session.run_with_iobinding(self._binding)
+        except Exception as error:  # its exceptions have no common class of their own
+            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {_one_line(error)}") from error
 
     def run(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Run once.
@@ -96,6 +129,14 @@ class OnnxSession:
         OperatorError
             When an operator fails.
         """
+        fed = self._fed(data)
+        try:
+            outputs = self._session.run(None, fed)
+        except Exception as error:  # its exceptions have no common class of their own
+            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {_one_line(error)}") from error
+        return [value.astype(np.float32) if value.dtype == np.float16 else value for value in outputs]
+
+    def _fed(self, data: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         fed = {}
         for name, entry in self._inputs.items():
             if name not in data:
@@ -103,11 +144,7 @@ class OnnxSession:
             if entry.type not in _NUMPY_OF:
                 raise DataError(f"The input {name!r} of {self.path} is a {entry.type}, which cannot be fed.")
             fed[name] = np.ascontiguousarray(data[name]).astype(_NUMPY_OF[entry.type], copy=False)
-        try:
-            outputs = self._session.run(None, fed)
-        except Exception as error:  # its exceptions have no common class of their own
-            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {_one_line(error)}") from error
-        return [value.astype(np.float32) if value.dtype == np.float16 else value for value in outputs]
+        return fed
 
 
 def _one_line(error: Exception) -> str:

@@ -64,6 +64,8 @@ class OnnxGraph:
         Why it is newer than the default; empty where it is not.
     parameters, constants
         What the nodes read.
+    computed_by
+        Name of a tensor -> the name of MXNet's node that computes it, or helps to.
     """
 
     writer: Writer
@@ -74,6 +76,7 @@ class OnnxGraph:
     opset_reason: str
     parameters: Mapping[str, Parameter]
     constants: Mapping[str, Any]
+    computed_by: Mapping[str, str]
 
 
 def input_names(graph: Graph, params: Mapping[str, Parameter]) -> list[str]:
@@ -151,6 +154,7 @@ def write_graph(
         reason,
         {name: value for name, value in writer.parameters.items() if name in read},
         {name: value for name, value in writer.constants.items() if name in read},
+        writer.computed_by(),
     )
 
 
@@ -176,6 +180,7 @@ def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor]) -> 
         assert mapping is not None  # checked at first
         written = _write(mapping, Call(writer, node, [tensors[entry] for entry in reads], _write_body))
         fresh = {name for emitted in writer.nodes[before:] for name in emitted.output}
+        writer.attribute(fresh, node.name)
         for number, tensor in enumerate(written):
             entry = Entry(position, number)
             tensors[entry] = tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ class Writer:
         self._taken: set[str] = set()
         self._taken_nodes: set[str] = set()
         self._renamed: dict[str, str] = {}
+        self._computed_by: dict[str, str] = {}
 
     # ------------------------------------------------------------------ names
 
@@ -79,6 +80,14 @@ class Writer:
     def final_name(self, tensor: Tensor) -> str:
         """Return the name that a tensor has in the file."""
         return self._renamed.get(tensor.name, tensor.name)
+
+    def attribute(self, names: Iterable[str], node: str) -> None:
+        """Note that a node of MXNet's computes tensors, or helps to."""
+        self._computed_by.update(dict.fromkeys(names, node))
+
+    def computed_by(self) -> dict[str, str]:
+        """Return the node of MXNet's for every tensor, by the names that the file has."""
+        return {self._renamed.get(name, name): node for name, node in self._computed_by.items()}
 
     def is_renamed(self, tensor: Tensor) -> bool:
         """Whether a tensor was given its name already."""

@@ -21,7 +21,17 @@ from mxamp.ops import FACTS
 from mxamp.targets.cost import CostModel
 from mxamp.targets.machine import NEEDS
 
-__all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
+__all__ = ["MXNET", "RUNTIMES", "FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
+
+MXNET = "mxnet"
+
+RUNTIMES: Mapping[str, str] = {
+    MXNET: "MXNet",
+    "onnxruntime-cuda": "ONNX Runtime's CUDA provider",
+    "tensorrt": "TensorRT",
+    "openvino": "OpenVINO",
+}
+"""What a target calls the runtime that it is for -> what people do."""
 
 _BUILTIN = Path(__file__).parent / "builtin"
 
@@ -143,6 +153,8 @@ class Target:
     needs
         What a machine must have to run as this target says (:data:`mxamp.targets.machine.NEEDS`). The guard
         measures nowhere else.
+    runtime
+        What runs the model there: one of :data:`RUNTIMES`.
     based_on
         The names of the targets it was made from by changing some entries, nearest first. What a user
         registered of an operator for one of them holds here too.
@@ -164,6 +176,7 @@ class Target:
     cost: CostModel | None = None
     warning: str = ""
     needs: tuple[str, ...] = ()
+    runtime: str = MXNET
     based_on: tuple[str, ...] = ()
     measured_on: Mapping[str, Any] = field(default_factory=dict)
 
@@ -284,6 +297,7 @@ class Target:
                 cost=None if cost is None else CostModel.from_document(_canonical(cost)),
                 warning=_text(document.get("warning", "")),
                 needs=_needs(document.get("needs", [])),
+                runtime=_runtime(document.get("runtime", MXNET)),
                 based_on=lineage,
                 measured_on=dict(document.get("measured_on", {})),
             )
@@ -357,6 +371,12 @@ def _flag(value: Any) -> bool:
 def _device(value: Any) -> str:
     if value not in ("cpu", "gpu"):
         raise ValueError(f"the device must be 'cpu' or 'gpu', not {value!r:.80}")
+    return str(value)
+
+
+def _runtime(value: Any) -> str:
+    if value not in RUNTIMES:
+        raise ValueError(f"the runtime must be one of {', '.join(map(repr, RUNTIMES))}, not {value!r:.80}")
     return str(value)
 
 

@@ -1,0 +1,76 @@
+"""Whether a model was decided for the runtime that is to read its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnx", reason="ONNX is not installed: pip install '.[onnx]'")
+
+from mxamp.cli.main import main
+from mxamp.dtypes import DType
+from mxamp.errors import TargetError
+from mxamp.export import runtime_fit
+from mxamp.model import Model, load
+from mxamp.targets import Target
+from tests.building import Net, convert, parameters
+
+OPENVINO = Target.builtin("openvino-bf16")
+
+
+def net() -> Any:
+    net = Net()
+    return net.graph(net.conv(net.var("data"), "conv0")), net.params
+
+
+def low(target: str, dtype: DType = DType.BFLOAT16) -> Any:
+    graph, params = net()
+    return convert(graph, params, dtype, target=Target.builtin(target))
+
+
+def test_a_model_in_memory_knows_its_target() -> None:
+    assert runtime_fit(low("openvino-bf16"), OPENVINO).warning is None
+    found = runtime_fit(low("cpu-bf16"), OPENVINO)
+    assert (found.target, found.decided_for) == ("openvino-bf16", "cpu-bf16")
+    assert "decided for cpu-bf16, a target of MXNet's; OpenVINO may" in (found.warning or "")
+    assert "decided for cpu-bf16" in (runtime_fit(low("cpu-bf16"), None).warning or "")
+    assert runtime_fit(low("openvino-bf16"), None).warning is None
+
+
+def test_files_know_it_by_their_provenance(tmp_path: Path) -> None:
+    low("cpu-bf16").save(tmp_path / "net")
+    assert runtime_fit(load(tmp_path / "net"), OPENVINO).decided_for == "cpu-bf16"
+    (tmp_path / "net-mxamp.json").unlink()
+    found = runtime_fit(load(tmp_path / "net"), OPENVINO)
+    assert found.decided_for is None
+    assert "taken on trust" in (found.warning or "")
+    assert runtime_fit(load(tmp_path / "net"), None).warning is None
+
+
+def test_a_float32_model_fits_every_runtime() -> None:
+    graph, params = net()
+    assert runtime_fit(Model(graph, parameters(params), {}), OPENVINO).warning is None
+
+
+def test_another_dtype_and_a_target_of_mxnets_are_refused() -> None:
+    with pytest.raises(TargetError, match=r"computes in float16, and openvino-bf16 is OpenVINO in bfloat16"):
+        runtime_fit(low("cuda-fp16", DType.FLOAT16), OPENVINO)
+    with pytest.raises(TargetError, match=r"cuda-fp16 is a target of MXNet's"):
+        runtime_fit(low("cuda-fp16", DType.FLOAT16), Target.builtin("cuda-fp16"))
+
+
+def test_the_command_line_warns_and_tells_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    low("cpu-bf16").save(tmp_path / "net")
+    arguments = ["export", str(tmp_path / "net"), "--input-shape", "data=1,4,5,5", "--force"]
+    out = ["-o", str(tmp_path / "net.onnx")]
+    assert main([*arguments, *out]) == 0
+    assert "decided for cpu-bf16" in capsys.readouterr().err
+    assert main([*arguments, *out, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decided_for"] == "cpu-bf16"
+    assert main([*arguments, "-o", str(tmp_path / "net.xml")]) == 2  # OpenVINO's file, of no such runtime
+    assert not (tmp_path / "net.xml").exists()
