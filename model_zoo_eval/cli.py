@@ -18,6 +18,7 @@ from model_zoo_eval.arguments import count, number
 from model_zoo_eval.environment import usable_cores
 from model_zoo_eval.job import DTYPES, Job
 from model_zoo_eval.journal import read_results
+from model_zoo_eval.onnx.command import add_command as add_onnx
 from model_zoo_eval.process import Limits
 from model_zoo_eval.registry import CONTRIB, PRIMITIVE, Case, find_entry, registry, select_cases
 from model_zoo_eval.rows import OK, UNAVAILABLE
@@ -53,6 +54,8 @@ examples:
       what got worse since the baseline; exit status 1 if anything did
   python -m model_zoo_eval accuracy
       what conversion does to accuracy, on data with labels and networks trained here: a minute
+  python -m model_zoo_eval onnx
+      a dozen models exported to ONNX, ONNX Runtime against MXNet: a minute
   python -m model_zoo_eval export resnet50_v1 --dtype bfloat16 --params weights -o deploy
       files for deployment, and a signature that says how to feed them
 
@@ -109,6 +112,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     _add_export(commands)
     _add_cluster(commands)
     add_accuracy(commands, _OUTPUT)
+    add_onnx(commands, _OUTPUT)
     return parser
 
 

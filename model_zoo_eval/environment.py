@@ -15,7 +15,10 @@ from mxamp.version import __version__
 
 __all__ = ["describe_environment", "usable_cores"]
 
-_PACKAGES = ("mxnet", "gluoncv", "numpy", "scipy", "ml_dtypes", "scikit-learn", "opencv-python-headless")
+_PACKAGES = (
+    *("mxnet", "gluoncv", "numpy", "scipy", "ml_dtypes", "scikit-learn", "opencv-python-headless"),
+    *("onnx", "onnxruntime"),
+)
 _FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 

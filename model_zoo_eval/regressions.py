@@ -10,6 +10,8 @@ from model_zoo_eval.accuracy.job import ACCURACY
 from model_zoo_eval.accuracy.regressions import accuracy_regressions
 from model_zoo_eval.job import FP32
 from model_zoo_eval.journal import Results
+from model_zoo_eval.onnx.job import ONNX
+from model_zoo_eval.onnx.regressions import onnx_regressions
 from model_zoo_eval.rows import OK, UNAVAILABLE, worst_error
 
 __all__ = ["Comparison", "Regression", "Tolerances", "compare_results"]
@@ -51,7 +53,7 @@ class Regression:
     case
         The model, with ``+primitive`` for that graph form.
     kind
-        ``failure``, ``fidelity``, ``accuracy``, ``speed`` or ``casts``.
+        ``failure``, ``fidelity``, ``accuracy``, ``onnx``, ``speed`` or ``casts``.
     what
         What it was and what it is.
     """
@@ -129,15 +131,16 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
                 notes.append(f"{case} is not compared: {difference}.")
                 not_compared.append(case)
             else:
+                of_kind = {ACCURACY: accuracy_regressions, ONNX: onnx_regressions}.get(row.get("kind", ""))
                 worse = (
-                    [Regression(case, *each) for each in accuracy_regressions(before, row)]
-                    if row.get("kind") == ACCURACY
-                    else _worse(case, before, row, limits, machines[0] == machines[1])
+                    _worse(case, before, row, limits, machines[0] == machines[1])
+                    if of_kind is None
+                    else [Regression(case, *each) for each in of_kind(before, row)]
                 )
                 told = [each for each in worse if limits.slower_is_told and each.kind == "speed"]
                 found += [each for each in worse if each not in told]
                 notes += [f"{each}." for each in told]
-                notes += _less_low(case, before, row)
+                notes += [] if of_kind else _less_low(case, before, row)
     compared = len(results.rows) - len(not_compared)
     notes[:0] = [
         f"Speeds are not compared{'' if number == compared else f' of {number} cases'}: the baseline's are "

@@ -21,11 +21,11 @@ Write = Callable[..., Path]
 def test_help_shows_the_commands_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     said = capsys.readouterr().out
-    for word in ("run", "list", "report", "diff", "export", "cluster", "examples:", "Exit status"):
+    for word in ("run", "list", "report", "diff", "export", "cluster", "onnx", "examples:", "Exit status"):
         assert word in said
 
 
-@pytest.mark.parametrize("command", ["run", "list", "report", "diff", "export", "cluster"])
+@pytest.mark.parametrize("command", ["run", "list", "report", "diff", "export", "cluster", "onnx"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
