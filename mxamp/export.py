@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -13,10 +15,14 @@ from mxamp.dtypes import DType
 from mxamp.emulation import emulate_model
 from mxamp.errors import DataError, ExportError, TargetError
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
+from mxamp.installation import why_no_mxnet
 from mxamp.model import Model, PathLike
 from mxamp.onnx import OnnxExport, OnnxSession
+from mxamp.onnx.walk import input_names
 from mxamp.openvino.export import OpenvinoExport
+from mxamp.ops.rounding import is_rounding
 from mxamp.passes import Emulation
+from mxamp.passes.edit import GraphEdit
 from mxamp.passes.regions_of_no_image import zero_regions_of_no_image
 from mxamp.targets import MXNET, RUNTIMES, Target
 
@@ -29,6 +35,7 @@ __all__ = [
     "export_openvino",
     "relative_error",
     "runtime_fit",
+    "verification_reference",
     "verify_onnx",
 ]
 
@@ -218,7 +225,7 @@ def _as_model(given: Any, input_shapes: Any) -> tuple[Model, Mapping[str, Sequen
     if isinstance(given, (tuple, list)) and len(given) == 3:
         return Model.of(*given), input_shapes
     if isinstance(getattr(given, "model", None), Model):  # what convert_block returned
-        return given.model, input_shapes
+        return given.model, _shapes_by_name(given.model, input_shapes)
     if hasattr(given, "collect_params"):
         from mxamp.runtime.trace import check_block, trace_block
 
@@ -229,6 +236,19 @@ def _as_model(given: Any, input_shapes: Any) -> tuple[Model, Mapping[str, Sequen
         "export_onnx takes an mxamp.Model, a triple (sym, args, auxs) or a Gluon block, not "
         f"{type(given).__name__}. A symbol alone has no parameters to write; files are read with mxamp.load."
     )
+
+
+def _shapes_by_name(model: Model, given: Any) -> Any:
+    """Return the shapes of a block's inputs by name, where they are given in order, or as the only one."""
+    if given is None or isinstance(given, Mapping):
+        return given
+    names = input_names(model.graph, {**model.arg_params, **model.aux_params})
+    shapes = [given] if all(isinstance(size, (int, np.integer)) for size in given) else list(given)
+    if len(shapes) != len(names):
+        raise DataError(
+            f"input_shapes has {len(shapes)} shapes, and the block {len(names)} inputs: {', '.join(names)}."
+        )
+    return dict(zip(names, shapes))
 
 
 def explicit_casts_of(model: Model) -> Model:
@@ -256,9 +276,15 @@ def explicit_casts_of(model: Model) -> Model:
 
 
 def _low_dtypes(model: Model) -> set[DType]:
+    """Return the low dtypes that a model computes in."""
     stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
     dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
     return {dtype for entries in dtypes for dtype in entries if dtype is not None and dtype.is_low_precision}
+
+
+def _is_low(model: Model) -> bool:
+    """Whether a model computes in one low dtype; of several, emulation knows none."""
+    return len(_low_dtypes(model)) == 1
 
 
 def defined_reference(model: Model) -> Model:
@@ -289,7 +315,8 @@ def verify_onnx(
     """Run a file in ONNX Runtime, on its CPU provider, and compare all outputs with MXNet's, fusion off.
 
     A model in float16, which MXNet does not run on CPUs, is emulated there, and so it is where ONNX Runtime
-    drops the roundings that the difference shows.
+    drops the roundings that the difference shows. Where there is no MXNet, `verification_reference` says what
+    takes its place.
 
     Parameters
     ----------
@@ -302,18 +329,12 @@ def verify_onnx(
 
     Raises
     ------
-    MxnetMissingError, OnnxMissingError
-        When one of the two is not installed.
+    OnnxMissingError
+        When ONNX Runtime is not installed.
     DataError, OperatorError
         When either cannot run the data.
     """
-    from mxamp.runtime.executor import run_outputs
-
-    try:
-        reference = explicit_casts_of(model)
-    except ExportError:
-        reference = model
-    expected = run_outputs(defined_reference(reference), data, fusion=False)
+    expected = _in_mxnet(model, data) if why_no_mxnet() is None else _in_float32(model, data)
     session = OnnxSession(path)
     found = session.run(data)
     differences = []
@@ -325,6 +346,40 @@ def verify_onnx(
             )
         differences.append(OutputDifference(name, relative_error(ours, theirs)))
     return tuple(differences)
+
+
+def verification_reference(model: Model) -> str:
+    """Return what `verify_onnx` holds a file against, in words."""
+    if why_no_mxnet() is None:
+        return "MXNet"
+    if _is_low(model):
+        return "the same parameters in float32, without MXNet, which is not here"
+    return "itself without ONNX Runtime's optimizations, for want of MXNet"
+
+
+def _in_mxnet(model: Model, data: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:
+    from mxamp.runtime.executor import run_outputs
+
+    reference = explicit_casts_of(model) if _is_low(model) else model
+    return run_outputs(defined_reference(reference), data, fusion=False)
+
+
+def _in_float32(model: Model, data: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:
+    """Return what the float32 export of a model computes, node by node as it is written."""
+    wide = _without_roundings(explicit_casts_of(model)) if _is_low(model) else model
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "reference.onnx")
+        wide.export_onnx(path, input_shapes={name: values.shape for name, values in data.items()})
+        return OnnxSession(path, optimized=False).run(data)
+
+
+def _without_roundings(model: Model) -> Model:
+    """Return an emulated model that rounds nothing but its parameters."""
+    edit = GraphEdit(model.graph, {})
+    for position, node in enumerate(model.graph.nodes):
+        if is_rounding(node.op):
+            edit.drop(position, *node.inputs)
+    return Model(edit.finish().graph, model.arg_params, model.aux_params)
 
 
 def relative_error(found: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -12,7 +12,14 @@ from mxamp.cli.source import add_model_argument, add_source_options, parse_input
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, MxampWarning
-from mxamp.export import OutputDifference, RuntimeFit, explicit_casts_of, runtime_fit, verify_onnx
+from mxamp.export import (
+    OutputDifference,
+    RuntimeFit,
+    explicit_casts_of,
+    runtime_fit,
+    verification_reference,
+    verify_onnx,
+)
 from mxamp.model import Model
 from mxamp.onnx import OnnxExport
 from mxamp.openvino.export import weights_path
@@ -32,7 +39,8 @@ examples:
   mxamp export zoo:mobilenet1.0 -o mobilenet.onnx --verify
 
 A converted model keeps its casts. Names, order and dtypes of inputs and outputs are kept. The file is checked
-by ONNX's checker before it gets its name. Files need no MXNet; zoo:NAME and --verify do.
+by ONNX's checker before it gets its name. Files need no MXNet; zoo:NAME does. Without MXNet, --verify holds
+a converted model against the same parameters in float32, and another against itself without optimizations.
 Exit status: 0 written, 1 --verify found outputs that differ, 2 an error you can act on."""
 
 
@@ -97,7 +105,7 @@ def add_onnx_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="run the file in ONNX Runtime on random data and compare with MXNet, fusion off",
+        help="run the file in ONNX Runtime on random data and compare with MXNet, fusion off, where it is",
     )
     parser.add_argument(
         "--tolerance",
@@ -208,8 +216,8 @@ def export_model(
         worst = max(difference.error for difference in differences)
         steps.done(
             "verifying",
-            f"ONNX Runtime against MXNet on random data: relative L2 error {worst:.1e} in the worst of "
-            f"{len(differences)} outputs",
+            f"ONNX Runtime against {verification_reference(model)}, on random data: relative L2 error "
+            f"{worst:.1e} in the worst of {len(differences)} outputs",
         )
     if args.json:
         print_json(

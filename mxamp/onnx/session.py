@@ -34,6 +34,8 @@ class OnnxSession:
         The file.
     threads
         How many threads an operator may use; ONNX Runtime's choice for None.
+    optimized
+        Whether ONNX Runtime may rewrite the graph; otherwise nodes run as they are written.
 
     Attributes
     ----------
@@ -52,13 +54,17 @@ class OnnxSession:
         When ONNX Runtime is not installed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, threads: int | None = None, optimized: bool = True
+    ) -> None:
         runtime = import_onnxruntime()
         self.path = os.fspath(path)
         if not os.path.isfile(self.path):
             raise ModelFileNotFoundError(f"There is no ONNX file {self.path!r}.")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # errors alone, which are raised too
+        if not optimized:
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         if threads is not None:
             options.intra_op_num_threads = threads
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
@@ -12,6 +13,7 @@ from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import variable_dtypes
 from mxamp.graph.output_names import output_name, output_names
+from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.onnx import tables
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import OLDEST_OPSET, OnnxMapping, mapping_of
@@ -42,6 +44,9 @@ _LABELLED = frozenset(
     }
 )
 """Training heads: their second input is a label, which inference does not read."""
+
+_CREATED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full"})
+"""What reads nothing, and whose shape is an attribute."""
 
 _NAMED_AT_MOST = 6
 
@@ -125,6 +130,8 @@ def write_graph(
     """
     names = input_names(graph, params)
     shapes = _shapes(graph, names, params, {} if input_shapes is None else input_shapes)
+    if not dynamic_batch:
+        graph = _with_sizes(graph, shapes, params)
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
     _check_mappings(graph)
     chosen, reason = _opset(graph, dtypes, opset)
@@ -156,6 +163,33 @@ def write_graph(
         {name: value for name, value in writer.constants.items() if name in read},
         writer.computed_by(),
     )
+
+
+def _with_sizes(
+    graph: Graph, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, Parameter]
+) -> Graph:
+    """Return a graph in which zeros state all their sizes; MXNet tells those that are 0 from their readers.
+
+    The states that Gluon's recurrent layers begin with are such zeros: their batch is 0.
+    """
+    if graph.has_numpy_shapes:
+        return graph
+    open_ones = [
+        position
+        for position, node in enumerate(graph.nodes)
+        if node.op in _CREATED and 0 in (integers(node.attrs.get("shape", "")) or ())
+    ]
+    if not open_ones:
+        return graph
+    known = {name: tuple(value.shape) for name, value in params.items()}
+    inferred = infer_entry_shapes(graph, shapes, known).entries
+    nodes = list(graph.nodes)
+    for position in open_ones:
+        shape = inferred[position][0]
+        if shape is not None:
+            node = nodes[position]
+            nodes[position] = node._replace(attrs={**node.attrs, "shape": str(tuple(shape))})
+    return dataclasses.replace(graph, nodes=tuple(nodes))
 
 
 def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor]) -> None:

@@ -174,10 +174,12 @@ class Writer:
         """
         helper = self._onnx.helper
         given = [tensor for tensor in inputs if tensor is not None]
+        # Optional inputs at the end are left out, not empty: some readers do not know the empty name.
+        count = max((number for number, tensor in enumerate(inputs, 1) if tensor is not None), default=0)
         names = [self.unique(f"{name}/{op}") for _ in range(outputs)]
         node = helper.make_node(
             op,
-            [tensor.name if tensor is not None else "" for tensor in inputs],
+            [tensor.name if tensor is not None else "" for tensor in inputs[:count]],
             names,
             name=self.unique(name, self._taken_nodes),
             domain=domain,

@@ -364,3 +364,14 @@ def test_a_path_that_names_a_folder_is_refused(tmp_path: Path) -> None:
     for path in (".", "/", tmp_path):
         with pytest.raises(ExportError, match="names a folder"):
             small_model().export_onnx(path)
+
+
+def test_optional_inputs_at_the_end_are_left_out(tmp_path: Path) -> None:
+    import onnx
+
+    net = Net()
+    graph = net.graph(net.op("slice_axis", net.var("data"), axis=1, begin=1, end=4))
+    export_graph(graph, {}, tmp_path / "n.onnx", input_shapes={"data": (2, 6)})
+    (node,) = onnx.load(tmp_path / "n.onnx").graph.node
+    assert node.op_type == "Slice"
+    assert node.input[-1] != ""

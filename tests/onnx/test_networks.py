@@ -10,29 +10,14 @@ import pytest
 pytest.importorskip("onnx", reason="ONNX is not installed: pip install '.[onnx]'")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install '.[onnx]'")
 pytest.importorskip("mxnet", reason="MXNet is what the results are compared with")
-pytest.importorskip("gluoncv", reason="GluonCV has the networks")
 
 import mxamp
 from mxamp.export import explicit_casts_of, relative_error
 from mxamp.onnx import OnnxSession
 from mxamp.runtime.executor import run_outputs
-from mxamp.runtime.zoo import zoo_names
-from tools.verify_onnx import PASSES, SHORT, verify_name
 
 DIGITS = Path(__file__).resolve().parents[2] / "demo" / "cifar_resnet20_v1-digits"
 SHAPES = {"data": (8, 3, 32, 32)}
-
-
-@pytest.mark.zoo
-def test_the_short_set_is_of_the_zoo() -> None:
-    assert set(SHORT) <= set(zoo_names())
-
-
-@pytest.mark.zoo
-def test_a_network_of_the_zoo_is_the_same_in_onnx_runtime(tmp_path: Path) -> None:
-    record = verify_name("cifar_resnet20_v1", tmp_path)
-    assert record["status"] == PASSES
-    assert record["inputs"] == {"data": [1, 3, 32, 32]}
 
 
 def test_explicit_casts_have_the_error_of_emulation(tmp_path: Path) -> None:
@@ -73,3 +58,17 @@ def _triple(block: object, folder: Path) -> tuple[object, object, object]:
     block.export(str(folder / "block"))  # type: ignore[attr-defined]
     found: tuple[object, object, object] = mx.model.load_checkpoint(str(folder / "block"), 0)
     return found
+
+
+def test_a_converted_block_takes_shapes_in_order(tmp_path: Path) -> None:
+    import mxnet as mx
+
+    block = mx.gluon.nn.HybridSequential()
+    block.add(mx.gluon.nn.Conv2D(4, 3, in_channels=3), mx.gluon.nn.Dense(5))
+    block.initialize()
+    low = mxamp.convert_block(block, "float16", input_shapes=(2, 3, 8, 8))
+    for number, shapes in enumerate(((2, 3, 8, 8), [(2, 3, 8, 8)], {"data": (2, 3, 8, 8)})):
+        export = mxamp.export_onnx(low, tmp_path / f"{number}.onnx", input_shapes=shapes)
+        assert OnnxSession(export.path).input_shapes == {"data": (2, 3, 8, 8)}
+    with pytest.raises(mxamp.errors.DataError, match="2 shapes, and the block 1 inputs: data"):
+        mxamp.export_onnx(low, tmp_path / "no.onnx", input_shapes=[(2, 3, 8, 8), (1,)])

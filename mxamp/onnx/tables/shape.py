@@ -383,7 +383,10 @@ def _filled(call: Call) -> Written:
     constant = call.array(value, call.dtype(default=DType.FLOAT32))
     shape = call.sizes("shape", ())
     if not name.startswith("_np") and 0 in shape:
-        call.refuse(f"its shape {shape} is not known.")
+        call.refuse(
+            f"its shape {shape} is not known: 0 is what follows from what reads it, which fixed shapes alone "
+            "tell, without --dynamic-batch (dynamic_batch=False)."
+        )
     return call.emit("Expand", constant, call.indices(shape))
 
 
