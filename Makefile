@@ -2,6 +2,7 @@
 
 VENV := .venv
 CORE_VENV := .venv-core
+PEERS_VENV := .venv-peers
 RUN := $(VENV)/bin/python
 RUN_CORE := $(CORE_VENV)/bin/python
 
@@ -23,9 +24,9 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-browser lint format environment environment-core \
-	bench bench-estimates bench-convert bench-files bench-operators verify-emulation verify-rounding \
-	docs-operators docs-onnx verify-onnx fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
+.PHONY: help demo test test-core test-browser lint format environment environment-core environment-peers \
+	bench bench-estimates bench-convert bench-files bench-operators bench-peers gpu-validation verify-emulation verify-rounding \
+	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -41,6 +42,8 @@ help:
 	@echo "  make bench-convert    time the conversion itself against MXNet's own converter"
 	@echo "  make bench-files      time converting a file of 4 GB against cp, and the memory it takes"
 	@echo "  make bench-operators  time the native kernels against the bandwidth of memory and MXNet's Cast"
+	@echo "  make bench-peers      other converters to FP16 on the same ONNX files: casts, errors, which run (half an hour)"
+	@echo "  make gpu-validation   write gpu-validation/, a folder that a machine with a GPU measures (minutes)"
 	@echo "  make verify-emulation hold emulated bfloat16 against the real one, layer by layer (minutes)"
 	@echo "  make verify-rounding  round all 2^32 float32 values and compare with NumPy (minutes)"
 	@echo "  make zoo              convert and run some of GluonCV's models, compare with the baseline (minutes)"
@@ -49,7 +52,8 @@ help:
 	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
 	@echo "  make fingerprint      hash the conversions of 61 models, to show that a change of code changes none (minutes)"
 	@echo "  make docs-operators   write docs/operators.md from the records and policies"
-	@echo "  make verify-onnx      export models of the zoo to ONNX, compare ONNX Runtime with MXNet (a minute or two)"
+	@echo "  make verify-onnx-fp32 export models of the zoo to ONNX, compare ONNX Runtime with MXNet (a minute)"
+	@echo "  make verify-onnx      that, and FP16 in PyTorch, TVM and ONNX Runtime against emulation (half an hour)"
 	@echo "  make docs-onnx        write the table in docs/onnx.md from the mappings"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
@@ -125,8 +129,18 @@ fingerprint: environment
 docs-operators: environment
 	@$(RUN) -m tools.document_operators
 
-verify-onnx: environment
-	@$(RUN) -W ignore -m tools.verify_onnx $(ARGS)
+verify-onnx: verify-onnx-fp32 environment-peers
+	@$(RUN) -W ignore -m tools.peers.verify_fp16 $(ARGS)
+
+verify-onnx-fp32: environment
+	@$(RUN) -W ignore -m model_zoo_eval onnx
+	@$(RUN) -W ignore -m model_zoo_eval diff model_zoo_eval/onnx-baseline.jsonl zoo-results/onnx.jsonl
+
+bench-peers: environment environment-peers
+	@$(RUN) -W ignore -m tools.peers.benchmark $(ARGS)
+
+gpu-validation: environment
+	@$(RUN) -W ignore -m tools.gpu_validation gpu-validation $(ARGS)
 
 docs-onnx: environment
 	@$(RUN) -m tools.document_onnx
@@ -147,8 +161,12 @@ environment-core:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh core $(CORE_VENV)) && \
 		"$$python" tools/environment.py core $(CORE_VENV)
 
+environment-peers:
+	@python=$$(PYTHON='$(PEERS_PYTHON)' sh tools/find_python.sh peers $(PEERS_VENV)) && \
+		"$$python" tools/environment.py peers $(PEERS_VENV)
+
 clean:
-	rm -rf .venv .venv-core .venv-core-* .cache build dist *.egg-info
+	rm -rf .venv .venv-core .venv-core-* .venv-peers .cache build dist *.egg-info
 	rm -rf mxamp/ops/lib
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
     python tools/environment.py full .venv         mxamp, MXNet, GluonCV, the demonstration, tests and linters
     python tools/environment.py core .venv-core    mxamp and its tests, without MXNet
+    python tools/environment.py peers .venv-peers  other converters, PyTorch and TVM, to compare with
 
 The Python that runs this script becomes the environment's. What is installed is what constraints/ pins
 for that Python. An environment that is already right is left alone; nothing outside the clone is written.
@@ -34,6 +35,8 @@ MXNET_PLATFORMS = (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "x86_64
 CHECKS = {
     "full": ("numpy", "scipy", "ml_dtypes", "mxnet", "cv2", "sklearn", "gluoncv", "pytest", "mxamp"),
     "core": ("numpy", "scipy", "ml_dtypes", "pytest", "mxamp"),
+    # Not onnx2torch: it imports torchvision, whose wheel may need help (tools/peers/inside.py).
+    "peers": ("numpy", "onnxruntime", "onnxconverter_common", "torch", "tvm", "modelopt.onnx.autocast"),
 }
 
 
@@ -46,12 +49,13 @@ def say(text: str) -> None:
     print(f"mxamp: {text}", flush=True)
 
 
-def constraints_file() -> Path:
+def constraints_file(kind: str) -> Path:
     """Return the pinned set for the running Python."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    path = ROOT / "constraints" / f"python{version}.txt"
+    prefix = "peers-python" if kind == "peers" else "python"
+    path = ROOT / "constraints" / f"{prefix}{version}.txt"
     if not path.is_file():
-        known = sorted(file.stem for file in path.parent.glob("python*.txt"))
+        known = sorted(file.stem for file in path.parent.glob(f"{prefix}*.txt"))
         raise SetupError(
             f"There is no pinned set for Python {version}; there are sets for {', '.join(known)}."
         )
@@ -139,6 +143,11 @@ def install(kind: str, python: Path, constraints: Path) -> None:
         # display (constraints/README.md).
         run([*pip, "--no-deps", "-r", constraints], failure)
         run([*pip, "--no-deps", "--no-build-isolation", "-e", ROOT], failure)
+    elif kind == "peers":
+        say(f"installing what constraints/{constraints.name} pins (PyTorch and TVM are large) ...")
+        # PyTorch with its dependencies: a build for CUDA needs NVIDIA's libraries, which a CPU's does not.
+        run([*pip, "-c", constraints, "torch"], failure)
+        run([*pip, "--no-deps", "-r", constraints], failure)
     else:
         say(f"installing what needs no MXNet, as pinned in constraints/{constraints.name} ...")
         run([*pip, "-c", constraints, "setuptools"], failure)
@@ -183,7 +192,7 @@ def report_native(python: Path) -> None:
 
 def prepare(kind: str, environment: Path) -> None:
     """Make ``environment`` hold what ``kind`` asks for, doing no more than is needed."""
-    constraints = constraints_file()
+    constraints = constraints_file(kind)
     if kind == "full" and (platform.system(), platform.machine()) not in MXNET_PLATFORMS:
         raise SetupError(
             f"MXNet 1.9.1 is not published for {platform.system()} on {platform.machine()}: only for Linux "
@@ -202,7 +211,8 @@ def prepare(kind: str, environment: Path) -> None:
     write_stamp(environment, wanted, complete=False)
     install(kind, python, constraints)
     check_imports(kind, python)
-    report_native(python)
+    if kind != "peers":  # which has no mxamp
+        report_native(python)
     write_stamp(environment, wanted, complete=True)
     say(f"{environment.name} is ready ({time.monotonic() - began:.0f} s)")
 

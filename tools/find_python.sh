@@ -3,6 +3,7 @@
 #
 #   sh tools/find_python.sh full ENVIRONMENT    Python 3.8 to 3.11, which MXNet 1.9.1 needs
 #   sh tools/find_python.sh core ENVIRONMENT    Python 3.8 to 3.13, for the part that needs no MXNet
+#   sh tools/find_python.sh peers ENVIRONMENT   Python 3.11, which the other converters are pinned for
 #
 # $PYTHON, where set, is taken or refused, never replaced by another version. Otherwise the Python that ENVIRONMENT
 # was made with is kept, and failing that the first that works is taken: on PATH, then among pyenv's.
@@ -17,7 +18,8 @@ case $kind in
     full) versions="3.11 3.10 3.9 3.8" ;;
     # The ones that MXNet does not run on first: they are what the core tests are for.
     core) versions="3.13 3.12 3.11 3.10 3.9 3.8" ;;
-    *) echo "find_python.sh: the first argument is full or core, not '$kind'." >&2; exit 2 ;;
+    peers) versions="3.11" ;;
+    *) echo "find_python.sh: the first argument is full, core or peers, not '$kind'." >&2; exit 2 ;;
 esac
 
 # A name on PATH may not run (pyenv puts one there for every version it knows), and Debian's Python cannot make an

@@ -1,0 +1,1 @@
+"""FP16 on a GPU: files made here, measured there, with nothing but ONNX Runtime or PyTorch."""
