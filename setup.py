@@ -107,6 +107,8 @@ CORE = [
     "tomli>=1.2; python_version < '3.11'",  # The standard library reads TOML from 3.11 on ...
     "tomli_w>=1.0",  # ... and writes it in no version.
     "jinja2>=3.1",
+    "rich>=13",
+    "shtab>=1.6",
 ]
 
 # MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed, and distutils, which Python 3.12 removed.

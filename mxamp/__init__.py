@@ -1,5 +1,7 @@
 """mxamp: mixed precision for Apache MXNet 1.9 and GluonCV models."""
 
+import logging as _logging
+
 from mxamp.calibration import Calibration, calibrate
 from mxamp.compare import (
     CandidateComparison,
@@ -27,6 +29,9 @@ from mxamp.verification import Verification, verify
 from mxamp.version import __version__
 
 convert_hybrid_block = convert_block  # the name in mx.contrib.amp
+
+# A library says nothing unless the program that uses it wants to hear it.
+_logging.getLogger("mxamp").addHandler(_logging.NullHandler())
 
 __all__ = [
     "Calibration",

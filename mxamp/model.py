@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import json
+import logging
 import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Model", "load"]
 
 PathLike = Union[str, Path]
+
+_LOG = logging.getLogger("mxamp")
 
 
 class _BuiltWhenRead:
@@ -242,6 +245,7 @@ class Model:
             if provenance:
                 record = Provenance.of(files[0], files[1], checked, self._history, hashed, self.report)
                 files[2].write(record.to_json().encode("utf-8"))
+        _LOG.info("saved %s and %s", symbol_path, params_path)
         if symbol_before not in (None, files[0].digest):
             warnings.warn(
                 f"{symbol_path} is another symbol now, and {', '.join(others[:4])} beside it was saved with "

@@ -9,7 +9,12 @@ from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from mxamp.cli.compare_onnx import compare_with_onnx, is_onnx_file
-from mxamp.cli.console import show_comparison_progress, supports_progress
+from mxamp.cli.console import (
+    add_verbose_option,
+    print_message,
+    show_comparison_progress,
+    supports_progress,
+)
 from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
 from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import Source, add_source_options, check_epoch, parse_input_shapes, read_source
@@ -18,6 +23,7 @@ from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
+from mxamp.compare.text import format_fidelity
 from mxamp.convert import convert_model
 from mxamp.errors import AccuracyError, DataError, MxnetMissingError
 from mxamp.installation import why_no_mxnet
@@ -125,6 +131,7 @@ def add_parser(subparsers: Any) -> None:
         "the answer is clear, and 0 leaves it out (default: %(default).0f)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_verbose_option(parser)
     add_html_option(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
     parser.set_defaults(run=run)
@@ -182,7 +189,8 @@ def run(args: argparse.Namespace) -> int:
     if args.html is not None:
         (source,) = sources.values()
         write_page(args, converted, source.label, findings_of(source, fidelity=fidelity, cautions=cautions))
-    print(fidelity.to_json() if args.json else fidelity)
+    text = format_fidelity(fidelity, every_layer=args.verbose)
+    print(fidelity.to_json() if args.json else text)
     return _status(fidelity, args.tolerance)
 
 
@@ -299,6 +307,6 @@ def _status(fidelity: Fidelity | CandidateComparison, tolerance: float | None) -
     try:
         fidelity.check(tolerance)
     except AccuracyError as error:
-        print(f"mxamp: error: {error}", file=sys.stderr)
+        print_message("error", error)
         return 1
     return 0

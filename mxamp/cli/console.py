@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 import sys
-import threading
-import time
 import warnings
-from typing import Any, Callable, Iterator, Sequence, TextIO, TypeVar
+from typing import Any, Callable, ContextManager, Iterator, Sequence, TextIO, TypeVar
+
+import rich.console
+import rich.progress
+import rich.text
 
 from mxamp.errors import MxampError, MxampWarning
+from mxamp.report.short import labelled
 from mxamp.report.table import format_bytes, terminal_width
 
 __all__ = [
@@ -20,19 +23,17 @@ __all__ = [
     "ShownWarnings",
     "Steps",
     "StrictError",
+    "add_verbose_option",
+    "console",
     "print_json",
+    "print_labelled",
+    "print_message",
     "show_comparison_progress",
     "show_warnings",
     "supports_progress",
 ]
 
 _Checked = TypeVar("_Checked")
-
-_PROGRESS_EVERY = 0.2
-"""Seconds between two looks at the clock."""
-
-_BAR = 24
-"""Characters of a full bar."""
 
 
 class Steps:
@@ -42,12 +43,15 @@ class Steps:
     ----------
     quiet
         Print no lines; the clock too stays off.
+    verbose
+        Whether to print lines at all: what was done is told at the end otherwise.
     terminal
         Where the clock is shown, if that is a terminal; by default standard error.
     """
 
-    def __init__(self, *, quiet: bool, terminal: TextIO | None = None) -> None:
+    def __init__(self, *, quiet: bool, verbose: bool = True, terminal: TextIO | None = None) -> None:
         self._quiet = quiet
+        self._verbose = verbose
         self._clock: _Clock | None = None
         self._terminal = sys.stderr if terminal is None else terminal
 
@@ -70,11 +74,11 @@ class Steps:
     def now(self, doing: str) -> None:
         """Say what the step that is under way has come to; its clock goes on."""
         if self._clock is not None:
-            self._clock.doing = doing
+            self._clock.say(doing)
 
     def done(self, what: str, detail: str) -> None:
         """Print what was done."""
-        if not self._quiet:
+        if not self._quiet and self._verbose:
             print(f"{what + ':':<12}{detail}", flush=True)
 
 
@@ -84,50 +88,88 @@ def supports_progress(stream: TextIO) -> bool:
 
 
 class _Clock:
-    """A line that shows how long something has taken, and how far it is."""
+    """A line that shows how long something has taken, and how far it is, where the stream is a terminal."""
 
     def __init__(self, doing: str, stream: TextIO) -> None:
-        self.doing, self._stream = doing, stream
-        self._start = time.perf_counter()
-        self._done: tuple[int, int] | None = None
+        self._console = console(stream)
+        # What is written meanwhile (warnings) appears above the line.
+        self._progress = rich.progress.Progress(
+            rich.progress.TextColumn("{task.description}", markup=False),
+            rich.progress.BarColumn(24),
+            _Size(),
+            rich.progress.TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=stream is sys.stderr,
+        )
+        self._task = self._progress.add_task(self._short(doing), total=None)
+
+    def say(self, doing: str) -> None:
+        """Say what it has come to."""
+        self._progress.update(self._task, description=self._short(doing))
 
     def note(self, done: int, total: int) -> None:
-        """Note how far it is."""
-        self._done = done, total
+        """Note how far it is, in bytes."""
+        self._progress.update(self._task, completed=done, total=max(total, 1))
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Show the line meanwhile, on a thread."""
-        finished = threading.Event()
+    def running(self) -> ContextManager[object]:
+        """Show the line meanwhile."""
+        return self._progress
 
-        def run() -> None:
-            # Nothing is shown for what takes no time.
-            while not finished.wait(_PROGRESS_EVERY):
-                self._stream.write(f"\r{self._line()}\x1b[K")
-                self._stream.flush()
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            finished.set()
-            thread.join()
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-
-    def _line(self) -> str:
-        seconds = f"{time.perf_counter() - self._start:.0f} s"
-        if self._done is None:
-            return f"{self.doing} ... {seconds}"
-        done, total = self._done
-        share = done / total if total else 1.0
-        filled = round(share * _BAR)
-        bar = "#" * filled + "." * (_BAR - filled)
+    def _short(self, text: str) -> str:
         # Too long a line would be wrapped, and stay.
-        room = max(8, terminal_width() - _BAR - 40)
-        doing = self.doing if len(self.doing) <= room else f"{self.doing[: room - 3]}..."
-        return f"{doing} [{bar}] {share:.0%} of {format_bytes(total)}, {seconds}"
+        room = max(8, self._console.width - 56)
+        return text if len(text) <= room else f"{text[: room - 3]}..."
+
+
+class _Size(rich.progress.ProgressColumn):
+    """``25 % of 4.00 GB``, where that is known."""
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """Return it for one task."""
+        if task.total is None:
+            return rich.text.Text("")
+        return rich.text.Text(f"{task.percentage:.0f} % of {format_bytes(task.total)}")
+
+
+def console(stream: TextIO) -> rich.console.Console:
+    """Return what writes to a stream: in color where that is a terminal and NO_COLOR is not set."""
+    return rich.console.Console(
+        file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True, width=terminal_width()
+    )
+
+
+def print_labelled(lines: Sequence[tuple[str, str]]) -> None:
+    """Print lines with their labels in a column."""
+    out = console(sys.stdout)
+    for label, sentence in lines:
+        for number, line in enumerate(labelled([(label, sentence)], terminal_width())):
+            text = rich.text.Text(line)
+            if not number:
+                text.stylize("bold", 0, len(label) + 1)
+            out.print(text)
+
+
+def print_message(kind: str, message: object) -> None:
+    """Print ``mxamp: warning: ...`` or the like on standard error.
+
+    Parameters
+    ----------
+    kind
+        ``"error"`` or ``"warning"``.
+    message
+        What is to be said.
+    """
+    text = rich.text.Text("mxamp: ")
+    text.append(f"{kind}:", style="bold red" if kind == "error" else "bold yellow")
+    text.append(f" {message}")
+    console(sys.stderr).print(text)
+
+
+def add_verbose_option(parser: Any) -> None:
+    """Add ``--verbose``."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell everything, and not in short")
 
 
 def show_comparison_progress(stage: str, done: int, total: int) -> None:
@@ -243,7 +285,7 @@ def show_warnings(*, strict: bool = False) -> Iterator[ShownWarnings]:
         ) -> None:
             if issubclass(category, MxampWarning):
                 shown.texts.append(str(message))
-                print(f"mxamp: warning: {message}", file=sys.stderr)
+                print_message("warning", message)
             else:
                 others(message, category, filename, lineno, file, line)
 

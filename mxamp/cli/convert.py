@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
-from mxamp.cli.console import Mistakes, Steps, print_json
+from mxamp.cli.console import Mistakes, Steps, add_verbose_option, print_json, print_labelled
 from mxamp.cli.html import add_html_option, write_page
 from mxamp.cli.source import (
     Source,
@@ -40,6 +40,7 @@ from mxamp.passes import PREPARATIONS
 from mxamp.policy.policy import PURE, Policy
 from mxamp.provenance import provenance_path, read_provenance
 from mxamp.report.model import Report
+from mxamp.report.short import short_summary
 from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
 from mxamp.targets import Target, resolve_target
@@ -228,6 +229,7 @@ def add_parser(subparsers: Any) -> None:
         "--force", "--overwrite", action="store_true", help="replace OUT and FILE.json where they exist"
     )
     output.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
+    add_verbose_option(output)
     output.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
 
@@ -284,7 +286,7 @@ class _Destination:
 def run(args: argparse.Namespace) -> int:
     """Convert a model."""
     started = time.perf_counter()
-    steps = Steps(quiet=args.quiet or args.json)
+    steps = Steps(quiet=args.quiet or args.json, verbose=args.verbose)
     destination = _destination(args)
     policy, shapes, data, guard, io_dtype, target = _checked_options(args, destination)
 
@@ -349,6 +351,8 @@ def run(args: argparse.Namespace) -> int:
     note = EMULATED_NOTE if report.emulated is not None else _where_it_runs(report.target_dtype)
     if args.json:
         print_json(_document(source, model, files, seconds, note))
+    elif not args.quiet and not args.verbose:
+        _print_short(args, source, report, files, note)
     elif not args.quiet:
         width = terminal_width()
         print(f"\n{summary(report, width)}\n")
@@ -358,6 +362,25 @@ def run(args: argparse.Namespace) -> int:
         if note:
             print("\n".join(paragraph(f"Note: {note}", width, hanging="  ")))
     return 0
+
+
+def _print_short(
+    args: argparse.Namespace, source: Source, report: Report, files: Sequence[Path], note: str | None
+) -> None:
+    """Print the few lines that say most."""
+    lines = short_summary(report)
+    if source.weights is not None:
+        lines.insert(0, ("weights", f"{source.weights}."))
+    if args.output is not None and report.emulated is None:
+        measure = f"mxamp compare {args.model} {split_prefix(args.output)[0]} --data FILE.npz"
+        lines.append(("error", f"not measured; {measure}"))
+    lines.append(("written", ", ".join(str(path) for path in files)))
+    if note:
+        lines.append(("note", note))
+    elif report.guard is not None and report.guard.dropped:
+        lines.append(("note", f"guard: {report.guard.reason}."))
+    lines.append(("more", "--verbose here, mxamp inspect, or mxamp report for a page to forward"))
+    print_labelled(lines)
 
 
 def _write_page(args: argparse.Namespace, source: Source, model: Model, destination: _Destination) -> None:

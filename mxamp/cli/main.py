@@ -13,6 +13,7 @@ from mxamp.arguments import as_options
 from mxamp.cli import (
     calibrate,
     compare,
+    completion,
     convert,
     export,
     inspect,
@@ -24,7 +25,7 @@ from mxamp.cli import (
     verify,
     zoo,
 )
-from mxamp.cli.console import SeveralMistakesError, show_warnings
+from mxamp.cli.console import SeveralMistakesError, print_message, show_warnings
 from mxamp.errors import MxampError, nearest_names
 from mxamp.version import __version__
 
@@ -81,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
         zoo,
         targets,
         probe,
+        completion,
     ):
         module.add_parser(subparsers)
     for subparser in subparsers.choices.values():
@@ -121,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print_any_name()
     parser = build_parser()
     args = _parse(parser, argv)
+    args.program = parser
     if args.command is None:
         parser.print_help()
         return USER_ERROR
@@ -143,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         if isinstance(error, (MxampError, OSError)):
             for each in error.errors if isinstance(error, SeveralMistakesError) else (error,):
-                print(f"mxamp: error: {each}", file=sys.stderr)
+                print_message("error", each)
             return USER_ERROR
         print(_internal_error(error, show_traceback), file=sys.stderr)
         return INTERNAL_ERROR

@@ -19,7 +19,7 @@ _MEDIUM = 60
 """Widths, in characters, from which more columns are shown."""
 
 
-def format_fidelity(fidelity: Fidelity, width: int | None = None) -> str:
+def format_fidelity(fidelity: Fidelity, width: int | None = None, *, every_layer: bool = True) -> str:
     """Return a comparison as text.
 
     Parameters
@@ -28,6 +28,8 @@ def format_fidelity(fidelity: Fidelity, width: int | None = None) -> str:
         The comparison.
     width
         The longest line, in characters; by default the terminal's width.
+    every_layer
+        Whether to list all layers, or only to say where the error begins and grows.
 
     Returns
     -------
@@ -55,7 +57,7 @@ def format_fidelity(fidelity: Fidelity, width: int | None = None) -> str:
     if fidelity.losses is not None:
         lines += ["", *loss_lines(fidelity.losses, width)]
     if fidelity.layers is not None:
-        lines += ["", *_layer_lines(fidelity, fidelity.layers, width)]
+        lines += ["", *_layer_lines(fidelity, fidelity.layers, width, every_layer)]
     if fidelity.notes:
         lines += ["", "Notes:"]
         for note in fidelity.notes:
@@ -154,7 +156,11 @@ def _counted_share(count: int, share: float) -> str:
     return f"{count:,} ({shown} %)"
 
 
-def _layer_lines(fidelity: Fidelity, layers: Sequence[LayerFidelity], width: int) -> list[str]:
+def _layer_lines(
+    fidelity: Fidelity, layers: Sequence[LayerFidelity], width: int, every_layer: bool
+) -> list[str]:
+    if not every_layer:
+        return _verdict(fidelity, width)
     lines = paragraph(
         "Layer by layer, in topological order, both models with fusion off, on the first "
         f"{_first(fidelity.layer_samples)}:",

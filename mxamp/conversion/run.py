@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -81,6 +82,9 @@ class Source:
         return {**self.arg_params, **self.aux_params}
 
 
+_LOG = logging.getLogger("mxamp")
+
+
 @paused_collection()
 def convert_graph(
     source: Source,
@@ -116,6 +120,9 @@ def convert_graph(
     if inputs is None:
         check_params(graph, params)
         inputs = [name for name in graph.variables if name not in params]
+    _LOG.info(
+        "converting %d operator nodes to %s for %s", graph.operator_count, policy.target_dtype, target.name
+    )
     unused_rules = check_rules_fit(policy, graph)
     stored = {name: value.dtype for name, value in params.items()}
     interface = decide_interface(options.io_dtype, policy.target_dtype, graph, inputs, stored)

@@ -46,8 +46,14 @@ def error_of(result):
 # ---------------------------------------------------------------------- the job
 
 
+def test_every_layer_is_listed_only_when_that_is_asked_for(running, mxamp):
+    short = mxamp("compare", "net", "low", "--data", "images.npz")
+    assert "\n  conv0" not in short.out
+    assert "Starts to differ at conv0 (Convolution, bfloat16)" in short.out
+
+
 def test_it_prints_outputs_layers_and_where_it_starts(running, mxamp):
-    result = mxamp("compare", "net", "low", "--data", "images.npz")
+    result = mxamp("compare", "net", "low", "--data", "images.npz", "--verbose")
     assert (result.status, result.err) == (0, "")
     assert "Fidelity to FP32 on 6 samples (cpu(0), batches of 6)." in result.out
     assert "exp0_output" in result.out

@@ -16,7 +16,7 @@ def images(folder):
 
 
 def test_convert_writes_a_float32_model_that_says_what_it_is(folder, mxamp):
-    result = mxamp("convert", "net", "--dtype", "float16", "-o", "low", "--emulate")
+    result = mxamp("convert", "net", "--dtype", "float16", "-o", "low", "--emulate", "-v")
     assert result.status == 0
     assert "Computes in float32 what a model does, converted to float16" in result.out
     assert "is for measuring, not for deploying" in " ".join(result.out.split())

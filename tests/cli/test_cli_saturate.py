@@ -31,7 +31,7 @@ def save_masked() -> None:
 
 def test_saturate_clamps_and_says_so(mxamp, folder):
     save_large()
-    result = mxamp("convert", "large", "--dtype", "float16", "-o", "out", "--saturate")
+    result = mxamp("convert", "large", "--dtype", "float16", "-o", "out", "--saturate", "-v")
     assert result.status == 0, result.err
     assert "2 parameters stored in float16, 2 values clamped, " in " ".join((result.out + result.err).split())
     said = " ".join(result.out.split())
@@ -43,7 +43,7 @@ def test_saturate_clamps_and_says_so(mxamp, folder):
 
 def test_without_it_the_layer_stays_float32(mxamp, folder):
     save_large()
-    result = mxamp("convert", "large", "--dtype", "float16", "-o", "out")
+    result = mxamp("convert", "large", "--dtype", "float16", "-o", "out", "-v")
     assert result.status == 0, result.err
     assert "lamped" not in result.out + result.err
     assert load("out").arg_params["fc0_weight"].numpy().dtype == np.float32
@@ -66,9 +66,9 @@ def test_json_counts_clamped_values_and_masks(mxamp, folder):
 
 def test_masks_are_rewritten_unless_told_not_to(mxamp, folder):
     save_masked()
-    result = mxamp("convert", "masked", "--dtype", "float16", "-o", "out")
+    result = mxamp("convert", "masked", "--dtype", "float16", "-o", "out", "-v")
     assert "1 mask rewritten to fit float16: least -1e+18 -> -65504." in result.out
-    result = mxamp("convert", "masked", "--dtype", "float16", "-o", "kept", "--no-rewrite-masks")
+    result = mxamp("convert", "masked", "--dtype", "float16", "-o", "kept", "-v", "--no-rewrite-masks")
     assert result.status == 0, result.err
     assert "rewritten" not in result.out
     scalars = {

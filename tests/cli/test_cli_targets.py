@@ -99,7 +99,7 @@ def test_a_target_for_another_dtype_is_refused(mxamp, folder):
 def test_expected_times_are_shown_where_shapes_are_known(mxamp, folder):
     command = ("convert", "net", "--dtype", "bfloat16", "-o", "out", "--input-shape", "data=1,4,32,32")
     command = (*command, "--no-guard")
-    result = mxamp(*command, "--low-precision", "required")
+    result = mxamp(*command, "--low-precision", "required", "--verbose")
     assert result.status == 0, result.err
     assert "Estimated time of a forward pass: float32" in result.out
     time = json.loads(mxamp(*command, "--force", "--json").out)["report"]["time"]

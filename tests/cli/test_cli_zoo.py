@@ -28,7 +28,7 @@ def offline(monkeypatch, tmp_path):
 
 
 def test_random_weights_are_announced_first_and_with_the_steps(mxamp, folder, offline):
-    result = mxamp("convert", NAME, "--no-guard", "--dtype", "bfloat16", "-o", "out")
+    result = mxamp("convert", NAME, "--no-guard", "--dtype", "bfloat16", "-o", "out", "--verbose")
     assert result.status == 0, result.err
     assert result.err.splitlines()[0].startswith(f"mxamp: warning: {NAME}: the weights are RANDOM (seed 0)")
     assert result.out.count("RANDOM (seed 0)") == 1

@@ -1,0 +1,82 @@
+"""The report in a few lines: what, how much low, size, speed, and where to read on."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mxamp.report.model import Report
+from mxamp.report.table import format_bytes, wrap_cell
+from mxamp.report.text import count_of, reason_groups
+
+__all__ = ["labelled", "short_summary"]
+
+_LABEL = 12
+"""Characters of a label with the blanks behind it."""
+
+
+def short_summary(report: Report) -> list[tuple[str, str]]:
+    """Return what a conversion did, a label and a sentence at a time.
+
+    Parameters
+    ----------
+    report
+        The report. :func:`mxamp.report.text.summary` tells all of it.
+    """
+    low = report.target_dtype
+    what = f"{report.low_nodes:,} of {count_of(len(report.nodes), 'operator node')} in {low}"
+    if report.emulated is not None:
+        what += ", emulated in float32"
+    what += f" for {report.target}, {count_of(len(report.casts), 'cast')} at run time"
+    share = report.low_multiply_add_share
+    if share is not None:
+        what += f"; {100 * share:.1f} % of the multiply-adds"
+    found = [("converted", f"{what}.")]
+    if report.nothing_low is not None:
+        found = [("converted", f"nothing to {low}: {report.nothing_low}.")]
+    else:
+        kept = reason_groups(report)
+        if kept:
+            reason, nodes = kept[0]
+            count = count_of(len(report.nodes) - report.low_nodes, "node")
+            which = f"{count}: {reason}"
+            if len(kept) > 1:
+                which = f"{count} for {len(kept)} reasons, {len(nodes)} of them: {reason}"
+            found.append(("float32", f"{which}."))
+    before, after = report.parameter_bytes_before, report.parameter_bytes_after
+    if before:
+        found.append(
+            ("size", f"{format_bytes(before)} -> {format_bytes(after)} ({100 * after / before:.1f} %).")
+        )
+    if report.saturated_values:
+        found.append(("clamped", f"{count_of(report.saturated_values, 'value')} beyond {low}'s range."))
+    found.append(("speed", f"{_speed(report)}."))
+    return found
+
+
+def _speed(report: Report) -> str:
+    guard = report.guard
+    if guard is not None and guard.result is not None:
+        result, machine = guard.result, guard.machine or {}
+        return (
+            f"measured: {result.float32_ms:.2f} ms -> {result.own_ms:.2f} ms, {result.ratio:.2f} times as "
+            f"fast ({result.low:.2f} to {result.high:.2f}) on {machine.get('cpu', 'this machine')}"
+        )
+    chosen = next((plan for plan in report.race if plan.is_chosen and plan.ratio is not None), None)
+    if chosen is not None:
+        return f"measured: {chosen.ratio:.2f} times as fast as float32"
+    time = report.time
+    if time is not None and time.mixed_us:
+        return f"estimated, not measured: {time.float32_us / time.mixed_us:.2f} times as fast as float32"
+    why = "" if guard is None else f": {guard.reason}"
+    return f"not measured{why}"
+
+
+def labelled(lines: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Return lines with their labels in a column, wrapped."""
+    laid_out = []
+    for label, text in lines:
+        wrapped = wrap_cell(text, max(width - _LABEL, 8))
+        laid_out += [
+            f"{f'{label}:' if not number else '':<{_LABEL}}{line}" for number, line in enumerate(wrapped)
+        ]
+    return laid_out
