@@ -70,3 +70,8 @@ __all__ = [
     "rounding_losses",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names: submodules are imported by their own."""
+    return __all__

@@ -12,6 +12,7 @@ from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
+from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.guard import Guard, as_guard
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
@@ -44,7 +45,7 @@ def convert_model(
     exclude: Sequence[str] = (),
     color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: InputShapes | None = None,
     inputs: Sequence[str] | None = None,
     cast_op: str = AMP_CAST,
     fold_batch_norm: bool = True,
@@ -93,8 +94,9 @@ def convert_model(
         The dtype of the model's inputs and outputs: None for FP32, ``"low"`` for the target dtype, or a
         mapping from input and output names to either.
     input_shapes
-        Input name -> shape. With it the report counts multiply-adds and bytes of casts, and
-        where the target knows costs, every node computes in what is estimated to make the model fastest.
+        Input name -> shape, or the shape of the only input. With it the report counts multiply-adds and bytes
+        of casts, and where the target knows costs, every node computes in what is estimated to make the model
+        fastest.
     inputs
         Names of variables that are inputs, as are those in ``input_shapes``. Only needed for an input that
         looks like a parameter whose value is missing: one that stands where a layer has its weight, or that
@@ -182,6 +184,7 @@ def convert_model(
     params = {**model.arg_params, **model.aux_params}
     declared = [*fed, *declared_inputs(graph, params, inputs)]
     known = KnownShapes(None)
+    input_shapes = named_input_shapes(graph, input_shapes, params)
     if input_shapes is not None:
         known = known_shapes(graph, input_shapes, params, sym=None if isinstance(sym, Graph) else sym)
         declared += input_shapes

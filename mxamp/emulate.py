@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 from mxamp.arguments import one_of
 from mxamp.convert import convert_model
 from mxamp.decisions import IoDtype
+from mxamp.graph.shapes import InputShapes
 from mxamp.model import Model
 from mxamp.passes import PREPARATIONS, Emulation
 from mxamp.policy.policy import ColorFunction, Policy
@@ -29,7 +30,7 @@ def emulate(
     exclude: Sequence[str] = (),
     color: ColorFunction | None = None,
     io_dtype: IoDtype = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: InputShapes | None = None,
     inputs: Sequence[str] | None = None,
     fold_batch_norm: bool = True,
     saturate: bool = False,

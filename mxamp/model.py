@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import json
 import logging
 import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, Iterator, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, Iterator, Mapping, Union
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from mxamp.files import atomic_write, settle_leftovers, unchanged_while_reading
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
 from mxamp.graph.serde import read_symbol, write_symbol
+from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.names import short
 from mxamp.onnx import OnnxExport, export_graph
 from mxamp.params.on_disk import open_parameters
@@ -34,8 +36,10 @@ from mxamp.provenance import (
     hash_file,
     provenance_path,
     read_provenance,
+    recorded_report,
 )
 from mxamp.read_back import read_back
+from mxamp.report.described import describe_model, model_html
 from mxamp.report.model import Report
 from mxamp.version import __version__
 
@@ -68,7 +72,7 @@ class _BuiltWhenRead:
         vars(model)[self._name] = given
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A model as ``convert_model`` returns it and ``load`` reads it.
 
@@ -81,7 +85,8 @@ class Model:
     arg_params, aux_params
         Parameters and auxiliary states by name.
     report
-        What the conversion did, built when it is first read; None for a model that was only loaded.
+        What the conversion did, built when it is first read; for a model that was loaded, what was recorded
+        when these very files were written. None where nothing is known.
     """
 
     graph: Graph
@@ -127,6 +132,22 @@ class Model:
     def parameter_bytes(self) -> int:
         """The bytes of all parameters and auxiliary states."""
         return sum(value.nbytes for value in (*self.arg_params.values(), *self.aux_params.values()))
+
+    @property
+    def made_report(self) -> Report | None:
+        """What the conversion that made this model did; None for a model that was only loaded."""
+        return None if isinstance(self.arg_params, _LoadedParams) else self.report
+
+    def __repr__(self) -> str:
+        first, *rest = (f"{title}: {text}" for title, text in self._described())
+        return "\n".join([f"<mxamp.Model, {first}", *(f"  {line}" for line in rest)]) + ">"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return model_html(self._described())
+
+    def _described(self) -> tuple[tuple[str, str], ...]:
+        return describe_model(self.graph, {**self.arg_params, **self.aux_params}, self.report)
 
     # ------------------------------------------------------------------ MXNet's view
 
@@ -243,7 +264,7 @@ class Model:
             files[0].write(self.symbol_json().encode("utf-8"))
             checked = read_back(files[0], files[1], self.graph, self.arg_params, self.aux_params)
             if provenance:
-                record = Provenance.of(files[0], files[1], checked, self._history, hashed, self.report)
+                record = Provenance.of(files[0], files[1], checked, self._history, hashed, self.made_report)
                 files[2].write(record.to_json().encode("utf-8"))
         _LOG.info("saved %s and %s", symbol_path, params_path)
         if symbol_before not in (None, files[0].digest):
@@ -265,8 +286,8 @@ class Model:
         ReportError
             When the provenance beside the files is damaged.
         """
-        if self.report is not None:
-            return self.report.target
+        if self.made_report is not None:
+            return self.made_report.target
         source = self._history.source
         if source is None:
             return None
@@ -280,17 +301,18 @@ class Model:
         self,
         path: PathLike,
         *,
-        input_shapes: Mapping[str, Sequence[int]] | None = None,
+        input_shapes: InputShapes | None = None,
         opset: int | None = None,
         dynamic_batch: bool = False,
         progress: Progress | None = None,
     ) -> OnnxExport:
         """Write the model as ONNX, casts included; see :func:`mxamp.export_onnx`. Needs no MXNet."""
+        params = {**self.arg_params, **self.aux_params}
         return export_graph(
             self.graph,
-            {**self.arg_params, **self.aux_params},
+            params,
             path,
-            input_shapes=input_shapes,
+            input_shapes=named_input_shapes(self.graph, input_shapes, params),
             opset=opset,
             dynamic_batch=dynamic_batch,
             metadata=self._metadata(),
@@ -301,18 +323,19 @@ class Model:
         self,
         path: PathLike,
         *,
-        input_shapes: Mapping[str, Sequence[int]] | None = None,
+        input_shapes: InputShapes | None = None,
         dynamic_batch: bool = False,
         progress: Progress | None = None,
     ) -> OpenvinoExport:
         """Write the model as OpenVINO's file, with the decisions; see :func:`mxamp.export_openvino`."""
         from mxamp.openvino.export import export_openvino_graph  # which few need
 
+        params = {**self.arg_params, **self.aux_params}
         return export_openvino_graph(
             self.graph,
-            {**self.arg_params, **self.aux_params},
+            params,
             path,
-            input_shapes=input_shapes,
+            input_shapes=named_input_shapes(self.graph, input_shapes, params),
             dynamic_batch=dynamic_batch,
             metadata=self._metadata(),
             progress=progress,
@@ -326,7 +349,7 @@ class Model:
             if source is not None and hashed is not None:
                 record = {"symbol": source.symbol.to_mapping(), "params": hashed.result().to_mapping()}
                 metadata["mxamp.source"] = json.dumps(record)
-        report, policy, target = self.report, self._history.policy, self.decided_for
+        report, policy, target = self.made_report, self._history.policy, self.decided_for
         if report is not None:
             metadata["mxamp.target_dtype"] = report.target_dtype
         if target is not None:
@@ -451,11 +474,11 @@ def load(prefix: PathLike, epoch: int = 0) -> Model:
         raise ModelFileNotFoundError(str(error)) from None
     settle_leftovers(symbol_path.parent)
     return unchanged_while_reading(
-        [symbol_path, params_path], lambda: _load(prefix, symbol_path, params_path)
+        [symbol_path, params_path], lambda: _load(prefix, epoch, symbol_path, params_path)
     )
 
 
-def _load(prefix: PathLike, symbol_path: Path, params_path: Path) -> Model:
+def _load(prefix: PathLike, epoch: int, symbol_path: Path, params_path: Path) -> Model:
     graph = read_symbol(symbol_path)
     if not params_path.is_file():
         others = _other_epochs(prefix, params_path)
@@ -465,10 +488,12 @@ def _load(prefix: PathLike, symbol_path: Path, params_path: Path) -> Model:
         raise ModelFileNotFoundError(f"There is no parameter file {str(params_path)!r}.{found}")
     source = SourceFiles(symbol_path, params_path)
     args, auxs = open_parameters(params_path, aux_names=auxiliary_names(graph))
+    report: Any = functools.partial(recorded_report, source, prefix, epoch)  # called when it is read
     return Model(
         graph,
         _LoadedParams(args, graph, source),
         _LoadedParams(auxs, graph, source),
+        report,
         _history=History(source),
     )
 

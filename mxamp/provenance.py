@@ -127,6 +127,16 @@ class SourceFiles:
             digest.update(block.data)
         return FileRecord(path.name, size, digest.hexdigest())
 
+    def are_those_of(self, provenance: Provenance) -> bool:
+        """Whether these are the files that a provenance was written with: the symbol, and a size.
+
+        Hashing the parameters takes as long as reading them; :func:`mxamp.verify` does.
+        """
+        recorded, own = provenance.symbol, self.symbol
+        if own.algorithm != recorded.algorithm:
+            own = hash_file(self.paths[0], recorded.algorithm)
+        return own.digest == recorded.digest and self._params.size == provenance.params.bytes
+
     def refuse_to_replace(self, paths: Sequence[Path]) -> None:
         """Check that none of some files is one of these, under whatever name.
 
@@ -429,6 +439,23 @@ def read_provenance(prefix: str | Path, epoch: int = 0) -> Provenance | None:
     except OSError as error:
         raise ReportError(f"{path} cannot be read: {error.strerror or error}.") from error
     return Provenance.from_json(text, name=str(path))
+
+
+def recorded_report(source: SourceFiles, prefix: str | Path, epoch: int) -> Report | None:
+    """Return what was recorded of the conversion that wrote a pair of files; None where that is not known.
+
+    Parameters
+    ----------
+    source
+        The pair, as it was read. What was recorded of others under its name is not returned.
+    prefix, epoch
+        Where it is.
+    """
+    try:
+        provenance = read_provenance(prefix, epoch)
+    except ReportError:  # it is for information only, and mxamp.verify tells what is wrong with it
+        return None
+    return provenance.report if provenance is not None and source.are_those_of(provenance) else None
 
 
 def hash_file(path: Path, algorithm: str = ALGORITHM) -> FileRecord:

@@ -273,7 +273,7 @@ def _compare_several(
 
 def _kept_in_float32(candidates: Mapping[str, Model]) -> list[str]:
     """Say which operators mixed precision keeps in float32 and pure low precision does not."""
-    reports = [model.report for model in candidates.values() if model.report is not None]
+    reports = [model.made_report for model in candidates.values() if model.made_report is not None]
     if len(reports) != 2:
         return []
     mixed, pure = reports

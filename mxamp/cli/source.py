@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.errors import DataError, MxampWarning, ReportError
 from mxamp.model import Model, load, model_paths
-from mxamp.provenance import Provenance, hash_file, read_provenance
+from mxamp.provenance import Provenance, read_provenance
 
 __all__ = [
     "Source",
@@ -206,11 +206,7 @@ def recorded_provenance(source: Source) -> Provenance | None:
     if provenance is None:
         return None
     files = source.model._history.source
-    # Hashing the parameters takes as long as reading them, which nobody asked for.
-    size = source.paths[1].stat().st_size
-    recorded = provenance.symbol
-    is_other = files is None or hash_file(source.paths[0], recorded.algorithm).digest != recorded.digest
-    if is_other or size != provenance.params.bytes:
+    if files is None or not files.are_those_of(provenance):
         warnings.warn(
             f"{source.label} is no longer the model that was recorded when it was written, so what was "
             f"recorded is not shown. mxamp verify {source.label} tells what differs.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
 
 from mxamp.arguments import argument
 from mxamp.errors import DataError, UnknownNameError, nearest_names
@@ -23,7 +25,17 @@ from mxamp.ops.shapes import (
     merged,
 )
 
-__all__ = ["InferredShapes", "checked_input_shapes", "infer_entry_shapes", "shapes_error"]
+__all__ = [
+    "InferredShapes",
+    "InputShapes",
+    "checked_input_shapes",
+    "infer_entry_shapes",
+    "named_input_shapes",
+    "shapes_error",
+]
+
+InputShapes = Union[Mapping[str, Sequence[int]], Sequence[int]]
+"""Input name -> shape; or a shape alone, of a model with one input."""
 
 Shape = Tuple[int, ...]
 MaybeShape = Optional[Shape]
@@ -280,6 +292,40 @@ def shapes_error(where: str, why: str, input_shapes: Mapping[str, Sequence[int]]
         f"The shapes do not fit together{place}: {why.rstrip('.')}. Given were {given}. "
         f"Check {argument('input_shapes')} against what the model was trained with."
     )
+
+
+def named_input_shapes(
+    graph: Graph, given: InputShapes | None, params: Mapping[str, object]
+) -> Mapping[str, Sequence[int]] | None:
+    """Return shapes by the names of inputs: a shape alone is that of the only input.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    given
+        Input name -> shape, a shape, or None.
+    params
+        Names of the parameters; every other variable is an input.
+
+    Raises
+    ------
+    DataError
+        When it is a shape alone, and the model has not exactly one input.
+    """
+    if given is None or isinstance(given, Mapping):
+        return given
+    is_shape = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
+    if not is_shape or not given or not all(isinstance(size, (int, np.integer)) for size in given):
+        return given  # type: ignore[return-value]  # whoever checks shapes says what is wrong with it
+    inputs = [name for name in graph.variables if name not in params]
+    if len(inputs) != 1:
+        raise DataError(
+            f"{argument('input_shapes')} is {tuple(given)}, a shape without a name, and the model has "
+            f"{len(inputs)} inputs: {', '.join(inputs[:8]) or '(none)'}. Name them, as in "
+            f"{{{inputs[0] if inputs else 'data'!r}: {tuple(given)}}}."
+        )
+    return {inputs[0]: tuple(int(size) for size in given)}
 
 
 def checked_input_shapes(

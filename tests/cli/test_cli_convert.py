@@ -142,7 +142,7 @@ def test_policy_file_decides(mxamp, folder):
     (folder / "my.toml").write_text(
         'target_dtype = "float16"\nextends = "default"\n[red]\nConvolution = "because"\n'
     )
-    result = mxamp("convert", "net", "--dtype", "float16", "-o", "out", "--policy", "my.toml")
+    result = mxamp("convert", "net", "--dtype", "float16", "-o", "out", "-v", "--policy", "my.toml")
     assert result.status == 0, result.err
     assert "because" in result.out
 
