@@ -8,7 +8,7 @@ from mxamp.arguments import argument, setting
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, TargetError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Entry, Graph
-from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.infer import EntryDtypes, infer_dtypes, undeclared_inputs, variable_dtypes
 from mxamp.graph.output_names import cast_names, output_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CASTABLE, cast_target
@@ -122,7 +122,7 @@ def _why_perhaps_integers(graph: Graph, entry: Entry, dtype: DType) -> str | Non
     node = graph.nodes[entry.node]
     if dtype not in CASTABLE:
         return f"{setting('io_dtype', {node.name: 'low'})} would round it"
-    if dtype is not DType.FLOAT32 or node.attrs.get("__dtype__", "-1") != "-1":
+    if dtype is not DType.FLOAT32 or not undeclared_inputs(graph, [node.name]):
         return None
     for use in graph.uses_of(entry):
         reader = graph.nodes[use.node]

@@ -18,6 +18,7 @@ __all__ = [
     "check_dtypes",
     "infer_dtypes",
     "infer_with_data_dtypes",
+    "undeclared_inputs",
     "variable_dtypes",
 ]
 
@@ -201,6 +202,33 @@ def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Ite
         tuple([dtype if dtype is other else None for dtype, other in zip(own, alternatives)])
         for own, alternatives in zip(assumed, others)
     ]
+
+
+def undeclared_inputs(graph: Graph, inputs: Iterable[str]) -> list[str]:
+    """Return those inputs whose dtype is an assumption, for they do not say it.
+
+    A conversion lets an input say float32 where it casts it, or MXNet would infer another dtype. That is no
+    declaration of the user's, and converting again must know as much as the first time, and no more.
+    """
+    found = []
+    for name in inputs:
+        position = graph.variables[name]
+        code = graph.nodes[position].attrs.get("__dtype__", "-1")
+        if code == "-1" or (code == str(DType.FLOAT32.value) and _is_cast_down(graph, position)):
+            found.append(name)
+    return found
+
+
+def _is_cast_down(graph: Graph, position: int) -> bool:
+    """Return whether a cast to low precision reads a variable."""
+    for use in graph.uses[position].get(0, ()):
+        reader = graph.nodes[use.node]
+        if reader.op == AMP_MULTICAST:
+            return True
+        is_cast = reader.op == AMP_CAST or FACTS.canonical(reader.op) == "Cast"
+        if is_cast and cast_target(reader.attrs, str(reader)).is_low_precision:
+            return True
+    return False
 
 
 def _settles(

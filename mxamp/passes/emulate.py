@@ -12,7 +12,7 @@ from mxamp.errors import PassError, PolicyError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
-from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes
+from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes, undeclared_inputs
 from mxamp.graph.output_names import output_name, output_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
@@ -127,12 +127,8 @@ class EmulateLowPrecision(GraphPass):
 
     def run(self, graph: Graph) -> Graph:
         """Return the graph in float32."""
-        undeclared = [
-            name
-            for name in self.inputs
-            if self._variables.get(name) is DType.FLOAT32
-            and graph.nodes[graph.variables[name]].attrs.get("__dtype__", "-1") == "-1"
-        ]
+        assumed = [name for name in self.inputs if self._variables.get(name) is DType.FLOAT32]
+        undeclared = undeclared_inputs(graph, assumed)
         expression = _Expression(self, graph, self._variables, undeclared=undeclared)
         after = expression.express()
         self.rounds = tuple(expression.rounds)

@@ -8,10 +8,11 @@ from typing import Any, Mapping, Sequence
 from mxamp.arguments import items
 from mxamp.dtypes import DType
 from mxamp.errors import PassError, PolicyError, nearest_names
-from mxamp.graph.graph import Graph
+from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.node_map import NodeMap
 from mxamp.graph.output_names import output_names
 from mxamp.graph.verify import verify_graph
+from mxamp.ops.casts import AMP_CAST
 from mxamp.params.parameter import Parameter
 from mxamp.passes.base import blaming
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
@@ -209,15 +210,15 @@ def prepare_graph(
     """
     if target is None:
         target = Target.for_dtype(policy.target_dtype)
-    lost = lost_branches(graph) if target.device == "cpu" else ()
-    losses = len(lost)
+    lost = _lost(graph, target)
+    losses = _losses(graph, target)
     is_guarded = KeepBranches.step in steps
     start = NodeMap.identity(len(graph.nodes))
     state = Preparation(graph, graph, params, start, shapes, lost=lost)
     finished: list[str] = []
     for name in steps:
         step = _PASSES[name]()
-        if name == KeepBranches.step and not (lost if state.graph is graph else _losses(state.graph, target)):
+        if name == KeepBranches.step and not (lost if state.graph is graph else _lost(state.graph, target)):
             continue
         if not step.runs_for(target):
             continue
@@ -252,5 +253,30 @@ def _check_interface(before: Preparation, after: Preparation) -> None:
         raise PassError("The names of the graph's inputs or outputs changed.")
 
 
+def _lost(graph: Graph, target: Target) -> Sequence[LostBranch]:
+    return lost_branches(graph) if target.device == "cpu" else ()
+
+
 def _losses(graph: Graph, target: Target) -> int:
-    return len(lost_branches(graph)) if target.device == "cpu" else 0
+    """Return in how many places fusion goes wrong, or would without the casts that a conversion put there.
+
+    A pass that was taken back is so again when what came of it is converted.
+    """
+    return len(_lost(_without_casts(graph), target))
+
+
+def _without_casts(graph: Graph) -> Graph:
+    """Return the graph in which what a cast reads is read in its place, and the cast reads nothing."""
+    instead: dict[Entry, Entry] = {}
+    for position, node in enumerate(graph.nodes):
+        if node.op == AMP_CAST:
+            instead[Entry(position)] = instead.get(node.inputs[0], node.inputs[0])
+    if not instead:
+        return graph
+    nodes = [
+        node._replace(
+            inputs=() if node.op == AMP_CAST else tuple([instead.get(entry, entry) for entry in node.inputs])
+        )
+        for node in graph.nodes
+    ]
+    return replace(graph, nodes=tuple(nodes), heads=tuple([instead.get(head, head) for head in graph.heads]))

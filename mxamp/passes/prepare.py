@@ -8,7 +8,13 @@ from typing import Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
-from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes, variable_dtypes
+from mxamp.graph.infer import (
+    EntryDtypes,
+    certain_dtypes,
+    infer_dtypes,
+    undeclared_inputs,
+    variable_dtypes,
+)
 from mxamp.ops.casts import CAST_OPERATORS, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.passes.edit import Edited, NodeShapes
@@ -183,14 +189,24 @@ class Surroundings:
     @cached_property
     def certain_dtypes(self) -> EntryDtypes:
         """The dtype of every entry, None where it depends on what an input is fed with."""
-        arriving = {name: dtype for name, dtype in self._low_inputs.items() if name in self._variables}
-        undeclared = [
+        return self._certain({name: self._low_inputs[name] for name in self._arriving_low})
+
+    @cached_property
+    def certain_dtypes_before(self) -> EntryDtypes:
+        """The same in the model as it is, where inputs that will arrive in low precision are float32."""
+        return self._certain({}) if self._arriving_low else self.certain_dtypes
+
+    @cached_property
+    def _arriving_low(self) -> frozenset[str]:
+        return frozenset(name for name in self._low_inputs if name in self._variables)
+
+    def _certain(self, arriving: Mapping[str, DType]) -> EntryDtypes:
+        unsaid = [
             name
-            for name, position in self._graph.variables.items()
-            if name not in self.params
-            and name not in arriving
-            and self._graph.nodes[position].attrs.get("__dtype__", "-1") == "-1"
+            for name in self._graph.variables
+            if name not in self.params and name not in self._arriving_low
         ]
+        undeclared = undeclared_inputs(self._graph, unsaid)
         return certain_dtypes(self._graph, {**self._variables, **arriving}, undeclared)
 
     @cached_property
