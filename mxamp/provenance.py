@@ -15,7 +15,7 @@ import numpy as np
 
 from mxamp.errors import ExportError, ParamsError, PolicyError, ReportError
 from mxamp.files import StagedFile, existing_file, why_unreadable
-from mxamp.files.digest import ALGORITHM, DIGITS, new_digest
+from mxamp.files.digest import DIGITS, fastest_algorithm, new_digest
 from mxamp.json_text import parse_json
 from mxamp.params.positioned import PositionedFile
 from mxamp.policy.policy import Policy
@@ -37,9 +37,9 @@ __all__ = [
 FORMAT_VERSION = 2
 
 _READ_VERSIONS = (1, 2)
-"""The first had SHA-256 of files, which is still read and checked."""
+"""The first had SHA-256 of files and nothing else."""
 
-_KEYS = {ALGORITHM: "blake2b", "SHA-256": "sha256"}
+_KEYS = {"BLAKE2b": "blake2b", "SHA-256": "sha256"}
 """What the hashes are called in JSON."""
 
 _BLOCK = 1 << 20
@@ -66,7 +66,7 @@ class FileRecord:
     name: str
     bytes: int
     digest: str
-    algorithm: str = ALGORITHM
+    algorithm: str
 
     @property
     def short_digest(self) -> str:
@@ -116,7 +116,8 @@ class SourceFiles:
 
     def _hash_params(self, is_over: threading.Event) -> FileRecord:
         path = self.paths[1]
-        digest = new_digest()
+        algorithm = fastest_algorithm()
+        digest = new_digest(algorithm)
         buffer = np.empty(_BLOCK, np.uint8)
         size = self._params.size
         for offset in range(0, size, _BLOCK):
@@ -125,7 +126,7 @@ class SourceFiles:
             block = buffer[: min(_BLOCK, size - offset)]
             self._params.read_into(block, offset)
             digest.update(block.data)
-        return FileRecord(path.name, size, digest.hexdigest())
+        return FileRecord(path.name, size, digest.hexdigest(), algorithm)
 
     def are_those_of(self, provenance: Provenance) -> bool:
         """Whether these are the files that a provenance was written with: the symbol, and a size.
@@ -270,8 +271,8 @@ class Provenance:
         """
         known = history.source is not None and source_params is not None
         return cls(
-            symbol=FileRecord(symbol_file.display_name, symbol_file.size, symbol_file.digest),
-            params=FileRecord(params_file.display_name, params_file.size, params_file.digest),
+            symbol=_record(symbol_file),
+            params=_record(params_file),
             read_back=checked,
             source_symbol=history.source.symbol if history.source is not None and known else None,
             source_params=source_params.result() if source_params is not None and known else None,
@@ -358,8 +359,7 @@ class _Reader:
 
     def _file(self, value: Any, path: str) -> FileRecord:
         record = self._object(value, path)
-        # Format 1 has SHA-256.
-        algorithm = next((name for name, key in _KEYS.items() if key in record), ALGORITHM)
+        algorithm = next((name for name, key in _KEYS.items() if key in record), "SHA-256")
         key = _KEYS[algorithm]
         digest = self._text(record.get(key), f"{path}.{key}")
         if len(digest) != DIGITS or set(digest) - set("0123456789abcdef"):
@@ -458,7 +458,11 @@ def recorded_report(source: SourceFiles, prefix: str | Path, epoch: int) -> Repo
     return provenance.report if provenance is not None and source.are_those_of(provenance) else None
 
 
-def hash_file(path: Path, algorithm: str = ALGORITHM) -> FileRecord:
+def _record(file: StagedFile) -> FileRecord:
+    return FileRecord(file.display_name, file.size, file.digest, file.algorithm)
+
+
+def hash_file(path: Path, algorithm: str | None = None) -> FileRecord:
     """Return the record of a file.
 
     Parameters
@@ -466,13 +470,14 @@ def hash_file(path: Path, algorithm: str = ALGORITHM) -> FileRecord:
     path
         The file.
     algorithm
-        What to hash it with.
+        What to hash it with; by default what is fastest here.
 
     Raises
     ------
     ParamsError
         When it cannot be read.
     """
+    algorithm = algorithm or fastest_algorithm()
     digest = new_digest(algorithm)
     size = 0
     try:

@@ -140,7 +140,7 @@ def _verify_file(path: Path, recorded: FileRecord) -> FileVerification:
         return FileVerification(
             path,
             recorded,
-            FileRecord(path.name, size, ""),
+            FileRecord(path.name, size, "", recorded.algorithm),
             f"{path} differs: it has {size:,} bytes and {recorded.bytes:,} were written; {change}.",
         )
     found = hash_file(path, recorded.algorithm)

@@ -18,6 +18,7 @@ import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import ExportError, MxampWarning, ParamsError, ReportError
 from mxamp.files import StagedFile
+from mxamp.files.digest import fastest_algorithm, new_digest
 from mxamp.model import Model
 from mxamp.policy import Policy
 from mxamp.provenance import PolicyRecord, Provenance, read_provenance
@@ -48,8 +49,14 @@ def record_of(path):
     return {
         "name": path.name,
         "bytes": len(content),
-        "blake2b": hashlib.blake2b(content, digest_size=32).hexdigest(),
+        fastest_algorithm().lower().replace("-", ""): digest_of(content),
     }
+
+
+def digest_of(content):
+    digest = new_digest(fastest_algorithm())
+    digest.update(content)
+    return digest.hexdigest()
 
 
 def contents(folder):
@@ -251,7 +258,7 @@ def test_a_symbol_that_other_epochs_need_is_not_replaced_in_silence(folder, recw
 
 def test_source_files_that_another_process_replaced_do_not_disturb(folder):
     model = converted()
-    expected = record_of(folder / "net-0000.params")["blake2b"]
+    expected = digest_of((folder / "net-0000.params").read_bytes())
     small_model(2.0).save("net", provenance=False)
     model.save("out")
     assert read_provenance("out").source_params.digest == expected
@@ -321,6 +328,26 @@ def test_verify_is_true_for_an_intact_pair_alone(folder):
     assert "out-0000.params: as written" in str(found)
 
 
+@pytest.mark.parametrize(("one", "other"), [("SHA-256", "BLAKE2b"), ("BLAKE2b", "SHA-256")])
+def test_what_another_machine_hashed_otherwise_is_verified_as_it_was_hashed(folder, monkeypatch, one, other):
+    monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: one)
+    monkeypatch.setattr("mxamp.provenance.fastest_algorithm", lambda: one)
+    converted().save("out")
+    monkeypatch.undo()
+    monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: other)
+    monkeypatch.setattr("mxamp.provenance.fastest_algorithm", lambda: other)
+    content = (folder / "out-0000.params").read_bytes()
+    expected = {"SHA-256": hashlib.sha256(content), "BLAKE2b": hashlib.blake2b(content, digest_size=32)}[one]
+    record = read_provenance(folder / "out")
+    assert (record.params.algorithm, record.params.digest) == (one, expected.hexdigest())
+    assert record.symbol.algorithm == record.source_params.algorithm == one
+    found = mxamp.verify(folder / "out")
+    assert found
+    assert f"{one} {expected.hexdigest()[:12]}" in str(found)
+    (folder / "out-0000.params").write_bytes(content[:-1] + b"x")
+    assert not mxamp.verify(folder / "out")
+
+
 def test_what_an_earlier_version_recorded_with_sha256_is_read_and_verified(folder):
     converted().save("out")
     path = folder / "out-mxamp.json"
@@ -328,7 +355,7 @@ def test_what_an_earlier_version_recorded_with_sha256_is_read_and_verified(folde
     document["format"] = 1
     for part, prefix in (("written", "out"), ("source", "net")):
         for kind, name in (("symbol", "symbol.json"), ("params", "0000.params")):
-            del document[part][kind]["blake2b"]
+            document[part][kind] = {name: document[part][kind][name] for name in ("name", "bytes")}
             content = (folder / f"{prefix}-{name}").read_bytes()
             document[part][kind]["sha256"] = hashlib.sha256(content).hexdigest()
     path.write_text(json.dumps(document), "utf-8")

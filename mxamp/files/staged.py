@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mxamp.errors import ExportError
-from mxamp.files.digest import new_digest
+from mxamp.files.digest import fastest_algorithm, new_digest
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,6 +45,11 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
     name
         What it is going to be called, for messages.
 
+    Attributes
+    ----------
+    algorithm
+        What it is hashed with, see :mod:`mxamp.files.digest`.
+
     Notes
     -----
     It is written from the beginning to the end; all that can be taken back is everything, with ``seek(0)``
@@ -55,6 +60,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.display_name = name
+        self.algorithm = fastest_algorithm()
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         # os.open rather than tempfile: the umask then gives the permissions of any new file, not 0600.
         descriptor = os.open(path, flags, 0o666)
@@ -63,7 +69,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
         self._restart()
 
     def _restart(self) -> None:
-        self._hash = new_digest()
+        self._hash = new_digest(self.algorithm)
         self._size = 0
         self._stride = 1
         self._pieces: dict[int, int] = {}
@@ -180,7 +186,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
 
     @property
     def digest(self) -> str:
-        """The hash of what was written, as sixty-four hexadecimal digits; see :mod:`mxamp.files.digest`."""
+        """The hash of what was written, as sixty-four hexadecimal digits."""
         return str(self._hash.hexdigest())
 
     def read_back(self) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import pytest
 
 from mxamp.model import Model, load
+from mxamp.provenance import hash_file
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def test_nodes_are_picked_by_name_or_operator(mxamp, converted):
 
 def test_the_overview_says_what_the_model_was_made_from(mxamp, converted):
     out = " ".join(mxamp("inspect", "out").out.split())
-    digest = hashlib.blake2b((converted / "net-0000.params").read_bytes(), digest_size=32).hexdigest()
+    record = hash_file(converted / "net-0000.params")
     assert "Converted by mxamp" in out
     assert "to bfloat16 for the target cpu-bf16" in out
-    assert f"net-0000.params (BLAKE2b {digest[:12]}...)" in out
+    assert f"net-0000.params ({record.algorithm} {record.digest[:12]}...)" in out
     assert "Policy: the built-in one." in out
 
 

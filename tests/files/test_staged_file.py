@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import time
 import zlib
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxamp.errors import ExportError
-from mxamp.files import StagedFile
+from mxamp.files import StagedFile, digest
+from mxamp.files.digest import ALGORITHMS, fastest_algorithm
 
 MEGABYTE = 1 << 20
 
@@ -21,13 +23,30 @@ def staged(tmp_path):
         yield file
 
 
+def digest_of(content):
+    known = {"SHA-256": hashlib.sha256(content), "BLAKE2b": hashlib.blake2b(content, digest_size=32)}
+    return known[fastest_algorithm()].hexdigest()
+
+
+def test_the_hash_is_the_one_that_is_computed_faster_here(monkeypatch):
+    class Slow:
+        def update(self, data):
+            time.sleep(0.001)
+
+    for slow in ALGORITHMS:
+        fastest_algorithm.cache_clear()
+        monkeypatch.setattr(digest, "ALGORITHMS", {**ALGORITHMS, slow: Slow})
+        assert fastest_algorithm() != slow
+    fastest_algorithm.cache_clear()
+
+
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3 * MEGABYTE], ids=["nothing", "a byte", "small", "large"])
 def test_the_hash_and_the_size_are_those_of_the_file(staged, size):
     content = os.urandom(size)
     staged.write(content)
     staged.sync()
     assert staged.path.read_bytes() == content
-    assert staged.digest == hashlib.blake2b(content, digest_size=32).hexdigest()
+    assert staged.digest == digest_of(content)
     assert staged.size == staged.tell() == size
 
 
@@ -65,7 +84,7 @@ def test_rewound_it_is_a_new_file(staged):
     staged.write(b"new")
     staged.sync()
     assert staged.path.read_bytes() == b"new"
-    assert staged.digest == hashlib.blake2b(b"new", digest_size=32).hexdigest()
+    assert staged.digest == digest_of(b"new")
     assert staged.read_back() == 3
 
 
