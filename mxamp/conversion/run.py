@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Callable, Mapping, Sequence
 
 from mxamp.conversion.notes import graph_notes, lost_branch_notes
@@ -25,7 +25,7 @@ from mxamp.graph.graph import Graph
 from mxamp.graph.infer import variable_dtypes
 from mxamp.model import Model
 from mxamp.params.check import check_params
-from mxamp.params.not_finite import not_finite, not_finite_warning
+from mxamp.params.not_finite import is_looked_at, not_finite, not_finite_warning
 from mxamp.params.offline import OfflineCasts
 from mxamp.params.parameter import Parameter
 from mxamp.params.saturate import Saturation, saturate_parameters
@@ -81,6 +81,14 @@ class Source:
         """Parameters and auxiliary states."""
         return {**self.arg_params, **self.aux_params}
 
+    @cached_property
+    def not_finite(self) -> Sequence[str]:
+        """The parameters that hold NaN or infinity, of those that are looked at before they are needed.
+
+        Found once, however often the model is converted to be measured.
+        """
+        return not_finite(self.params)
+
 
 _LOG = logging.getLogger("mxamp")
 
@@ -127,9 +135,9 @@ def convert_graph(
     stored = {name: value.dtype for name, value in params.items()}
     interface = decide_interface(options.io_dtype, policy.target_dtype, graph, inputs, stored)
     notes = [*source.notes, *unused_rules, *graph_notes(graph, policy, options.cast_op)]
-    dubious = not_finite(params)
+    dubious = source.not_finite
     if dubious:
-        notes.append(not_finite_warning(dubious))
+        notes.append(not_finite_warning(list(dubious)))
     if target.warning:
         notes.append(f"The target {target.name}: {target.warning}")
     if options.placing is not None:
@@ -175,8 +183,8 @@ def convert_graph(
 
     def measured() -> Model:
         # A cast has shown infinities or NaN, or all is read anyway: now it is worth looking who has them.
-        on_disk = {name: parameter for name, parameter in params.items() if parameter.is_on_disk}
-        found = [] if dubious else not_finite(on_disk, read_all=True)
+        unseen = {name: parameter for name, parameter in params.items() if not is_looked_at(parameter)}
+        found = not_finite(unseen, read_all=True)
         if found:
             notes.append(not_finite_warning(found))
         return conversion.run_measured()
@@ -184,12 +192,20 @@ def convert_graph(
     def measured_late() -> Model:
         before = len(notes)
         model = measured()
-        for note in notes[before:] if warn else ():
-            warnings.warn(note, MxampWarning, stacklevel=2)
+        for note in notes[before:]:
+            tell(note)
         return model
 
+    def tell(note: str) -> None:
+        if warn:
+            warnings.warn(note, MxampWarning, stacklevel=2)
+
     model = conversion.run({**arg_params, **unmeasured}) if unmeasured else None
-    model = measured() if model is None else PostponedModel.postponing(model, measured_late)
+    if model is None:
+        model = measured()
+    else:
+        made_from = preparation.made_from
+        model = PostponedModel.postponing(model, measured_late, warn=tell, made_from=made_from)
     for note in conversion.said if warn else ():
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return model

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Mapping
+from typing import Any, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mxamp.params.parameter import Parameter
 from mxamp.params.ranges import magnitude_range
 
-__all__ = ["not_finite", "not_finite_warning"]
+__all__ = ["is_finite", "is_looked_at", "not_finite", "not_finite_warning"]
 
 _SMALL = 1 << 16
-"""A vector on disk of so many elements (a bias, a statistic) is read for this; of others the casts tell."""
+"""A vector on disk of so many elements (a bias, a statistic) is read for this; others as they are written."""
 
 
 def not_finite(params: Mapping[str, Parameter], *, read_all: bool = False) -> list[str]:
@@ -31,24 +32,31 @@ def not_finite(params: Mapping[str, Parameter], *, read_all: bool = False) -> li
     A sum of squares is finite only where all terms are; BLAS adds them up at the speed of memory. One that is
     not may have overflowed, and is looked at again.
     """
-    found = []
-    for name, parameter in params.items():
-        if not parameter.dtype.is_float or parameter.is_sparse:
-            continue
-        is_small = len(parameter.shape) < 2 and math.prod(parameter.shape) <= _SMALL
-        if parameter.is_on_disk and not (read_all or is_small):
-            continue
-        for part in parameter.parts():
-            if part.dtype == np.float32 and part.flags.c_contiguous:
-                flat = part.reshape(-1)
-                with np.errstate(all="ignore"):
-                    if math.isfinite(float(np.dot(flat, flat))):
-                        continue
-            magnitudes = magnitude_range(part)
-            if magnitudes.nans or magnitudes.infs:
-                found.append(name)
-                break
-    return found
+    return [
+        name
+        for name, parameter in params.items()
+        if parameter.dtype.is_float
+        and not parameter.is_sparse
+        and (read_all or is_looked_at(parameter))
+        and not all(is_finite(part) for part in parameter.parts())
+    ]
+
+
+def is_looked_at(parameter: Parameter) -> bool:
+    """Whether a parameter is read for this alone, and not when its values are needed anyway."""
+    is_small = len(parameter.shape) < 2 and math.prod(parameter.shape) <= _SMALL
+    return is_small or not parameter.is_on_disk
+
+
+def is_finite(values: NDArray[Any]) -> bool:
+    """Whether all values are finite."""
+    if values.dtype == np.float32 and values.flags.c_contiguous:
+        flat = values.reshape(-1)
+        with np.errstate(all="ignore"):
+            if math.isfinite(float(np.dot(flat, flat))):
+                return True
+    magnitudes = magnitude_range(values)
+    return not (magnitudes.nans or magnitudes.infs)
 
 
 def not_finite_warning(names: list[str], what: str = "parameter") -> str:

@@ -10,19 +10,21 @@ import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
-from typing import Any, BinaryIO, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.params.format import ARG_PREFIX, AUX_PREFIX
+from mxamp.params.not_finite import is_finite
 from mxamp.params.parameter import PART, Parameter
 from mxamp.params.postponed import CastLoss, PostponedCast
 from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.params.writer import ParamsEncoder
 
-__all__ = ["Progress", "stream_params"]
+__all__ = ["Progress", "Streamed", "stream_params"]
 
 Progress = Callable[[int, int], None]
 """``progress(done, total)``, in bytes written."""
@@ -37,6 +39,22 @@ _SYNC_EVERY = 64 << 20
 """Bytes after which the disk is told to begin writing: otherwise all of it waits for the end."""
 
 
+class Streamed(NamedTuple):
+    """What was seen of the values that were written.
+
+    Attributes
+    ----------
+    may_have_lost
+        Whether a postponed cast showed that values may be out of range, see
+        :func:`mxamp.params.postponed.may_have_lost_range`.
+    not_finite
+        The parameters that were copied from disk as they are and hold NaN or infinity, by bare name.
+    """
+
+    may_have_lost: bool
+    not_finite: tuple[str, ...]
+
+
 def stream_params(
     file: BinaryIO,
     args: Mapping[str, Parameter],
@@ -44,7 +62,7 @@ def stream_params(
     *,
     numpy_shapes: bool = False,
     progress: Progress | None = None,
-) -> bool:
+) -> Streamed:
     """Write parameters to an open binary file; those on disk are read and cast part by part.
 
     Parameters
@@ -60,9 +78,8 @@ def stream_params(
 
     Returns
     -------
-    bool
-        Whether a postponed cast showed that values may be out of range, see
-        :func:`mxamp.params.postponed.may_have_lost_range`. The file is complete all the same.
+    Streamed
+        What was seen in passing. The file is complete in any case.
 
     Raises
     ------
@@ -70,13 +87,14 @@ def stream_params(
         When a name or a value cannot be stored, or a file that values come from was changed; part of the list
         is written then.
     """
-    named = [(ARG_PREFIX + name, value) for name, value in args.items()]
-    named += [(AUX_PREFIX + name, value) for name, value in auxs.items()]
-    total = sum(_nbytes(value) for _, value in named)
+    named = [(ARG_PREFIX, name, value) for name, value in args.items()]
+    named += [(AUX_PREFIX, name, value) for name, value in auxs.items()]
+    total = sum(_nbytes(value) for _, _, value in named)
     encoder = ParamsEncoder(file, len(named), numpy_shapes=numpy_shapes)
     may_have_lost = False
+    dubious: list[str] = []
     done = 0
-    with _Syncing(file, total) as syncing, _read_ahead([value for _, value in named]) as sources:
+    with _Syncing(file, total) as syncing, _read_ahead([value for _, _, value in named]) as sources:
 
         def note(count: int) -> None:
             nonlocal done
@@ -90,20 +108,50 @@ def stream_params(
                 yield block
                 note(block.nbytes)
 
-        for name, value in named:
-            if value.is_on_disk:
+        for prefix, name, value in named:
+            if isinstance(value, PostponedCast):
                 loss = CastLoss()
-                encoder.add_parts(name, value.dtype, value.shape, noted(_cast(value, sources, loss)))
-                may_have_lost |= isinstance(value, PostponedCast) and value.shows_loss(loss)
+                blocks = _cast(value, sources, loss)
+                encoder.add_parts(prefix + name, value.dtype, value.shape, noted(blocks))
+                may_have_lost |= value.shows_loss(loss)
+                continue
+            if value.is_on_disk:
+                watched = _Watched(islice(sources, len(_parts(value))), value.dtype.is_float)
+                encoder.add_parts(prefix + name, value.dtype, value.shape, noted(watched))
+                if not watched.is_finite:
+                    dubious.append(name)
                 continue
             stored = value.stored()
             if isinstance(stored, SparseTensor):
-                encoder.add_record(name, stored.record)
+                encoder.add_record(prefix + name, stored.record)
             else:
-                encoder.add(name, stored)
+                encoder.add(prefix + name, stored)
             note(_nbytes(value))
         encoder.finish()
-    return may_have_lost
+    return Streamed(may_have_lost, tuple(dubious))
+
+
+class _Watched:
+    """Hands on what is copied, and sees whether all of it is finite.
+
+    Parameters
+    ----------
+    blocks
+        The values.
+    is_float
+        Whether they can be anything else.
+    """
+
+    def __init__(self, blocks: Iterable[NDArray[Any]], is_float: bool) -> None:
+        self._blocks = blocks
+        self.is_finite = True
+        self._is_float = is_float
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for block in self._blocks:
+            if self._is_float and self.is_finite:
+                self.is_finite = is_finite(block)
+            yield block
 
 
 def _nbytes(value: Parameter) -> int:
@@ -158,13 +206,11 @@ def _itemsize(parameter: Parameter) -> int:
     return parameter.source_itemsize if isinstance(parameter, PostponedCast) else parameter.dtype.itemsize
 
 
-def _cast(parameter: Parameter, sources: Iterator[NDArray[Any]], loss: CastLoss) -> Iterator[NDArray[Any]]:
+def _cast(
+    parameter: PostponedCast, sources: Iterator[NDArray[Any]], loss: CastLoss
+) -> Iterator[NDArray[Any]]:
     """Yield what is to be written of a parameter."""
     parts = _parts(parameter)
-    if not isinstance(parameter, PostponedCast):
-        for _ in parts:
-            yield next(sources)
-        return
     outs = [
         np.empty(min(PART, math.prod(parameter.shape)), parameter.dtype.numpy)
         for _ in range(min(_CAST_AHEAD, len(parts)))

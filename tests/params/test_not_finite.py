@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 import mxamp
+from mxamp.conversion import Options, Source, convert_graph
 from mxamp.errors import MxampWarning, ParamsError
 from mxamp.graph import Graph
 from mxamp.model import Model
 from mxamp.params.not_finite import not_finite
-from tests.building import Net, parameters
+from mxamp.params.positioned import PositionedFile
+from mxamp.policy import Policy
+from mxamp.targets import Target
+from tests.building import BF16, Net, parameters
 
 
 def network(channels: int = 4) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -68,6 +72,84 @@ def test_a_large_parameter_on_disk_is_found_when_it_is_cast(tmp_path: Any) -> No
         model.save(tmp_path / "low")
     assert model.report is not None
     assert any("NaN or infinity" in each for each in model.report.warnings)
+
+
+def large_float32(folder: Any, *bad: str) -> Model:
+    """Return a model on disk: two large layers of one kind, and NaN in the weights named."""
+    net = Net()
+    data = net.var("data")
+    for name in ("first", "second"):
+        weight = net.param(f"{name}_weight", 300, 300)
+        data = net.op("FullyConnected", data, weight, name=name, num_hidden=300, no_bias=True)
+    for name in bad:
+        net.params[name][7, 7] = np.nan
+    return saved(folder, net.params, {}, net.graph(data))
+
+
+def kept_in_float32(loaded: Model, *names: str) -> Model:
+    return mxamp.convert_model(
+        loaded.graph, loaded.arg_params, loaded.aux_params, "bfloat16", exclude=list(names)
+    )
+
+
+@pytest.mark.parametrize("kept", [("first",), ("first", "second")], ids=["beside a cast", "nothing is cast"])
+@pytest.mark.parametrize("looked_at", ["saved", "report"])
+def test_a_large_parameter_on_disk_that_stays_float32_is_found_when_it_is_read(
+    kept: Any, looked_at: str, tmp_path: Any, recwarn: Any
+) -> None:
+    model = kept_in_float32(large_float32(tmp_path, "first_weight"), *kept)
+    assert not [each for each in recwarn if "NaN" in str(each.message)]
+    if looked_at == "saved":
+        model.save(tmp_path / "low")
+    assert model.report is not None
+    model.save(tmp_path / "low")
+    found = [str(each.message) for each in recwarn if "NaN" in str(each.message)]
+    assert len(found) == 1
+    assert "parameter 'first_weight' holds NaN or infinity" in found[0]
+    assert sum(note == found[0] for note in model.report.warnings) == 1
+
+
+def test_large_parameters_that_are_cast_and_such_that_stay_are_named_in_one_warning(
+    tmp_path: Any, recwarn: Any
+) -> None:
+    model = kept_in_float32(large_float32(tmp_path, "first_weight", "second_weight"), "first")
+    model.save(tmp_path / "low")
+    found = [str(each.message) for each in recwarn if "NaN" in str(each.message)]
+    assert len(found) == 1
+    assert "2 parameters hold NaN or infinity: 'first_weight', 'second_weight'" in found[0]
+
+
+def test_what_stays_float32_is_read_once_to_be_written_and_once_for_its_hash(
+    tmp_path: Any, monkeypatch: Any
+) -> None:
+    loaded = large_float32(tmp_path, "first_weight")
+    read = []
+    real = PositionedFile.read_into
+
+    def counting(self: Any, out: Any, offset: int) -> None:
+        read.append(out.nbytes)
+        real(self, out, offset)
+
+    monkeypatch.setattr(PositionedFile, "read_into", counting)
+    model = kept_in_float32(loaded, "first", "second")
+    with pytest.warns(MxampWarning, match="NaN or infinity"):
+        model.save(tmp_path / "low")
+    size = (tmp_path / "net-0000.params").stat().st_size
+    assert sum(read) < 2.1 * size
+
+
+def test_parameters_are_looked_at_once_however_often_a_model_is_converted(monkeypatch: Any) -> None:
+    """The guard and a profile convert a model again for everything that they measure."""
+    looked = []
+    monkeypatch.setattr(
+        "mxamp.conversion.run.not_finite", lambda params, **_: looked.append(len(params)) or []
+    )
+    graph, args, auxs = network()
+    source = Source(graph, parameters(args), parameters(auxs))
+    options = Options(policy=Policy.default(BF16), target=Target.for_dtype(BF16))
+    for _ in range(3):
+        convert_graph(source, options, warn=False)
+    assert looked == [len(args) + len(auxs)]
 
 
 def test_squares_that_overflow_are_no_infinities() -> None:
