@@ -84,7 +84,7 @@ class DropNoOps(PreparationPass):
             own = Entry(position)
             target, reason = None, ""
             if op in CAST_OPERATORS:
-                before = around.certain_dtypes[source.node][source.output]
+                before = around.arriving_dtype(source)
                 after = around.certain_dtypes[position][0]
                 known = forms.get(source, {} if before is None else {before: source})
                 if after is not None and after in known:

@@ -134,8 +134,7 @@ class _Twins:
         """Return a node of the same meaning; None where there is none, or not certainly."""
         node = self._graph.nodes[position]
         op = FACTS.canonical(node.op)
-        # What arrives in low precision by the user's wish is cast up wherever float32 is computed.
-        dtypes = self._around.certain_dtypes_before
+        dtypes = self._around.certain_dtypes
         if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
             return None
         if op in ("_np_reshape", "_npx_reshape"):

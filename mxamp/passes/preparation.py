@@ -59,6 +59,8 @@ _PASSES: Mapping[str, type[PreparationPass]] = {
     )
 }
 
+_LAST_PATTERN = RewriteRelu.step
+
 PREPARATIONS = tuple(_PASSES)
 """The names of the passes, in the order in which they run."""
 
@@ -216,7 +218,11 @@ def prepare_graph(
     start = NodeMap.identity(len(graph.nodes))
     state = Preparation(graph, graph, params, start, shapes, lost=lost)
     finished: list[str] = []
-    for name in steps:
+    seen: dict[str, Graph | None] = {}  # by each pass; None where it was taken back
+    for name in _in_order(steps):
+        if name in seen and (seen[name] is None or seen[name] is state.graph):
+            continue
+        seen[name] = state.graph
         step = _PASSES[name]()
         if name == KeepBranches.step and not (lost if state.graph is graph else _lost(state.graph, target)):
             continue
@@ -238,10 +244,19 @@ def prepare_graph(
                 reason = "left as it is, for MXNet's fusion would go wrong without it"
                 refused = [replace(change, into=None, reason=reason) for change in done.changes]
                 state = replace(state, changes=(*state.changes, *refused))
+                seen[name] = None
                 continue
             losses = losses_after
         state = after
     return state
+
+
+def _in_order(steps: Sequence[str]) -> Sequence[str]:
+    """Return the passes as they run: what became equal under patterns is merged as well."""
+    if MergeCommonSubexpressions.step not in steps:
+        return steps
+    count = sum(PREPARATIONS.index(name) <= PREPARATIONS.index(_LAST_PATTERN) for name in steps)
+    return [*steps[:count], MergeCommonSubexpressions.step, *steps[count:]]
 
 
 def _check_interface(before: Preparation, after: Preparation) -> None:

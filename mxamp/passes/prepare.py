@@ -188,26 +188,21 @@ class Surroundings:
 
     @cached_property
     def certain_dtypes(self) -> EntryDtypes:
-        """The dtype of every entry, None where it depends on what an input is fed with."""
-        return self._certain({name: self._low_inputs[name] for name in self._arriving_low})
+        """The dtype of every entry, None where it depends on what an input is fed with.
 
-    @cached_property
-    def certain_dtypes_before(self) -> EntryDtypes:
-        """The same in the model as it is, where inputs that will arrive in low precision are float32."""
-        return self._certain({}) if self._arriving_low else self.certain_dtypes
-
-    @cached_property
-    def _arriving_low(self) -> frozenset[str]:
-        return frozenset(name for name in self._low_inputs if name in self._variables)
-
-    def _certain(self, arriving: Mapping[str, DType]) -> EntryDtypes:
+        Inputs that will arrive in low precision are float32 here: they are cast up wherever the model
+        computes in that, and :meth:`arriving_dtype` tells of them.
+        """
         unsaid = [
-            name
-            for name in self._graph.variables
-            if name not in self.params and name not in self._arriving_low
+            name for name in self._graph.variables if name not in self.params and name not in self._low_inputs
         ]
-        undeclared = undeclared_inputs(self._graph, unsaid)
-        return certain_dtypes(self._graph, {**self._variables, **arriving}, undeclared)
+        return certain_dtypes(self._graph, self._variables, undeclared_inputs(self._graph, unsaid))
+
+    def arriving_dtype(self, entry: Entry) -> DType | None:
+        """Return what :attr:`certain_dtypes` says of an entry, low for an input that will arrive so."""
+        node = self._graph.nodes[entry.node]
+        low = self._low_inputs.get(node.name) if node.is_variable else None
+        return self.certain_dtypes[entry.node][entry.output] if low is None else low
 
     @cached_property
     def _variables(self) -> Mapping[str, DType]:

@@ -43,6 +43,34 @@ def test_what_arrives_low_by_wish_is_spelled_as_what_is_cast_up_behind_it() -> N
     assert not [node.op for node in model.graph.nodes if node.op.startswith("_npi")]
 
 
+def test_a_chain_of_casts_behind_what_arrives_low_by_wish_goes_at_once() -> None:
+    net = Net()
+    wide = net.op("Cast", net.op("softmin", net.var("data")), dtype="float64")
+    narrow = net.op("Cast", wide, dtype="float32")
+    model = assert_converting_again_changes_nothing(net, net.op("exp", narrow), io_dtype="low")
+    assert "Cast" not in [node.op for node in model.graph.nodes]
+
+
+def test_a_rounding_of_the_users_stays_behind_what_arrives_low_by_wish() -> None:
+    net = Net()
+    rounded = net.op("Cast", net.op("softmin", net.var("data")), dtype="bfloat16")
+    model = assert_converting_again_changes_nothing(
+        net, net.op("exp", net.op("Cast", rounded, dtype="float32")), io_dtype="low"
+    )
+    assert [node.op for node in model.graph.nodes].count("Cast") == 2
+
+
+def test_what_becomes_equal_when_a_pattern_is_rewritten_is_merged_at_once() -> None:
+    net = Net()
+    data = net.var("data")
+    pooled = net.op("_contrib_AdaptiveAvgPooling2D", data, output_size="1")
+    same = net.op("Pooling", data, global_pool=True, kernel="(1, 1)", pool_type="avg")
+    model = assert_converting_again_changes_nothing(
+        net, net.op("broadcast_mul", data, pooled), net.op("broadcast_add", data, same)
+    )
+    assert [node.op for node in model.graph.nodes].count("Pooling") == 1
+
+
 def test_a_pass_that_was_taken_back_for_fusions_sake_is_so_behind_casts() -> None:
     net = Net()
     layer = net.conv(net.var("data"))
