@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Graph, Node
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
-from mxamp.targets.fusion_defect import lost_branches
+from mxamp.targets.fusion_defect import handed_on, lost_branches
 
 __all__ = ["KeepBranches"]
 
@@ -48,15 +48,19 @@ class KeepBranches(PreparationPass):
         if not lost:
             return None
         edit = GraphEdit(graph, around.params)
+        behind = handed_on(graph)
         changes = []
         for position, branch in sorted(lost.items()):
-            source, name = Entry(branch.value), graph.nodes[branch.value].name
-            reshape = Node("Reshape", f"{name}_kept", {"shape": "(-2,)"}, (source,))
-            kept = edit.insert(reshape, before=position, origin=branch.value)
-            for use in graph.uses_of(source):  # it may be read twice, as in x * x
-                if use.node == position:
-                    edit.connect(use, kept)
-            through = edit.node(kept).name
+            node, name, through = graph.nodes[position], graph.nodes[branch.value].name, ""
+            # It may be read twice, as in x * x, or through what the backend deletes.
+            read = {entry for entry in node.inputs if behind.get(entry, entry) == (branch.value, 0)}
+            for source in sorted(read):
+                reshape = Node("Reshape", f"{name}_kept", {"shape": "(-2,)"}, (source,))
+                kept = edit.insert(reshape, before=position, origin=source.node)
+                for use in graph.uses_of(source):
+                    if use.node == position:
+                        edit.connect(use, kept)
+                through = through or edit.node(kept).name
             reason = f"reads {name!r} through {through!r}, so that MXNet's fusion does not lose it"
-            changes.append(self.changed(graph.nodes[position], reason))
+            changes.append(self.changed(node, reason))
         return Prepared(edit.finish(), tuple(changes))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from typing import Collection, NamedTuple, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
-__all__ = ["LostBranch", "lost_branches"]
+__all__ = ["LostBranch", "handed_on", "lost_branches"]
 
 _ACTIVATION_TYPES = frozenset({"relu", "sigmoid", "softrelu", "tanh"})
 _LEAKY_AFTER_CONVOLUTION = frozenset({"leaky", "gelu"})
 _LEAKY_AFTER_DENSE = frozenset({"leaky", "gelu", "elu"})
 _AFTER_DENSE = frozenset({"square", "sqrt", "abs", "exp"})
 _SUMS = frozenset({"elemwise_add", "_npi_add"})
+_DELETED = frozenset({"Dropout", "_copy"})
 _CONVOLUTIONS = frozenset({"Convolution", "_npx_convolution"})
 _DENSE = frozenset({"FullyConnected", "_npx_fully_connected"})
 
@@ -77,6 +79,8 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
     axis 1, so another one is wrong; and the fused operator has one output, which stands for the mean and the
     variance of ``output_mean_var``, too.
 
+    Before it fuses anything, the backend deletes a Dropout and an identity: who reads those reads the value.
+
     Linear in nodes and inputs, and in the length of the detours around such sums.
 
     References
@@ -84,6 +88,7 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
     src/operator/subgraph/mkldnn/mkldnn_conv_property.h, MXNet 1.9.1; and execution, see the tests.
     """
     found = []
+    graph = _without_deleted(graph)
     heads = frozenset(graph.heads)
     for position, node in enumerate(graph.nodes):
         if node.op in _CONVOLUTIONS and _is_fused(node):
@@ -109,6 +114,36 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
                 break
             end, chain = _next(graph, uses[0], chain)
     return found
+
+
+def handed_on(graph: Graph) -> dict[Entry, Entry]:
+    """Return what the backend deletes -> the value that is read in its place.
+
+    A graph output is left alone, for it has its name. Of several in a row the backend deletes one or all.
+    """
+    heads = {head.node for head in graph.heads}
+    found: dict[Entry, Entry] = {}
+    for position, node in enumerate(graph.nodes):
+        is_deleted = FACTS.canonical(node.op) in _DELETED and node.attrs.get("mode", "training") == "training"
+        if is_deleted and position not in heads and len(node.inputs) == 1:
+            found[Entry(position)] = found.get(node.inputs[0], node.inputs[0])
+    return found
+
+
+def _without_deleted(graph: Graph) -> Graph:
+    """Return the graph in which nobody reads what the backend deletes, and it reads nothing."""
+    instead = handed_on(graph)
+    if not instead:
+        return graph
+    nodes = [
+        node._replace(
+            inputs=()
+            if Entry(position) in instead
+            else tuple([instead.get(entry, entry) for entry in node.inputs])
+        )
+        for position, node in enumerate(graph.nodes)
+    ]
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _fault_of_norm(graph: Graph, position: int, layer: Node, heads: Collection[Entry]) -> str:

@@ -241,6 +241,27 @@ def test_a_sum_of_a_layer_with_itself_cannot_be_bound_unless_it_is_guarded(
     assert error_of_fusion(symbol_from_graph(guarded.graph), monkeypatch) < 1e-5
 
 
+@pytest.mark.parametrize("deleted", [S.Dropout, S.identity], ids=["Dropout", "identity"])
+@pytest.mark.parametrize("makes", ["a sum", "relu, then the sum"])
+def test_what_the_backend_deletes_hides_no_reader(
+    makes: str, deleted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone before anything is fused; preparation may be told to leave it."""
+    parts = Parts()
+    y = parts.conv(parts.x)
+    behind = deleted(y, name="behind")
+    symbol = 1.0 * (y + behind) if makes == "a sum" else residual(parts, y, parts.relu(behind))
+    graph = graph_from_symbol(symbol)
+    assert len(lost_branches(graph)) == 1
+    if makes == "a sum":
+        with pytest.raises(mx.base.MXNetError):
+            error_of_fusion(symbol, monkeypatch)
+    else:
+        assert error_of_fusion(symbol, monkeypatch) > 1e-2
+    guarded = prepare_graph(graph, {}, Policy.default("bfloat16"), ["keep_branches"])
+    assert error_of_fusion(symbol_from_graph(guarded.graph), monkeypatch) < 1e-5
+
+
 @pytest.mark.parametrize("make", RIGHT.values(), ids=RIGHT)
 def test_what_is_right_is_not_blamed(make: Callable[[Parts], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     symbol = make(Parts())

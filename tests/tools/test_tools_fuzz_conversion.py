@@ -197,6 +197,38 @@ def test_a_process_that_dies_is_a_finding_and_the_rest_goes_on(tmp_path):
     assert campaign.summary.cases == 5
 
 
+@pytest.mark.parametrize("once", [True, False], ids=["once", "always"])
+def test_what_hangs_is_a_finding_where_it_hangs_again(tmp_path, monkeypatch, once):
+    monkeypatch.setattr("tools.fuzz_conversion.campaign._PATIENCE", 2.0)
+    hung = tmp_path / "hung"
+    worker = tmp_path / "worker.py"
+    worker.write_text(
+        "import json, pathlib, sys, time\n"
+        f"hung = pathlib.Path({str(hung)!r})\n"
+        "first, count = map(int, sys.argv[2:4])\n"
+        "for seed in range(first, first + count):\n"
+        "    print(json.dumps({'seed': seed, 'stage': 'run'}), flush=True)\n"
+        f"    if seed == 3 and not (hung.exists() and {once}):\n"
+        "        hung.touch()\n"
+        "        time.sleep(60)\n"
+        "    result = {'status': 'ok', 'kind': '', 'text': '', 'error': 0.0, 'low': 1}\n"
+        "    found = {'seed': seed, 'result': result, 'operators': {}, 'options': []}\n"
+        "    print(json.dumps(found), flush=True)\n"
+    )
+    campaign = Campaign(
+        0,
+        cases=6,
+        seconds=None,
+        jobs=1,
+        folder=tmp_path,
+        say=lambda text: None,
+        worker=(sys.executable, str(worker)),
+    )
+    campaign.run()
+    assert [found.kind for found in campaign.found] == ([] if once else ["the process hangs"])
+    assert campaign.summary.cases == 5
+
+
 def test_a_replayed_case_says_how_it_went(tmp_path, capsys):
     dense().save(tmp_path / "case.json")
     assert main(["--replay", str(tmp_path / "case.json")]) == 0
