@@ -55,12 +55,13 @@ def fastest_algorithm() -> str:
     return min(ALGORITHMS, key=seconds)
 
 
-def new_digest(algorithm: str) -> Any:
+def new_digest(algorithm: str = "BLAKE2b") -> Any:
     """Return an object of :mod:`hashlib`, to be updated.
 
     Parameters
     ----------
     algorithm
-        One of :data:`ALGORITHMS`.
+        One of :data:`ALGORITHMS`; by default always the same, for what is compared with what another machine
+        hashed, and no algorithm recorded with it.
     """
     return ALGORITHMS[algorithm]()
