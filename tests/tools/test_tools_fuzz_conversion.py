@@ -160,6 +160,18 @@ def test_every_rounding_in_a_branch_is_perturbed():
     assert 0.2 < perturbed.deviations[0][0].max() < 1  # float16 steps by 0.5 there
 
 
+def test_what_is_compared_with_is_rounded_as_what_is_compared():
+    """0.77 is no number of float16's; what rounds to its neighbour equals it there."""
+    graph = parse_symbol((mx.sym.identity(mx.sym.var("x")) == 0.77).tojson(), is_from_mxnet=True)
+    data = tuple({"x": np.full((8, 8), value, np.float32)} for value in (0.7701, 0.3))
+    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), Format.FLOAT16)
+    perturbed.run(20, 1)
+    assert perturbed.deviations[0][0].max() == 0
+    perturbed.run(20, 1, rounding=True)
+    assert perturbed.deviations[0][0].max() == 1
+    assert perturbed.deviations[1][0].max() == 0
+
+
 def test_shrinking_keeps_what_shows_the_finding():
     def still(candidate: Case) -> bool:
         return any(node.op == "cos" for node in candidate.model.graph.nodes)

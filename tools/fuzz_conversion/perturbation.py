@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.formats import Format
+from mxamp.ops.reference import round_to
 from mxamp.ops.rounding import ROUND
 from mxamp.runtime.library import load_operators
 from tools.fuzz_conversion.execution import Bound, entry_types, numpy_shapes, sized_entries, to_symbol
@@ -65,6 +66,10 @@ _KEEPS_INTEGERS = frozenset(
 
 _COUNTS = frozenset({"_plus_scalar"})
 """What is not perturbed in the body of a loop: the counters that decide when it ends."""
+
+
+def _compares(op: str) -> bool:
+    return any(word in op for word in ("equal", "greater", "lesser", "less", "logical"))
 
 
 class Reference:
@@ -123,8 +128,7 @@ class Reference:
             keeps = op in _KEEPS_INTEGERS and all(
                 read in exact or self.types.get(read, np.dtype("f")).kind != "f" for read in node.inputs
             )
-            compares = any(word in op for word in ("equal", "greater", "lesser", "less", "logical"))
-            if not (node.is_variable or op in _MAKES_INTEGERS or keeps or compares):
+            if not (node.is_variable or op in _MAKES_INTEGERS or keeps or _compares(op)):
                 continue
             of_positions = (
                 op in _POSITIONS
@@ -228,7 +232,12 @@ def perturbed_graph(reference: Reference, format: Format, *, rounding: bool = Fa
     for position, node in enumerate(graph.nodes):
         inputs = tuple(moved[entry] for entry in node.inputs)
         bodies = tuple(_perturbed_bodies(node, unit))
-        nodes.append(node._replace(inputs=inputs, subgraphs=bodies))
+        attrs = node.attrs
+        if rounding and not node.is_variable and _compares(node.op) and "scalar" in attrs:
+            # What is compared with is rounded as well, and may be met then.
+            scalar = round_to(np.array([float(attrs["scalar"])], np.float32), format.label)
+            attrs = {**attrs, "scalar": repr(float(scalar[0]))}
+        nodes.append(node._replace(inputs=inputs, subgraphs=bodies, attrs=attrs))
         new = len(nodes) - 1
         for output in range(max(node.num_outputs, 1)):
             entry = Entry(position, output)
