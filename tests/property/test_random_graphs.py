@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
+from mxamp.errors import PolicyError
 from mxamp.graph import Graph, parse_symbol, write_symbol
+from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.policy import Policy
@@ -75,6 +77,24 @@ def test_converting_a_converted_model_changes_nothing(dtype: DType, sample: Samp
     assert dict(again.arg_params) == dict(model.arg_params)
     assert again.report is not None
     assert again.report.casts == ()
+
+
+@given(sample=samples(unknown=True), everything=st.booleans(), data=st.data())
+def test_neither_does_it_where_inputs_and_outputs_are_low(
+    dtype: DType, sample: Sample, everything: bool, data: st.DataObject
+) -> None:
+    """With the same wish and without: a model says itself what arrives and leaves low."""
+    inputs = [name for name in sample.graph.variables if name not in kept_params(sample)]
+    names = sorted({*inputs, *output_names(sample.graph)})
+    some = data.draw(st.sets(st.sampled_from(names)), label="names")
+    io_dtype = "low" if everything else dict.fromkeys(sorted(some), "low")
+    try:
+        model = converted(sample, dtype, io_dtype=io_dtype)
+    except PolicyError:  # a cast could not carry a name on
+        return
+    for again in (reconvert(model, dtype), reconvert(model, dtype, io_dtype=io_dtype)):
+        assert write_symbol(again.graph) == write_symbol(model.graph)
+        assert dict(again.arg_params) == dict(model.arg_params)
 
 
 @given(sample=samples(unknown=True))

@@ -117,6 +117,23 @@ def test_a_caller_whose_arrays_change_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert checked(dense()).kind == "the caller's array changed"
 
 
+@pytest.mark.parametrize("status", ["ok", "finding"])
+def test_positions_that_leave_low_by_name_are_rounded_once(monkeypatch, status):
+    """257 is 256 in bfloat16, and that was asked for; anything else was not."""
+    symbol = mx.sym.arange(0, 300, dtype="float32", name="far")
+    graph = parse_symbol(symbol.tojson(), is_from_mxnet=True)
+    model = RandomModel(graph, {}, {}, ({}, {}))
+    options = {**EXECUTED, "io_dtype": {"far_output": "low"}}
+    if status == "finding":
+        real = mxamp.convert_model
+
+        def broken(sym: Any, *given: Any, **options: Any) -> Any:
+            return real(mx.sym.arange(0, 600, step=2, dtype="float32", name="far"), *given, **options)
+
+        monkeypatch.setattr(mxamp, "convert_model", broken)
+    assert checked(Case(model, options, 1)).status == status
+
+
 def test_an_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch):
     def broken(*given: Any, **options: Any) -> Any:
         raise KeyError("conv0")

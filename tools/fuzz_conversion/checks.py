@@ -150,7 +150,7 @@ class _Case:
             self._unchanged(symbol, args, auxs)
             self._interface(converted)
             outputs = self._executed(converted)
-        self._close(reference, outputs, Perturbed(reference, format))
+        self._close(reference, outputs, Perturbed(reference, format), self._rounded(converted, format))
         with numpy_shapes(model.graph):
             if options["emulate"] is None:
                 self._routes(converted)
@@ -249,7 +249,20 @@ class _Case:
 
     # ------------------------------------------------------------------ values
 
-    def _close(self, reference: Reference, outputs: list[list[NDArray[Any]]], perturbed: Perturbed) -> None:
+    def _rounded(self, converted: mxamp.Model, format: Format) -> list[float]:
+        """Return for each output what rounding it once may do to a value: what leaves low was asked for."""
+        assert converted.report is not None
+        left = converted.report.outputs
+        low = [left.get(name) == self.options["target_dtype"] for name in output_names(self.model.graph)]
+        return [2.0**-format.significand_bits if is_low else 0.0 for is_low in low]
+
+    def _close(
+        self,
+        reference: Reference,
+        outputs: list[list[NDArray[Any]]],
+        perturbed: Perturbed,
+        rounded: list[float],
+    ) -> None:
         self.stage("perturb")
         for given, expected in zip(outputs, reference.outputs):
             for number, (one, other) in enumerate(zip(given, expected)):
@@ -257,20 +270,24 @@ class _Case:
                     raise FindingError("shapes differ", f"output {number}: {other.shape} -> {one.shape}")
         try:
             perturbed.run(_FEW, self.seed)
-            if self._worst(reference, outputs, perturbed)[0] > 1:
+            if self._worst(reference, outputs, perturbed, rounded)[0] > 1:
                 perturbed.run(_MANY, self.seed + 1)
                 perturbed.run(_MANY // 3, self.seed + 2, rounding=True)
         except mx.base.MXNetError as error:
             # Beside an operator whose result has no shape until it runs.
             raise _SkippedError("the perturbed program does not run", _last_line(error)) from error
-        error, text = self._worst(reference, outputs, perturbed)
+        error, text = self._worst(reference, outputs, perturbed, rounded)
         self.error = min(error, 1e9)
         if error > 1:
-            deployed = self._worst(reference, self.fused, perturbed)[0]
+            deployed = self._worst(reference, self.fused, perturbed, rounded)[0]
             raise FindingError(FUSED_TOO if deployed > 1 else "values differ", text)
 
     def _worst(
-        self, reference: Reference, outputs: list[list[NDArray[Any]]], perturbed: Perturbed
+        self,
+        reference: Reference,
+        outputs: list[list[NDArray[Any]]],
+        perturbed: Perturbed,
+        rounded: list[float],
     ) -> tuple[float, str]:
         """Return the largest error, in units of what is allowed."""
         worst, text = 0.0, ""
@@ -278,7 +295,7 @@ class _Case:
             zip(outputs, reference.outputs, perturbed.deviations)
         ):
             for number, (one, other, allowed) in enumerate(zip(given, expected, moved)):
-                bound = _allowed(other, allowed)
+                bound = _allowed(other, allowed) + rounded[number] * np.abs(other.astype(np.float64))
                 with np.errstate(all="ignore"):
                     off = np.abs(one.astype(np.float64) - other.astype(np.float64))
                     off = np.where(np.isnan(off), np.inf, off)
