@@ -284,7 +284,7 @@ def _without_casts(graph: Graph) -> Graph:
     """Return the graph in which what a cast reads is read in its place, and the cast reads nothing."""
     instead: dict[Entry, Entry] = {}
     for position, node in enumerate(graph.nodes):
-        if node.op == AMP_CAST:
+        if node.op == AMP_CAST and node.inputs:
             instead[Entry(position)] = instead.get(node.inputs[0], node.inputs[0])
     if not instead:
         return graph
