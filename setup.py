@@ -107,8 +107,6 @@ CORE = [
     "tomli>=1.2; python_version < '3.11'",  # The standard library reads TOML from 3.11 on ...
     "tomli_w>=1.0",  # ... and writes it in no version.
     "jinja2>=3.1",
-    "rich>=13",
-    "shtab>=1.6",
 ]
 
 # MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed, and distutils, which Python 3.12 removed.
@@ -150,7 +148,11 @@ OPENVINO = [
     "openvino>=2024.0; python_version >= '3.10'",
 ]
 
+# Color and progress on terminals, and completion in shells
+TERMINAL = ["rich>=13", "shtab>=1.6"]
+
 TEST = [
+    *TERMINAL,
     *ONNX,
     "pytest>=8.2",
     "pytest-xdist>=3.5",
@@ -211,6 +213,7 @@ setup(
         "demo": DEMO,
         "dask": DASK,
         "onnx": ONNX,
+        "terminal": TERMINAL,
         "openvino": OPENVINO,
         "test": TEST,
         "dev": DEV,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import shtab
+from mxamp.errors import MxampError
 
 __all__ = ["add_parser"]
 
@@ -24,11 +24,21 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it."""
+    """Print it.
+
+    Raises
+    ------
+    MxampError
+        When shtab, which writes it, is not installed.
+    """
+    try:
+        import shtab  # only this command needs it
+    except ImportError:
+        raise MxampError("shtab writes completions, and is not installed: pip install shtab") from None
     print(shtab.complete(args.program, shell=args.shell))
     return 0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import sys
 import warnings
-from typing import Any, Callable, ContextManager, Iterator, Sequence, TextIO, TypeVar
-
-import rich.console
-import rich.progress
-import rich.text
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TextIO, TypeVar
 
 from mxamp.errors import MxampError, MxampWarning
 from mxamp.report.short import labelled
-from mxamp.report.table import format_bytes, terminal_width
+from mxamp.report.table import terminal_width
+
+if TYPE_CHECKING:
+    from mxamp.cli.terminal import Clock
 
 __all__ = [
     "Mistakes",
@@ -24,7 +24,6 @@ __all__ = [
     "Steps",
     "StrictError",
     "add_verbose_option",
-    "console",
     "print_json",
     "print_labelled",
     "print_message",
@@ -52,7 +51,7 @@ class Steps:
     def __init__(self, *, quiet: bool, verbose: bool = True, terminal: TextIO | None = None) -> None:
         self._quiet = quiet
         self._verbose = verbose
-        self._clock: _Clock | None = None
+        self._clock: Clock | None = None
         self._terminal = sys.stderr if terminal is None else terminal
 
     @contextlib.contextmanager
@@ -64,10 +63,12 @@ class Steps:
         callable
             To be called with the bytes done and the bytes to do, where that is known: shows a bar.
         """
-        clock = self._clock = _Clock(doing, self._terminal)
-        if self._quiet or not supports_progress(self._terminal):
-            yield clock.note
+        if self._quiet or not supports_progress(self._terminal) or not _has_rich():
+            yield _note_nothing
             return
+        from mxamp.cli.terminal import Clock
+
+        clock = self._clock = Clock(doing, self._terminal)
         with clock.running():
             yield clock.note
 
@@ -87,68 +88,14 @@ def supports_progress(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class _Clock:
-    """A line that shows how long something has taken, and how far it is, where the stream is a terminal."""
-
-    def __init__(self, doing: str, stream: TextIO) -> None:
-        self._console = console(stream)
-        # What is written meanwhile (warnings) appears above the line.
-        self._progress = rich.progress.Progress(
-            rich.progress.TextColumn("{task.description}", markup=False),
-            rich.progress.BarColumn(24),
-            _Size(),
-            rich.progress.TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=stream is sys.stderr,
-        )
-        self._task = self._progress.add_task(self._short(doing), total=None)
-
-    def say(self, doing: str) -> None:
-        """Say what it has come to."""
-        self._progress.update(self._task, description=self._short(doing))
-
-    def note(self, done: int, total: int) -> None:
-        """Note how far it is, in bytes."""
-        self._progress.update(self._task, completed=done, total=max(total, 1))
-
-    def running(self) -> ContextManager[object]:
-        """Show the line meanwhile."""
-        return self._progress
-
-    def _short(self, text: str) -> str:
-        # Too long a line would be wrapped, and stay.
-        room = max(8, self._console.width - 56)
-        return text if len(text) <= room else f"{text[: room - 3]}..."
-
-
-class _Size(rich.progress.ProgressColumn):
-    """``25 % of 4.00 GB``, where that is known."""
-
-    def render(self, task: rich.progress.Task) -> rich.text.Text:
-        """Return it for one task."""
-        if task.total is None:
-            return rich.text.Text("")
-        return rich.text.Text(f"{task.percentage:.0f} % of {format_bytes(task.total)}")
-
-
-def console(stream: TextIO) -> rich.console.Console:
-    """Return what writes to a stream: in color where that is a terminal and NO_COLOR is not set."""
-    return rich.console.Console(
-        file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True, width=terminal_width()
-    )
-
-
 def print_labelled(lines: Sequence[tuple[str, str]]) -> None:
     """Print lines with their labels in a column."""
-    out = console(sys.stdout)
     for label, sentence in lines:
-        for number, line in enumerate(labelled([(label, sentence)], terminal_width())):
-            text = rich.text.Text(line)
-            if not number:
-                text.stylize("bold", 0, len(label) + 1)
-            out.print(text)
+        first, *others = labelled([(label, sentence)], terminal_width())
+        size = len(label) + 1
+        _print_styled(sys.stdout, "", first[:size], first[size:], "bold")
+        for line in others:
+            print(line)
 
 
 def print_message(kind: str, message: object) -> None:
@@ -161,10 +108,26 @@ def print_message(kind: str, message: object) -> None:
     message
         What is to be said.
     """
-    text = rich.text.Text("mxamp: ")
-    text.append(f"{kind}:", style="bold red" if kind == "error" else "bold yellow")
-    text.append(f" {message}")
-    console(sys.stderr).print(text)
+    style = "bold red" if kind == "error" else "bold yellow"
+    _print_styled(sys.stderr, "mxamp: ", f"{kind}:", f" {message}", style)
+
+
+def _print_styled(stream: TextIO, start: str, styled: str, rest: str, style: str) -> None:
+    if stream.isatty() and _has_rich():
+        from mxamp.cli.terminal import print_styled
+
+        print_styled(stream, start, styled, rest, style)
+    else:
+        print(f"{start}{styled}{rest}", file=stream)
+
+
+def _has_rich() -> bool:
+    """Whether there is what draws on a terminal; without it lines are plain."""
+    return importlib.util.find_spec("rich") is not None
+
+
+def _note_nothing(done: int, total: int) -> None:
+    """Take no notice of how far a step is."""
 
 
 def add_verbose_option(parser: Any) -> None:
