@@ -15,7 +15,9 @@ __all__ = ["argument", "as_options", "check_flag", "items", "one_of", "path_faul
 
 _OPTIONS = {
     "by_position": "--by-position",
+    "calibration": "--calibration",
     "cast_op": "--cast-op",
+    "compensate": "--compensate",
     "emulate": "--emulate",
     "epoch": "--epoch",
     "exclude": "--exclude",

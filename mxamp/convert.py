@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.arguments import check_flag, one_of
+from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.compensate import as_compensation
 from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
@@ -54,6 +56,8 @@ def convert_model(
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: str | LowPrecision | None = None,
     profile: bool | Profiling = False,
+    calibration: Calibration | None = None,
+    compensate: str | Compensation | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
     guard: bool | Guard = False,
     emulate: bool | Emulation = False,
@@ -132,6 +136,13 @@ def convert_model(
         its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan
         runs against others as a whole. ``report.race`` says how. Needs ``input_shapes`` and takes some ten
         seconds; a :class:`mxamp.profile.Profiling` says how long it may take.
+    calibration
+        What the model's values are, as :func:`mxamp.calibrate` found them on samples.
+    compensate
+        What is done, with a calibration, about the rounding of weights. None: each is rounded to nearest.
+        ``"full"``: those of each layer are rounded so that what the layer computes changes least on the
+        samples, together with its bias. ``"mean"``: only the bias is moved, by what rounding changes in the
+        mean. The graph is the same. A :class:`mxamp.calibration.Compensation` says more about it.
     guard
         Whether to measure the result against the FP32 model on this machine, for ``input_shapes``, and to
         give up low precision where it makes the model no faster; ``report.guard`` tells. A
@@ -206,6 +217,8 @@ def convert_model(
         rewrite_masks=rewrite_masks,
         prepare=prepare,
         low_precision=as_low_precision(low_precision),
+        calibration=calibration,
+        compensate=as_compensation(compensate),
         mismatch=None if emulation is not None else machine_mismatch(machine),
     )
     if profiling is not None or guarding is not None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.arguments import one_of
+from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.compensate import as_compensation
 from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
@@ -51,6 +53,8 @@ def convert_block(
     prepare: Sequence[str] = PREPARATIONS,
     low_precision: str | LowPrecision | None = None,
     profile: bool | Profiling = False,
+    calibration: Calibration | None = None,
+    compensate: str | Compensation | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
     guard: bool | Guard = False,
 ) -> MixedPrecisionBlock:
@@ -81,7 +85,7 @@ def convert_block(
         None or a nested list, as in ``net(*inputs)``. Only their shapes and nesting are used.
     policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, saturate, rewrite_masks, prepare
         See :func:`mxamp.convert_model`.
-    low_precision, profile, cast_optional_params, guard
+    low_precision, profile, cast_optional_params, guard, calibration, compensate
         See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists; see :func:`mxamp.convert_model`.
@@ -160,6 +164,8 @@ def convert_block(
         rewrite_masks=rewrite_masks,
         prepare=prepare,
         low_precision=as_low_precision(low_precision),
+        calibration=calibration,
+        compensate=as_compensation(compensate),
         mismatch=machine_mismatch(machine),
     )
     profiling, guarding = as_profiling(profile), as_guard(guard)

@@ -52,6 +52,8 @@ def measured_options(
     DataError
         When the guard was given data that do not fit the model.
     """
+    wanted = options.compensate
+    options = replace(options, compensate=None)  # how weights are rounded costs no time
     if profiling is not None:
         if is_emulated:
             raise PolicyError(
@@ -61,5 +63,7 @@ def measured_options(
         options = replace(options, placing=placing_by_profile(profiling, source, options, ctx=ctx))
     if guard is not None and is_emulated:
         reason = "an emulated model shows what the numbers do, and not how fast they come"
-        return replace(options, guard=GuardReport(NOT_RUN, reason))
-    return options if guard is None else guard_conversion(guard, source, options, input_shapes)
+        options = replace(options, guard=GuardReport(NOT_RUN, reason))
+    elif guard is not None:
+        options = guard_conversion(guard, source, options, input_shapes)
+    return replace(options, compensate=wanted)

@@ -94,7 +94,7 @@ class PostponedModel(Model):
             model.graph,
             model.arg_params,
             model.aux_params,
-            model.report,
+            vars(model)["report"],  # built when it is read: what the casts did belongs to it
             model._mxnet,
             model._history,
             convert_measured=convert_measured,

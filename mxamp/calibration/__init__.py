@@ -1,6 +1,7 @@
 """What a model's values are on samples of its data, and what a conversion does with it."""
 
 from mxamp.calibration.calibration import Calibration, EntryName, ModelRecord
+from mxamp.calibration.compensate import Compensation
 from mxamp.calibration.moments import Moments
 from mxamp.calibration.run import calibrate
 from mxamp.calibration.samples import Batch, DataDescription, Samples
@@ -9,6 +10,7 @@ from mxamp.calibration.statistics import EntryStatistics
 __all__ = [
     "Batch",
     "Calibration",
+    "Compensation",
     "DataDescription",
     "EntryName",
     "EntryStatistics",

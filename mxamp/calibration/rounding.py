@@ -202,8 +202,8 @@ class _Grid:
         small = np.abs(values) < self._smallest_normal
         if small.any():
             np.copyto(rounded, (values + self._subnormal) - self._subnormal, where=small)
-        bounded: Array = np.clip(rounded, -self._limit, self._limit, out=rounded)
-        return bounded
+        np.minimum(rounded, self._limit, out=rounded)
+        return np.maximum(rounded, -self._limit, out=rounded)
 
     def nearest(self, values: Array) -> Array:
         """Return values rounded to nearest, ties to even, as a conversion without calibration does."""
@@ -221,55 +221,57 @@ def _rounded_block(
     weights: Array, carried: Array, mean: Array, products: NDArray[np.float32], grid: _Grid, damping: float
 ) -> Array:
     """Return the weights of a block rounded, given what the bias and earlier blocks are off by."""
-    groups, _, columns = weights.shape
+    groups, outputs, columns = weights.shape
     diagonal = np.einsum("gkk->gk", products).astype(np.float64)
     price = (grid.spacing(weights) ** 2).mean(axis=1) * diagonal
-    order = np.argsort(-price, axis=1, kind="stable")
-    factors, given = _feedback(products, diagonal, mean, order, damping)
+    # The dearest last, for the columns are gone through from the end: LAPACK's factor is the lower one.
+    order = np.argsort(price, axis=1, kind="stable")
+    lower = _cholesky(products, diagonal, mean, order, damping)
+    scale = np.einsum("gkk->gk", lower).astype(np.float64)
     number = np.arange(groups)[:, np.newaxis]
-    sorted_weights = np.take_along_axis(weights, order[:, np.newaxis, :], axis=2)
-    rounded = np.empty_like(sorted_weights)
-    errors = np.empty_like(sorted_weights)
-    # What the error of the mean demands of each column, at once.
-    wanted = sorted_weights + carried[:, :, np.newaxis] * given[:, np.newaxis, :]
-    for start in range(0, columns, _TOGETHER):
-        stop = min(start + _TOGETHER, columns)
-        if start:
-            wanted[:, :, start:stop] += np.matmul(errors[:, :, :start], factors[:, :start, start:stop])
-        for column in range(start, stop):
-            target = wanted[:, :, column]
-            if column > start:
-                target = target + _times(errors[:, :, start:column], factors[:, start:column, column])
-            chosen = grid.round(target)
-            rounded[:, :, column] = chosen
-            errors[:, :, column] = sorted_weights[:, :, column] - chosen
-    result = np.empty_like(rounded)
-    output = np.arange(weights.shape[1])[:, np.newaxis]
-    result[number[:, :, np.newaxis], output, order[:, np.newaxis, :]] = rounded
-    return result
+    exact = weights.transpose(0, 2, 1)[number, order]  # (groups, columns, outputs)
+    wanted = exact.copy()
+    errors = np.empty_like(exact)
+    # The column of ones is the last one, and what the bias is off by its error.
+    ones = lower[:, columns, :columns] / scale[:, :columns]
+    wanted += ones[:, :, np.newaxis] * carried[:, np.newaxis, :]
+    for stop in range(columns, 0, -_TOGETHER):
+        start = max(stop - _TOGETHER, 0)
+        if stop < columns:
+            later = lower[:, stop:columns, start:stop].transpose(0, 2, 1).astype(np.float64)
+            wanted[:, start:stop] += np.matmul(later, errors[:, stop:]) / scale[:, start:stop, np.newaxis]
+        factors = lower[:, start:stop, start:stop] / scale[:, np.newaxis, start:stop]
+        for column in range(stop - 1, start - 1, -1):
+            target = wanted[:, column]
+            if column + 1 < stop:
+                factor = factors[:, column + 1 - start :, column - start]
+                target = target + np.matmul(factor[:, np.newaxis], errors[:, column + 1 : stop])[:, 0]
+            errors[:, column] = exact[:, column] - grid.round(target)
+    rounded = np.empty((groups, columns, outputs))
+    rounded[number, order] = exact - errors
+    return rounded.transpose(0, 2, 1)
 
 
-def _feedback(
+def _cholesky(
     products: NDArray[np.float32], diagonal: Array, mean: Array, order: NDArray[np.intp], damping: float
-) -> tuple[Array, Array]:
-    """Return U for the columns in their order, and its row for the column of ones, which comes first."""
+) -> NDArray[Any]:
+    """Return the lower factor of the second moments of the columns in their order, and of one of ones."""
     groups, columns = diagonal.shape
     number = np.arange(groups)[:, np.newaxis]
     level = diagonal.mean(axis=1, keepdims=True)
-    whole = np.empty((groups, columns + 1, columns + 1))
-    # Turned around, for LAPACK's factor is the lower one; the column of ones comes last then.
-    turned = order[:, ::-1]
-    rows, across = turned[:, :, np.newaxis], turned[:, np.newaxis, :]
-    whole[:, :columns, :columns] = products[number[:, :, np.newaxis], rows, across]
-    whole[:, columns, :columns] = whole[:, :columns, columns] = mean[number, turned]
+    whole: NDArray[Any] = np.empty((groups, columns + 1, columns + 1), np.float32)
+    for group, (square, places) in enumerate(zip(products, order)):
+        np.take(square[places], places, axis=1, out=whole[group, :columns, :columns])
+    whole[:, columns, :columns] = whole[:, :columns, columns] = mean[number, order]
     places = np.arange(columns)
     # Where nothing was ever read, any number will do.
-    whole[:, places, places] += np.where(level > 0.0, damping * level, 1.0)
+    whole[:, places, places] += np.where(level > 0.0, damping * level, 1.0).astype(np.float32)
     whole[:, columns, columns] = 1.0 + damping
-    lower = np.linalg.cholesky(whole)
-    unit = lower / np.einsum("gkk->gk", lower)[:, np.newaxis, :]
-    upper = unit[:, ::-1, ::-1]
-    return np.ascontiguousarray(upper[:, 1:, 1:]), upper[:, 0, 1:]
+    try:
+        lower = np.linalg.cholesky(whole)
+    except np.linalg.LinAlgError:  # too close to singular for float32
+        lower = np.linalg.cholesky(whole.astype(np.float64))
+    return lower
 
 
 def _offset(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
+from mxamp.cli.calibration_options import Calibrated, add_calibration_options, calibrated
 from mxamp.cli.console import Mistakes, Steps, add_verbose_option, print_json, print_labelled
 from mxamp.cli.html import add_html_option, write_page
 from mxamp.cli.source import (
@@ -161,6 +162,7 @@ def add_parser(subparsers: Any) -> None:
         "with others as a whole (needs --input-shape or zoo:NAME, and MXNet; takes some ten seconds)",
     )
     _add_guard_options(parser)
+    add_calibration_options(parser)
     shape = parser.add_argument_group("what the result looks like")
     shape.add_argument(
         "--io-dtype",
@@ -288,7 +290,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     steps = Steps(quiet=args.quiet or args.json, verbose=args.verbose)
     destination = _destination(args)
-    policy, shapes, data, guard, io_dtype, target = _checked_options(args, destination)
+    policy, shapes, data, guard, io_dtype, target, found = _checked_options(args, destination, steps)
 
     with steps.step(f"reading {args.model}"):
         source = read_source(
@@ -321,6 +323,8 @@ def run(args: argparse.Namespace) -> int:
             emulate=args.emulate,
             guard=guard,
             profile=_profiling(args, steps),
+            calibration=found.calibration,
+            compensate=found.compensate,
             saturate=args.saturate,
             rewrite_masks=args.rewrite_masks,
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],
@@ -408,9 +412,10 @@ class _Options(NamedTuple):
     guard: Guard | bool
     io_dtype: str | dict[str, str] | None
     target: Target | None
+    calibrated: Calibrated
 
 
-def _checked_options(args: argparse.Namespace, destination: _Destination) -> _Options:
+def _checked_options(args: argparse.Namespace, destination: _Destination, steps: Steps) -> _Options:
     """Return what the options say; before the model is read, and all mistakes at once.
 
     Raises
@@ -432,11 +437,12 @@ def _checked_options(args: argparse.Namespace, destination: _Destination) -> _Op
     target = None
     if args.target is not None and dtype is not None:
         target = mistakes.check(lambda: resolve_target(args.target, dtype))
+    found = calibrated(args, steps, mistakes)
     # What is there may be in the way of files; that is asked last, for --force changes the answer.
     mistakes.check(lambda: _check_destination(destination, args))
     mistakes.tell()
     assert policy is not None  # what could not be told was a mistake
-    return _Options(policy, shapes or {}, data, guard or False, io_dtype, target)
+    return _Options(policy, shapes or {}, data, guard or False, io_dtype, target, found)
 
 
 def _destination(args: argparse.Namespace) -> _Destination:

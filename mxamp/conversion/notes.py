@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Mapping
+
+from mxamp.calibration import Calibration, ModelRecord
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.ops.facts import operator_label
+from mxamp.params.parameter import Parameter
 from mxamp.passes import KeepBranches, Preparation
 from mxamp.policy.policy import Policy
 
-__all__ = ["graph_notes", "lost_branch_notes"]
+__all__ = ["calibration_notes", "graph_notes", "lost_branch_notes"]
 
 
 def _is_unknown(node: Node) -> bool:
@@ -40,6 +44,37 @@ def graph_notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
             "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
         )
     return tuple(notes)
+
+
+def calibration_notes(
+    calibration: Calibration, graph: Graph, params: Mapping[str, Parameter]
+) -> tuple[str, ...]:
+    """Return what the user should know of a calibration for a model.
+
+    Parameters
+    ----------
+    calibration
+        The calibration.
+    graph, params
+        The user's model.
+    """
+    record = ModelRecord.of(graph, params)
+    names = {node.name for node in graph.nodes}
+    if not any(name.node in names for name in calibration.entries):
+        return (
+            "The calibration is of another model: it knows none of this one's nodes, and nothing comes of "
+            "it.",
+        )
+    if record.graph != calibration.model.graph:
+        return (
+            "The calibration was made of another graph. Nodes are looked up by their names; where another "
+            "computation has the name, what it says is wrong.",
+        )
+    if record.params != calibration.model.params:
+        return (
+            "The calibration was made with other parameters, and so of other values. Calibrate this model.",
+        )
+    return ()
 
 
 def lost_branch_notes(preparation: Preparation) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mxamp.arguments import check_flag
+from mxamp.arguments import argument, check_flag, setting
+from mxamp.calibration import Calibration, Compensation
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import PolicyError
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS
@@ -48,6 +49,10 @@ class Options:
         What the guard measured, for the report.
     mismatch
         How this machine contradicts the target; nothing is said of it where the model was measured here.
+    calibration
+        What the model's values are; None where that is not known.
+    compensate
+        How to make up for what rounding weights does; None for not at all.
 
     Raises
     ------
@@ -70,6 +75,8 @@ class Options:
     placing: Placing | None = None
     guard: GuardReport | None = None
     mismatch: Mismatch | None = None
+    calibration: Calibration | None = None
+    compensate: Compensation | None = None
 
     def __post_init__(self) -> None:
         policy = self.policy
@@ -89,11 +96,33 @@ class Options:
                 "saturate=True clamps parameters when they are cast now; with cast_optional_params=False "
                 "they are cast at every forward pass, where MXNet's casts overflow. Give one of the two."
             )
+        if self.calibration is not None and not isinstance(self.calibration, Calibration):
+            raise PolicyError(
+                f"calibration must be what mxamp.calibrate returned, not {type(self.calibration).__name__}. "
+                "mxamp.Calibration.load(path) reads one from a file."
+            )
+        if self.compensate is not None:
+            self._check_compensate(self.compensate)
         if self.target.dtype is not policy.target_dtype:
             raise PolicyError(
                 f"The policy is for {policy.target_dtype} and the target {self.target.name} for "
                 f"{self.target.dtype}; they must be for the same dtype."
             )
+
+    def _check_compensate(self, compensate: Compensation) -> None:
+        given = setting("compensate", compensate.mode)
+        if self.calibration is None:
+            raise PolicyError(
+                f"{given} needs to know what the layers read: give {argument('calibration')}, which "
+                "mxamp.calibrate (`mxamp calibrate`) makes of some samples."
+            )
+        if not self.cast_offline:
+            raise PolicyError(
+                f"{given} chooses the rounding of parameters that are cast now; with "
+                "cast_optional_params=False they are cast at every forward pass. Give one of the two."
+            )
+        if self.policy.target_dtype.is_emulated_only:
+            raise PolicyError(f"{given} is for float16 and bfloat16, not for {self.policy.target_dtype}.")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Callable, Mapping, Sequence
 
-from mxamp.conversion.notes import graph_notes, lost_branch_notes
+from mxamp.calibration.compensate import Compensator
+from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
 from mxamp.decisions import (
     DecisionInputs,
@@ -46,6 +47,8 @@ from mxamp.passes.needless_casts import needless_casts
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.postponed import PostponedModel
 from mxamp.report.build import ParameterForm, Rewrites, Shapes, build_report
+from mxamp.report.compensation import CompensationReport
+from mxamp.report.model import Report
 from mxamp.targets import Mismatch
 
 __all__ = ["Source", "convert_graph"]
@@ -144,6 +147,8 @@ def convert_graph(
         notes.extend(options.placing.notes)
     if options.guard is not None and options.guard.warning is not None:
         notes.append(options.guard.warning)
+    if options.calibration is not None:
+        notes.extend(calibration_notes(options.calibration, graph, params))
     notes.extend(interface.notes)
 
     # A pure policy asks what low precision does to the user's own nodes.
@@ -285,6 +290,10 @@ class _Conversion:
         saturations: Mapping[str, Saturation] = {}
         if options.saturate:
             to_cast, saturations = saturate_parameters(to_cast, dtypes)
+        compensator = None
+        if options.compensate is not None and options.calibration is not None:
+            compensator = Compensator(prepared, to_cast, dtypes, options.calibration, options.compensate)
+            to_cast = compensator.params
         # From here on there are several things to do that do not wait for each other: the casts and MXNet's
         # parser need no Python.
         with OfflineCasts(to_cast, dtypes) as casts:
@@ -311,7 +320,7 @@ class _Conversion:
             if self.observe is not None:
                 self.observe(rewrites)
             # Built when it is read; until then it must keep no parameter alive.
-            report = partial(
+            report: Callable[[], Report] = partial(
                 build_report,
                 rewrites,
                 {name: ParameterForm(value.shape, value.dtype) for name, value in params.items()},
@@ -331,6 +340,8 @@ class _Conversion:
                 nothing_low=nothing,
                 race=() if options.placing is None else options.placing.race,
             )
+            if compensator is not None:
+                report = partial(_with_compensation, report, compensator.reporting())
             stored = _stored(convolve.arg_params, rewrite, casts)
         # Leaving the block helped with the casts; now there is nothing left to do but wait for MXNet.
         built = {"sym": building[0]()} if building else {}
@@ -345,6 +356,10 @@ class _Conversion:
         low, guard = self.options.policy.target_dtype, self.options.guard
         is_told = guard is not None and guard.warning is not None
         return () if is_told or already_low(plan) is low else (f"Nothing was converted to {low}: {nothing}.",)
+
+
+def _with_compensation(build: Callable[[], Report], compensation: Callable[[], CompensationReport]) -> Report:
+    return replace(build(), compensation=compensation())
 
 
 def _stored(

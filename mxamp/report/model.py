@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Mapping
 
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
+from mxamp.report.compensation import CompensationReport
 from mxamp.report.guard import GuardReport
 from mxamp.version import __version__
 
@@ -325,6 +326,8 @@ class Report:
         The plans that were run against each other, where the model was profiled.
     guard
         What the guard measured and did; None where it was not asked for.
+    compensation
+        What was done about the rounding of weights; None where that was not asked for.
     """
 
     target_dtype: str
@@ -344,6 +347,7 @@ class Report:
     guard: GuardReport | None = None
     time_here: TimeReport | None = None
     nothing_low: str | None = None
+    compensation: CompensationReport | None = None
 
     # ------------------------------------------------------------------ questions
 
@@ -474,6 +478,9 @@ class Report:
             race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
             guard=None if document.get("guard") is None else GuardReport.from_mapping(document["guard"]),
             nothing_low=document.get("nothing_low"),
+            compensation=None
+            if document.get("compensation") is None
+            else CompensationReport.from_mapping(document["compensation"]),
             time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
         )
 

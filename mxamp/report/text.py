@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Iterable, Sequence
 
+from mxamp.report.compensation import compensation_lines
 from mxamp.report.guard import guard_lines
 from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
@@ -70,6 +71,8 @@ def summary(report: Report, width: int | None = None) -> str:
         lines += paragraph(f"Not here: {_estimated(report.time_here)}", width, hanging="  ")
     lines += _race_lines(report, width)
     for line in guard_lines(report.guard, with_warning=False) if report.guard is not None else ():
+        lines += paragraph(line, width, hanging="  ")
+    for line in compensation_lines(report.compensation) if report.compensation is not None else ():
         lines += paragraph(line, width, hanging="  ")
     folded = sum(node.rule == FOLDED for node in report.nodes)
     if folded:

@@ -50,3 +50,24 @@ def test_mistakes_are_told_before_anything_runs(data: Path, mxamp: Any) -> None:
     assert "already exists, and is no calibration" in refused.err
     assert "leave PREFIX" in mxamp("calibrate", "net", "--show", "x").err
     assert "is no calibration" in mxamp("calibrate", "--show", "images.npz").err
+
+
+def test_a_model_is_converted_with_compensated_weights(data: Path, mxamp: Any) -> None:
+    assert mxamp("calibrate", "net", "--data", "images.npz", "-o", "found").status == 0
+    plain = ("convert", "net", "--dtype", "bfloat16", "--no-guard")
+    assert mxamp(*plain, "-o", "plain").status == 0
+    result = mxamp(*plain, "-o", "full", "--calibration", "found", "--compensate")
+    assert result.status == 0
+    assert "for what 2 layers compute, by a calibration with 6 samples" in " ".join(result.out.split())
+    assert (data / "full-symbol.json").read_bytes() == (data / "plain-symbol.json").read_bytes()
+    assert (data / "full-0000.params").read_bytes() != (data / "plain-0000.params").read_bytes()
+    report = json.loads((data / "full-mxamp.json").read_text())["decisions"]
+    assert [layer["weight"] for layer in report["compensation"]["layers"]] == ["conv0_weight", "conv1_weight"]
+    assert mxamp("verify", "full").status == 0
+
+
+def test_options_of_calibration_that_are_wrong_are_told_together(data: Path, mxamp: Any) -> None:
+    plain = ("convert", "net", "--dtype", "bfloat16", "-o", "out")
+    assert "--compensate needs --calibration FILE" in mxamp(*plain, "--compensate").err
+    assert "is no calibration" in mxamp(*plain, "--calibration", "images.npz").err
+    assert mxamp(*plain, "--calibration", "found", "--compensate", "best").status == 2

@@ -1,0 +1,55 @@
+"""Options of commands that convert with a calibration."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.compensate import FULL, MEAN
+from mxamp.cli.console import Mistakes, Steps
+from mxamp.errors import PolicyError
+
+__all__ = ["Calibrated", "add_calibration_options", "calibrated"]
+
+
+class Calibrated(NamedTuple):
+    """What the options say, as ``convert_model`` takes it."""
+
+    calibration: Calibration | None
+    compensate: Compensation | None
+
+
+def add_calibration_options(parser: Any) -> None:
+    """Add the options."""
+    group = parser.add_argument_group(
+        "what samples tell", "What `mxamp calibrate` found out about the model's values."
+    )
+    group.add_argument("--calibration", metavar="FILE", help="the file that mxamp calibrate wrote")
+    group.add_argument(
+        "--compensate",
+        nargs="?",
+        const=FULL,
+        choices=(FULL, MEAN),
+        help="round the weights of each layer so that what it computes changes least on those samples (full, "
+        "the default), or move its bias by what rounding changes in the mean (mean); needs --calibration",
+    )
+
+
+def calibrated(args: argparse.Namespace, steps: Steps, mistakes: Mistakes) -> Calibrated:
+    """Return what the options say; what is wrong with them is noted."""
+    compensate = None
+    if args.compensate is not None:
+
+        def progress(layer: str, done: int, total: int) -> None:
+            steps.now(f"compensating {layer} ({done + 1} of {total})")
+
+        compensate = Compensation(args.compensate, progress=progress)
+        if args.calibration is None:
+            mistakes.note(
+                PolicyError("--compensate needs --calibration FILE, which mxamp calibrate makes of samples.")
+            )
+    calibration = None
+    if args.calibration is not None:
+        calibration = mistakes.check(lambda: Calibration.load(args.calibration))
+    return Calibrated(calibration, compensate)

@@ -1,0 +1,300 @@
+"""Conversions with compensated weights: what changes, what does not, and what is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import mxamp
+from mxamp.calibration import Calibration, Compensation
+from mxamp.dtypes import DType
+from mxamp.errors import MxampWarning, PolicyError
+from mxamp.model import Model
+from tests.building import Net, parameters
+from tests.calibration.models import small_model
+
+mx = pytest.importorskip("mxnet")
+
+from mxamp.runtime.executor import run_outputs
+
+Images = NDArray[np.float32]
+
+
+def deep_model(seed: int = 0, channels: int = 20) -> Model:
+    """Convolutions, BatchNorms, a depthwise and a transposed one, and two layers of matrices."""
+    random = np.random.default_rng(seed)
+    net = Net()
+
+    def parameter(name: str, *shape: int) -> Any:
+        entry = net.param(name, *shape)
+        scale = np.sqrt(2.0 / max(np.prod(shape[1:]), 1))
+        net.params[name] = (scale * random.standard_normal(shape)).astype(np.float32)
+        return entry
+
+    def norm(x: Any, name: str) -> Any:
+        values = {
+            "gamma": random.uniform(0.5, 1.5, channels),
+            "beta": random.normal(0, 0.3, channels),
+            "moving_mean": random.normal(0, 0.3, channels),
+            "moving_var": random.uniform(0.5, 2, channels),
+        }
+        entries = []
+        for part, given in values.items():
+            entries.append(net.param(f"{name}_{part}", channels))
+            net.params[f"{name}_{part}"] = given.astype(np.float32)
+        return net.op("BatchNorm", x, *entries, name=name, outputs=3, fix_gamma=False)
+
+    def convolution(x: Any, name: str, reads: int, op: str = "Convolution", **attrs: Any) -> Any:
+        shape = (channels, reads, 3, 3)
+        return net.op(
+            op,
+            x,
+            parameter(f"{name}_weight", *shape),
+            name=name,
+            kernel="(3, 3)",
+            num_filter=channels,
+            no_bias=True,
+            **attrs,
+        )
+
+    def relu(x: Any, name: str) -> Any:
+        return net.op("Activation", x, name=name, act_type="relu")
+
+    x = relu(norm(convolution(net.var("data"), "conv0", 4, pad="(1, 1)"), "bn0"), "relu0")
+    x = relu(norm(convolution(x, "conv1", 1, pad="(1, 1)", num_group=channels), "bn1"), "relu1")
+    x = relu(norm(convolution(x, "conv2", channels, pad="(1, 1)"), "bn2"), "relu2")
+    x = relu(convolution(x, "up0", channels, "Deconvolution", stride="(2, 2)"), "relu3")
+    x = net.op("Pooling", x, name="pool0", kernel="(1, 1)", global_pool=True, pool_type="avg")
+    hidden = net.op(
+        "FullyConnected",
+        x,
+        parameter("fc0_weight", 16, channels),
+        parameter("fc0_bias", 16),
+        name="fc0",
+        num_hidden=16,
+    )
+    out = net.op("dot", relu(hidden, "relu4"), parameter("dot0_weight", 16, 5), name="dot0")
+    graph = net.graph(out)
+    auxs = {name: value for name, value in net.params.items() if "moving" in name}
+    args = {name: value for name, value in net.params.items() if name not in auxs}
+    return Model(graph, parameters(args), parameters(auxs))
+
+
+def correlated(samples: int, seed: int) -> Images:
+    """Images whose channels and neighbours go together, as in photographs."""
+    random = np.random.default_rng(seed)
+    coarse = random.standard_normal((samples, 4, 4, 4)).repeat(3, axis=2).repeat(3, axis=3)
+    found: Images = (coarse + coarse[:, :1] + 0.3 * random.standard_normal((samples, 4, 12, 12))).astype(
+        np.float32
+    )
+    return found
+
+
+def convert(model: Model, dtype: str = "bfloat16", **options: Any) -> Model:
+    return mxamp.convert_model(model.graph, model.arg_params, model.aux_params, dtype, **options)
+
+
+def error_of_weights(model: Model, converted: Model, images: Images) -> float:
+    """Return the relative error of the outputs where nothing but the parameters is rounded."""
+    folded = convert(model, "bfloat16" if "bfloat16" in str(converted.report) else "float16")
+    widened = {name: value.cast(DType.FLOAT32) for name, value in converted.arg_params.items()}
+    # The same graph, in float32: casts to float32 do nothing there, and those to the low dtype are left out.
+    nodes = [
+        node._replace(attrs={**node.attrs, "dtype": "float32"}) if node.op == "amp_cast" else node
+        for node in folded.graph.nodes
+    ]
+    graph = dataclasses.replace(converted.graph, nodes=tuple(nodes))
+    (expected,) = run_outputs(model, {"data": images}, fusion=False)
+    (found,) = run_outputs(Model(graph, widened, dict(converted.aux_params)), {"data": images}, fusion=False)
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_cost_less_error_on_held_out_samples(dtype: str) -> None:
+    model = deep_model()
+    calibration = mxamp.calibrate(model, correlated(48, 1))
+    held_out = correlated(64, 2)
+    plain = convert(model, dtype)
+    full = convert(model, dtype, calibration=calibration, compensate="full")
+    assert error_of_weights(model, full, held_out) < 0.5 * error_of_weights(model, plain, held_out)
+
+
+def test_only_values_of_parameters_change() -> None:
+    model = deep_model()
+    calibration = mxamp.calibrate(model, correlated(16, 1))
+    plain = convert(model)
+    for mode in ("full", "mean"):
+        compensated = convert(model, calibration=calibration, compensate=mode)
+        assert compensated.graph == plain.graph
+        assert list(compensated.arg_params) == list(plain.arg_params)
+        for name, value in plain.arg_params.items():
+            found = compensated.arg_params[name]
+            assert (found.shape, found.dtype) == (value.shape, value.dtype)
+    mean = convert(model, calibration=calibration, compensate="mean")
+    for name, value in plain.arg_params.items():
+        if name.endswith("weight"):
+            np.testing.assert_array_equal(value.numpy(), mean.arg_params[name].numpy())
+
+
+def test_without_compensation_a_calibration_changes_no_parameter() -> None:
+    model = deep_model()
+    plain, calibrated = convert(model), convert(model, calibration=mxamp.calibrate(model, correlated(16, 1)))
+    assert plain.graph == calibrated.graph
+    for name, value in plain.arg_params.items():
+        np.testing.assert_array_equal(value.numpy(), calibrated.arg_params[name].numpy())
+    assert calibrated.report is not None
+    assert calibrated.report.compensation is None
+
+
+@pytest.mark.parametrize("channels", [16, 20], ids=["as they are", "padded"])
+def test_files_and_memory_give_the_same_model(channels: int, tmp_path: Path) -> None:
+    model = deep_model(channels=channels)
+    calibration = mxamp.calibrate(model, correlated(16, 1))
+    model.save(tmp_path / "net")
+    calibration.save(tmp_path / "calibration")
+    again = Calibration.load(tmp_path / "calibration")
+    in_memory = convert(model, calibration=calibration, compensate="full")
+    loaded = mxamp.load(tmp_path / "net")
+    assert all(value.is_on_disk for value in loaded.arg_params.values())
+    from_file = convert(loaded, calibration=again, compensate="full")
+    for name, (one, two) in {"a": (tmp_path / "a", in_memory), "b": (tmp_path / "b", from_file)}.items():
+        two.save(one)
+        assert (tmp_path / f"{name}-0000.params").exists()
+    assert (tmp_path / "a-0000.params").read_bytes() == (tmp_path / "b-0000.params").read_bytes()
+    assert (tmp_path / "a-symbol.json").read_bytes() == (tmp_path / "b-symbol.json").read_bytes()
+    assert in_memory.report is not None
+    assert from_file.report is not None
+    assert in_memory.report.compensation == from_file.report.compensation
+    assert len(in_memory.report.compensation.layers) == 5
+
+
+def test_blocks_are_compensated(tmp_path: Path) -> None:
+    model, images = deep_model(), correlated(16, 1)
+    model.save(tmp_path / "net")
+    block = mx.gluon.SymbolBlock.imports(
+        str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0000.params")
+    )
+    calibration = mxamp.calibrate(block, images)
+    converted = mxamp.convert_block(block, "bfloat16", calibration=calibration, compensate="full").model
+    expected = convert(model, calibration=mxamp.calibrate(model, images), compensate="full")
+    for name, value in expected.arg_params.items():
+        np.testing.assert_array_equal(value.numpy(), converted.arg_params[name].numpy(), err_msg=name)
+
+
+def test_the_report_tells_each_layer() -> None:
+    model = deep_model()
+    calibration = mxamp.calibrate(model, correlated(16, 1))
+    told: list[tuple[str, int, int]] = []
+    compensation = Compensation(progress=lambda *given: told.append(given))
+    report = convert(model, calibration=calibration, compensate=compensation).report
+    assert report is not None
+    assert report.compensation is not None
+    layers = [layer.nodes[0] for layer in report.compensation.layers]
+    assert layers == [layer for layer, _, _ in told]
+    assert set(layers) >= {"conv0", "conv1", "conv2", "up0", "fc0"}
+    assert all(layer.chosen <= layer.nearest for layer in report.compensation.layers)
+    assert {layer.nodes[0]: layer.bias for layer in report.compensation.layers}["fc0"] == "fc0_bias"
+    assert "change" in str(report)
+    again = mxamp.Report.from_json(report.to_json())
+    assert again.compensation == report.compensation
+
+
+def shared_model(weight_of_second: str = "weight") -> Model:
+    net = Net()
+    weight, other = net.param("weight", 4, 4, 1, 1), net.param("other", 4, 4, 1, 1)
+    entries = {"weight": weight, "other": other}
+
+    def layer(x: Any, name: str, entry: Any) -> Any:
+        attrs = {"num_filter": 4, "kernel": "(1, 1)", "no_bias": True}
+        return net.op("Convolution", x, entry, name=name, **attrs)
+
+    x = net.op("relu", layer(net.var("data"), "first", weight), name="relu")
+    graph = net.graph(layer(x, "second", entries[weight_of_second]))
+    return Model(graph, parameters(net.params), parameters({}))
+
+
+def test_a_shared_weight_is_rounded_for_all_its_layers(images: Images) -> None:
+    model = shared_model()
+    calibration = mxamp.calibrate(model, images)
+    converted = convert(model, calibration=calibration, compensate="full")
+    assert converted.report is not None
+    assert converted.report.compensation is not None
+    (layer,) = converted.report.compensation.layers
+    assert layer.nodes == ("first", "second")
+    merged = calibration.layers["first"].merged(calibration.layers["second"])
+    alone = dataclasses.replace(calibration, layers={"first": merged, "second": merged})
+    expected = convert(model, calibration=alone, compensate="full")
+    np.testing.assert_array_equal(
+        converted.arg_params["weight"].numpy(), expected.arg_params["weight"].numpy()
+    )
+
+
+def test_layers_that_the_calibration_does_not_know_are_rounded_to_nearest(images: Images) -> None:
+    model = small_model()
+    calibration = mxamp.calibrate(model, images)
+    known = {name: moments for name, moments in calibration.layers.items() if name != "conv0"}
+    plain = convert(model)
+    converted = convert(model, calibration=dataclasses.replace(calibration, layers=known), compensate="full")
+    np.testing.assert_array_equal(
+        plain.arg_params["conv0_weight"].numpy(), converted.arg_params["conv0_weight"].numpy()
+    )
+    assert converted.report is not None
+    assert converted.report.compensation is not None
+    assert converted.report.compensation.left == {"conv0": "the calibration does not know it"}
+
+
+def test_values_beyond_the_range_keep_their_layer_in_float32(images: Images) -> None:
+    model = shared_model("other")
+    args = {name: value.numpy().copy() for name, value in model.arg_params.items()}
+    args["other"][0, 0] = 1e5
+    large = Model(model.graph, parameters(args), parameters({}))
+    calibration = mxamp.calibrate(large, images)
+    options: dict[str, Any] = {"calibration": calibration, "compensate": "full"}
+    converted = convert(large, "float16", **options)
+    assert converted.arg_params["other"].dtype is DType.FLOAT32
+    assert converted.arg_params["weight"].dtype is DType.FLOAT16
+    clamped = convert(large, "float16", saturate=True, **options)
+    values = clamped.arg_params["other"].numpy().astype(np.float32)
+    assert np.isfinite(values).all()
+    assert values.max() == 65504.0
+
+
+def test_a_calibration_of_another_model_is_warned_of(images: Images) -> None:
+    model = small_model()
+    other = {**model.args, "conv0_weight": model.args["conv0_weight"] * 2}
+    calibration = mxamp.calibrate((model.sym, other, model.auxs), images)
+    with pytest.warns(MxampWarning, match="with other parameters"):
+        convert(model, calibration=calibration, compensate="full")
+    with pytest.warns(MxampWarning, match="of another graph"):
+        convert(deep_model(), calibration=calibration)
+    net = Net()
+    stranger = Model(net.graph(net.fc(net.var("x"), "layer")), parameters(net.params), parameters({}))
+    with pytest.warns(MxampWarning, match="of another model"):
+        convert(stranger, calibration=calibration)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compensate": "full"}, "give calibration"),
+        ({"compensate": "best"}, "compensate must be 'full', 'mean' or None"),
+        ({"calibration": {"conv0": 1}}, "what mxamp.calibrate returned"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_told(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        convert(small_model(), **options)
+
+
+def test_options_that_contradict_each_other_are_told(images: Images) -> None:
+    calibration = mxamp.calibrate(small_model(), images)
+    with pytest.raises(PolicyError, match="cast_optional_params=False"):
+        convert(small_model(), calibration=calibration, compensate="full", cast_optional_params=False)
+    with pytest.raises(PolicyError, match="damping"):
+        Compensation(damping=0.0)
