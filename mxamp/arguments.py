@@ -22,6 +22,7 @@ _OPTIONS = {
     "epoch": "--epoch",
     "exclude": "--exclude",
     "input_shapes": "--input-shape",
+    "headroom": "--headroom",
     "inputs": "--input",
     "io_dtype": "--io-dtype",
     "low_precision": "--low-precision",

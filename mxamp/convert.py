@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 from mxamp.arguments import check_flag, one_of
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
+from mxamp.calibration.ranges import HEADROOM
 from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
@@ -58,6 +59,7 @@ def convert_model(
     profile: bool | Profiling = False,
     calibration: Calibration | None = None,
     compensate: str | Compensation | None = None,
+    headroom: float = HEADROOM,
     widest_dtype_ops: Sequence[str] | None = None,
     guard: bool | Guard = False,
     emulate: bool | Emulation = False,
@@ -137,12 +139,17 @@ def convert_model(
         runs against others as a whole. ``report.race`` says how. Needs ``input_shapes`` and takes some ten
         seconds; a :class:`mxamp.profile.Profiling` says how long it may take.
     calibration
-        What the model's values are, as :func:`mxamp.calibrate` found them on samples.
+        What the model's values are, as :func:`mxamp.calibrate` found them on samples. With it their ranges
+        decide, too: see ``headroom``.
     compensate
         What is done, with a calibration, about the rounding of weights. None: each is rounded to nearest.
         ``"full"``: those of each layer are rounded so that what the layer computes changes least on the
         samples, together with its bias. ``"mean"``: only the bias is moved, by what rounding changes in the
         mean. The graph is the same. A :class:`mxamp.calibration.Compensation` says more about it.
+    headroom
+        With a calibration: how many times larger than its samples show values may be, and still fit the
+        dtype. Where they would not, powers of two move between layers, which changes no bit, and where that
+        cannot be, nodes stay FP32, with the value and the sample in their reason.
     guard
         Whether to measure the result against the FP32 model on this machine, for ``input_shapes``, and to
         give up low precision where it makes the model no faster; ``report.guard`` tells. A
@@ -219,6 +226,7 @@ def convert_model(
         low_precision=as_low_precision(low_precision),
         calibration=calibration,
         compensate=as_compensation(compensate),
+        headroom=headroom,
         mismatch=None if emulation is not None else machine_mismatch(machine),
     )
     if profiling is not None or guarding is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 from mxamp.arguments import one_of
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
+from mxamp.calibration.ranges import HEADROOM
 from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
@@ -55,6 +56,7 @@ def convert_block(
     profile: bool | Profiling = False,
     calibration: Calibration | None = None,
     compensate: str | Compensation | None = None,
+    headroom: float = HEADROOM,
     widest_dtype_ops: Sequence[str] | None = None,
     guard: bool | Guard = False,
 ) -> MixedPrecisionBlock:
@@ -85,7 +87,7 @@ def convert_block(
         None or a nested list, as in ``net(*inputs)``. Only their shapes and nesting are used.
     policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, saturate, rewrite_masks, prepare
         See :func:`mxamp.convert_model`.
-    low_precision, profile, cast_optional_params, guard, calibration, compensate
+    low_precision, profile, cast_optional_params, guard, calibration, compensate, headroom
         See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists; see :func:`mxamp.convert_model`.
@@ -166,6 +168,7 @@ def convert_block(
         low_precision=as_low_precision(low_precision),
         calibration=calibration,
         compensate=as_compensation(compensate),
+        headroom=headroom,
         mismatch=machine_mismatch(machine),
     )
     profiling, guarding = as_profiling(profile), as_guard(guard)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import FULL, MEAN
+from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.cli.console import Mistakes, Steps
 from mxamp.errors import PolicyError
 
@@ -18,6 +19,7 @@ class Calibrated(NamedTuple):
 
     calibration: Calibration | None
     compensate: Compensation | None
+    headroom: float
 
 
 def add_calibration_options(parser: Any) -> None:
@@ -33,6 +35,14 @@ def add_calibration_options(parser: Any) -> None:
         choices=(FULL, MEAN),
         help="round the weights of each layer so that what it computes changes least on those samples (full, "
         "the default), or move its bias by what rounding changes in the mean (mean); needs --calibration",
+    )
+    group.add_argument(
+        "--headroom",
+        type=float,
+        default=HEADROOM,
+        metavar="X",
+        help="values may be so many times larger than on those samples, and must fit the dtype; what may not "
+        "fit is scaled where that changes nothing, and stays float32 elsewhere (default: %(default)g)",
     )
 
 
@@ -52,4 +62,5 @@ def calibrated(args: argparse.Namespace, steps: Steps, mistakes: Mistakes) -> Ca
     calibration = None
     if args.calibration is not None:
         calibration = mistakes.check(lambda: Calibration.load(args.calibration))
-    return Calibrated(calibration, compensate)
+    headroom = mistakes.check(lambda: check_headroom(args.headroom))
+    return Calibrated(calibration, compensate, headroom or HEADROOM)

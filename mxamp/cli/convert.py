@@ -325,6 +325,7 @@ def run(args: argparse.Namespace) -> int:
             profile=_profiling(args, steps),
             calibration=found.calibration,
             compensate=found.compensate,
+            headroom=found.headroom,
             saturate=args.saturate,
             rewrite_masks=args.rewrite_masks,
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.arguments import argument, check_flag, setting
 from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import PolicyError
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS
@@ -53,6 +54,8 @@ class Options:
         What the model's values are; None where that is not known.
     compensate
         How to make up for what rounding weights does; None for not at all.
+    headroom
+        How many times larger than the calibration's samples show values may be, and fit the dtype.
 
     Raises
     ------
@@ -77,6 +80,7 @@ class Options:
     mismatch: Mismatch | None = None
     calibration: Calibration | None = None
     compensate: Compensation | None = None
+    headroom: float = HEADROOM
 
     def __post_init__(self) -> None:
         policy = self.policy
@@ -101,6 +105,7 @@ class Options:
                 f"calibration must be what mxamp.calibrate returned, not {type(self.calibration).__name__}. "
                 "mxamp.Calibration.load(path) reads one from a file."
             )
+        self._set("headroom", check_headroom(self.headroom))
         if self.compensate is not None:
             self._check_compensate(self.compensate)
         if self.target.dtype is not policy.target_dtype:

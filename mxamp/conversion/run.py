@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Callable, Mapping, Sequence
 
+import numpy as np
+
 from mxamp.calibration.compensate import Compensator
+from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
 from mxamp.decisions import (
@@ -44,6 +47,7 @@ from mxamp.passes import (
     prepare_graph,
 )
 from mxamp.passes.needless_casts import needless_casts
+from mxamp.passes.rescale import RescaleOverflows
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.postponed import PostponedModel
 from mxamp.report.build import ParameterForm, Rewrites, Shapes, build_report
@@ -168,6 +172,17 @@ def convert_graph(
         arg_params = dict(masks.arg_params)
         origins = [origins[position] for position in masks.positions]
         shapes = [shapes[origin] for origin in masks.positions] if shapes is not None else None
+    if options.calibration is not None and not policy.is_pure:
+        rewritten = [abs(mask.before) for mask in masks.masks if mask.after is not None]
+        known = observed(graph, options.calibration, below=min(rewritten, default=np.inf) / 2)
+        largest = {entry: statistics.largest for entry, statistics in known.items()}
+        low, headroom = policy.target_dtype, options.headroom
+        rescale = RescaleOverflows(arg_params, aux_params, largest, low, headroom=headroom)
+        graph = Pipeline([rescale]).run(graph)
+        arg_params, aux_params = rescale.arg_params, rescale.aux_params
+        preparation = replace(preparation, changes=preparation.changes + rescale.changes)
+        beyond = out_of_range(graph, known, low, headroom, rescale.exponents)
+        options = replace(options, kept={**beyond, **options.kept})
     conversion = _Conversion(
         source=Source(graph, arg_params, aux_params, shapes=shapes),
         inputs=inputs,
