@@ -25,7 +25,8 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core test-browser lint format environment environment-core environment-peers \
-	bench bench-estimates bench-convert bench-files bench-operators bench-peers gpu-validation verify-emulation verify-rounding \
+	bench bench-estimates bench-convert bench-files bench-operators bench-calibration \
+	bench-peers gpu-validation verify-emulation verify-rounding \
 	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
@@ -44,6 +45,7 @@ help:
 	@echo "  make bench-operators  time the native kernels against the bandwidth of memory and MXNet's Cast"
 	@echo "  make bench-peers      other converters to FP16 on the same ONNX files: casts, errors, which run (half an hour)"
 	@echo "  make gpu-validation   write gpu-validation/, a folder that a machine with a GPU measures (minutes)"
+	@echo "  make bench-calibration  errors of compensated weights on samples that the calibration has not seen"
 	@echo "  make verify-emulation hold emulated bfloat16 against the real one, layer by layer (minutes)"
 	@echo "  make verify-rounding  round all 2^32 float32 values and compare with NumPy (minutes)"
 	@echo "  make zoo              convert and run some of GluonCV's models, compare with the baseline (minutes)"
@@ -103,6 +105,9 @@ bench-files: environment
 
 bench-operators: environment
 	@$(RUN) -W ignore -m tools.benchmark_operators $(ARGS)
+
+bench-calibration: environment
+	@$(RUN) -W ignore -m tools.benchmark_calibration $(ARGS)
 
 verify-rounding: environment
 	@$(RUN) -m tools.verify_rounding $(ARGS)
