@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
+from mxamp.report.compensation import compensation_lines
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, wrap_cell
 from mxamp.report.text import count_of, reason_groups
@@ -49,6 +50,8 @@ def short_summary(report: Report) -> list[tuple[str, str]]:
         )
     if report.saturated_values:
         found.append(("clamped", f"{count_of(report.saturated_values, 'value')} beyond {low}'s range."))
+    if report.compensation is not None:
+        found.append(("calibrated", compensation_lines(report.compensation)[0]))
     found.append(("speed", f"{_speed(report)}."))
     return found
 
