@@ -19,10 +19,8 @@ LIMIT = 1e-5
 
 SHORT_ONNX_SET = (
     "mobilenet0.25",
-    "resnet18_v1",
     "mobilenetv3_small",
     "squeezenet1.1",
-    "resnest14",
     "mobile_pose_mobilenetv3_small",
     "fcn_resnet50_voc",
     "ssd_300_mobilenet0.25_voc",

@@ -109,7 +109,7 @@ class PyTorch:
         try:
             import onnx2torch
             import torch
-        except ImportError:
+        except (ImportError, RuntimeError):  # torchvision of another build than torch raises the second
             return None
         return bool(onnx2torch) and torch.cuda.is_available()
 
