@@ -72,6 +72,13 @@ def test_where_a_network_amplifies_ten_times_the_error_is_a_regression() -> None
     assert "1.0e-04, and is 2.0e-03" in found
 
 
+def test_speeds_are_no_matter() -> None:
+    elsewhere = results()
+    other = {"environment": {"cpu": "another CPU", "cpu_flags": [], "threads": 2}, "options": {}}
+    found = compare_results(results(), Results((other,), elsewhere.rows, {"net": other}))
+    assert (found.notes, found.compared) == ((), 1)
+
+
 def test_a_model_that_fails_now_is_a_regression() -> None:
     after = results()
     changed = {**after.rows["net"], "status": "failed", "reason": "float32: the output 'y' is off"}

@@ -60,7 +60,7 @@ class Subject:
         return paths
 
 
-def build_subject(name: str, *, seed: int = 0) -> Subject:
+def build_subject(name: str, *, seed: int = 0, batch: int = 1) -> Subject:
     """Build a model and convert it to float16, by default but for the shapes of its inputs.
 
     Parameters
@@ -70,6 +70,8 @@ def build_subject(name: str, *, seed: int = 0) -> Subject:
         the tensors that enter its first ranking; or a network of ``tools.networks``.
     seed
         Of weights and inputs.
+    batch
+        Samples, for models of the zoo.
     """
     bare, _, cut = name.partition(BEFORE_RANKING[0])
     zoo_name, _, form = bare.partition("+")
@@ -80,7 +82,7 @@ def build_subject(name: str, *, seed: int = 0) -> Subject:
         built = build_model(Case(zoo_name, form or _form_of(zoo_name)), pretrained=False, seed=seed)
         model = built.model
         data = {
-            key: generator.standard_normal((1, *shape), np.float32) for key, shape in built.shapes.items()
+            key: generator.standard_normal((batch, *shape), np.float32) for key, shape in built.shapes.items()
         }
     if cut:
         model = before_ranking(model, first_rankings(model.graph))
