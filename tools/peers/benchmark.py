@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import re
 import sys
 import tempfile
 import time
@@ -107,16 +108,22 @@ def judge(path: Path, data: Mapping[str, NDArray[Any]], expected: Sequence[NDArr
     try:
         OnnxSession(path, threads=2).run(data)
     except MxampError as error:
-        found["problem"] = f"ONNX Runtime refuses it: {str(error).split(': ', 1)[-1][:300]}"
+        found["problem"] = f"ONNX Runtime refuses it: {_reason(error)}"
     rounded = path.with_suffix(".rounded.onnx")
     try:
         onnx.save(rounded_form(model), rounded)
         found["error"] = _worst(OnnxSession(rounded, threads=2).run(data), expected)
     except MxampError as error:
-        found["problem"] = found["problem"] or f"its rounded form does not run: {str(error)[:300]}"
+        found["problem"] = found["problem"] or f"its rounded form does not run: {_reason(error)}"
     finally:
         rounded.unlink(missing_ok=True)
     return found
+
+
+def _reason(error: MxampError) -> str:
+    """Return what ONNX Runtime said, without codes and paths."""
+    said = re.sub(r"^.*?(failed:|ONNXRuntimeError\] : )", "", str(error))
+    return re.sub(r"\S*/(\S+)", r"\1", said)[:200]
 
 
 def _worst(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
