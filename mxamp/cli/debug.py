@@ -1,0 +1,89 @@
+"""``mxamp debug``: which nodes make the difference between a model and its conversion."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from mxamp.cli.console import print_json, show_comparison_progress, supports_progress
+from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
+from mxamp.cli.source import add_source_options, check_epoch, read_source
+from mxamp.compare.data_files import load_data
+from mxamp.debug import debug_models
+from mxamp.debug.run import DEFAULT_SAMPLES, DEFAULT_TRIALS
+from mxamp.debug.text import format_suspects, suspects_section
+from mxamp.errors import MxnetMissingError
+from mxamp.installation import why_no_mxnet
+
+__all__ = ["add_parser"]
+
+_EPILOG = """\
+The FP32 model is converted again and again, each time with other nodes in low precision and everything else
+in float32, and run beside FP32. The part with the largest error is split in halves until the trials are used
+up. float16 is emulated on a CPU, which cannot run it."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "debug",
+        help="find the nodes whose low precision makes most of the error",
+        description="Find the nodes whose low precision makes most of a conversion's error.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("prefix", metavar="PREFIX", help="the FP32 model's files, or zoo:NAME")
+    parser.add_argument("converted", metavar="OUT", help="the converted model's files")
+    add_source_options(parser)
+    parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
+    parser.add_argument(
+        "--data", required=True, metavar="FILE", help=".npz with arrays named like the inputs, or .npy"
+    )
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    parser.add_argument(
+        "--emulate", action="store_true", default=None, help="emulate low precision in float32"
+    )
+    parser.add_argument(
+        "--trials", type=int, metavar="N", help=f"how many models to run at most (default: {DEFAULT_TRIALS})"
+    )
+    parser.add_argument(
+        "--max-samples", type=int, metavar="N", help=f"use the first N samples (default: {DEFAULT_SAMPLES})"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_html_option(parser)
+    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find them.
+
+    Raises
+    ------
+    MxampError
+        When the models cannot be run.
+    """
+    check_new_file(args.html, force=args.force)
+    missing = why_no_mxnet()
+    if missing is not None:
+        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    reference = read_source(args.prefix, epoch=args.epoch, pretrained=args.pretrained)
+    source = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch"))
+    found = debug_models(
+        reference.model,
+        source.model,
+        load_data(args.data),
+        ctx=args.ctx,
+        emulate=args.emulate,
+        trials=args.trials,
+        max_samples=args.max_samples,
+        progress=show_comparison_progress if supports_progress(sys.stderr) else None,
+    )
+    if args.html is not None:
+        write_page(args, source.model, source.label, findings_of(source, sections=(suspects_section(found),)))
+    if args.json:
+        print_json(found.to_mapping())
+    else:
+        print(format_suspects(found))
+    return 0
