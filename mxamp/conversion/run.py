@@ -12,6 +12,7 @@ import numpy as np
 
 from mxamp.calibration.compensate import Compensator
 from mxamp.calibration.ranges import observed, out_of_range
+from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_for
 from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
 from mxamp.decisions import (
@@ -74,6 +75,8 @@ class Source:
         For every node the shape of each output, where known; the report then counts multiply-adds and bytes.
     notes
         What the user should know of that.
+    assumed
+        Shapes to weigh costs by, where nobody gave any; nothing else rests on them.
     """
 
     graph: Graph
@@ -82,6 +85,7 @@ class Source:
     inputs: Sequence[str] | None = None
     shapes: Shapes | None = None
     notes: tuple[str, ...] = ()
+    assumed: AssumedShapes | None = None
 
     @property
     def params(self) -> dict[str, Parameter]:
@@ -183,8 +187,11 @@ def convert_graph(
         preparation = replace(preparation, changes=preparation.changes + rescale.changes)
         beyond = out_of_range(graph, known, low, headroom, rescale.exponents)
         options = replace(options, kept={**beyond, **options.kept})
+    assumed = None
+    if shapes is None:
+        assumed = assumed_for(options, graph, {**arg_params, **aux_params}, inputs)
     conversion = _Conversion(
-        source=Source(graph, arg_params, aux_params, shapes=shapes),
+        source=Source(graph, arg_params, aux_params, shapes=shapes, assumed=assumed),
         inputs=inputs,
         options=options,
         build_symbol=build_symbol,
@@ -262,7 +269,7 @@ class _Conversion:
     def run(self, arg_params: Mapping[str, Parameter]) -> Model | None:
         """Decide, rewrite, cast; None where ``arg_params`` were unmeasured and some are out of range."""
         graph, options = self.source.graph, self.options
-        aux_params, shapes = self.source.aux_params, self.source.shapes
+        aux_params, shapes, assumed = self.source.aux_params, self.source.shapes, self.source.assumed
         low, target = options.policy.target_dtype, options.target
         params = {**arg_params, **aux_params}
         plan = decide(
@@ -272,7 +279,8 @@ class _Conversion:
                 params=params,
                 policy=options.policy,
                 target=target,
-                shapes=shapes,
+                shapes=shapes if assumed is None else assumed.entries,
+                are_shapes_assumed=assumed is not None,
                 low_inputs=self.interface.inputs,
                 low_heads=self.interface.heads,
                 castable=frozenset(name for name, value in arg_params.items() if not value.is_sparse)
@@ -343,6 +351,7 @@ class _Conversion:
                 target=target.name,
                 inputs=self.inputs,
                 shapes=shapes,
+                assumed_shapes={} if assumed is None or not plan.rests_on_assumed else assumed.inputs,
                 warnings=tuple(self.said),
                 saturations=saturations,
                 masks=self.masks,

@@ -38,6 +38,10 @@ Shape = Tuple[int, ...]
 _NEVER_LOW: tuple[DType | None, ...] = ()
 """Stands for the outputs of a node that cannot be low."""
 
+_TOO_SHORT = 500.0
+"""Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
+cast costs at any size is most of it then, and how large a batch is decides which way it goes."""
+
 _SUPPLIES_EITHER = (Supply.EITHER,)
 
 _ANY_DTYPE = frozenset({InputRole.LIKE, InputRole.FREE})
@@ -72,6 +76,9 @@ class DecisionInputs:
     saturate
         Whether parameters that are cast when the model is saved are clamped to the dtype's range. Those that
         control-flow bodies read are not: they may be cast inside, at run time.
+    are_shapes_assumed
+        Whether nobody gave the shapes. Then costs are weighed by them where a forward pass is long enough,
+        and nothing else knows them.
     low_precision
         Whether GREEN nodes are low wherever that is possible, or where it pays; None for where it pays, if
         that can be told.
@@ -93,6 +100,7 @@ class DecisionInputs:
     castable: frozenset[str] = frozenset()
     free_inputs: frozenset[str] = frozenset()
     saturate: bool = False
+    are_shapes_assumed: bool = False
     low_precision: LowPrecision | None = None
     placing: Placing | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -143,8 +151,9 @@ class _Decider:
         self._is_copying_forbidden = False
         self._too_large: dict[int, str] = {}
         """Node -> the parameter that it would have stored a second time, though the model grows by that."""
+        shapes = None if given.are_shapes_assumed else given.shapes
         self.context = ColoringContext(
-            given.graph, self.dtypes, given.policy, given.params, given.shapes, saturated
+            given.graph, self.dtypes, given.policy, given.params, shapes, saturated
         )
         self.verdicts = color_graph(self.context)
         self.bodies: dict[int, tuple[Plan, ...]] = {
@@ -323,6 +332,8 @@ class _Decider:
             why_chosen = (
                 "needs the fewest casts here"
                 if estimates is None
+                else "takes the least time here, as estimated for assumed shapes"
+                if self.given.are_shapes_assumed
                 else "takes the least time here, as estimated"
             )
         else:
@@ -360,7 +371,9 @@ class _Decider:
                 for head, wanted in zip(self.graph.heads, head_demand)
             ),
             cast_offline=self.castable_params,
-            estimates=estimates,
+            # The report shows no times of a call that nobody promised.
+            estimates=None if self.given.are_shapes_assumed else estimates,
+            rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
         )
 
     def _head(self, before: DType | None, wanted: Demand) -> DType | None:
@@ -400,9 +413,11 @@ class _Decider:
             unknown = unknown_work(self.graph, shapes, green)
             if not unknown:
                 apart = {position for position in choices if self.verdicts[position].widest}
-                return estimate(
+                found = estimate(
                     self.graph, self.context.names, target, target.cost, shapes, choices=choices, apart=apart
                 )
+                if not self.given.are_shapes_assumed or sum(found.float32) >= _TOO_SHORT:
+                    return found
         if self.given.low_precision is LowPrecision.PROFITABLE:
             missing = (
                 f"the target {target.name} says nothing of costs"

@@ -69,6 +69,8 @@ class Plan:
         The variables whose casts happen to stored values instead of at run time.
     estimates
         What nodes and casts cost, where shapes and target tell.
+    rests_on_assumed
+        Whether nodes were placed by what they cost for shapes that nobody gave.
     """
 
     decisions: Sequence[Decision | None]
@@ -77,3 +79,4 @@ class Plan:
     heads: tuple[DType | None, ...]
     cast_offline: frozenset[str]
     estimates: Estimates | None = None
+    rests_on_assumed: bool = False

@@ -104,6 +104,7 @@ def build_report(
     machine: str = "",
     here: Target | None = None,
     nothing_low: str | None = None,
+    assumed_shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Report:
     """Return the report.
 
@@ -141,6 +142,8 @@ def build_report(
         What describes this machine, where that is not the target.
     nothing_low
         Why nothing was converted.
+    assumed_shapes
+        Input -> the shape that was assumed to weigh costs.
     """
     nodes: list[NodeReport] = []
     casts = _casts(rewrites, shapes)
@@ -170,6 +173,7 @@ def build_report(
         race=tuple(race),
         guard=guard,
         nothing_low=nothing_low,
+        assumed_shapes=dict(assumed_shapes or {}),
     )
 
 

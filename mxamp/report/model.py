@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping
 
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
@@ -328,6 +328,9 @@ class Report:
         What the guard measured and did; None where it was not asked for.
     compensation
         What was done about the rounding of weights; None where that was not asked for.
+    assumed_shapes
+        Input -> the shape that was assumed to weigh what nodes and casts cost, where none was given. Nothing
+        else in the report rests on it.
     """
 
     target_dtype: str
@@ -348,6 +351,7 @@ class Report:
     time_here: TimeReport | None = None
     nothing_low: str | None = None
     compensation: CompensationReport | None = None
+    assumed_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ questions
 
@@ -481,6 +485,7 @@ class Report:
             compensation=None
             if document.get("compensation") is None
             else CompensationReport.from_mapping(document["compensation"]),
+            assumed_shapes={name: tuple(shape) for name, shape in document.get("assumed_shapes", {}).items()},
             time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
         )
 

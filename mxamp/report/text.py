@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Iterable, Sequence
 
+from mxamp.arguments import argument
 from mxamp.report.compensation import compensation_lines
 from mxamp.report.guard import guard_lines
 from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
@@ -65,6 +66,14 @@ def summary(report: Report, width: int | None = None) -> str:
     share = report.low_multiply_add_share
     if share is not None:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
+    if report.assumed_shapes:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in report.assumed_shapes.items())
+        lines += paragraph(
+            f"Precision was weighed by costs for assumed shapes: {shapes}. Where yours are others, give them "
+            f"with {argument('input_shapes')}.",
+            width,
+            hanging="  ",
+        )
     if report.time is not None:
         lines += paragraph(_time_line(report.time), width, hanging="  ")
     if report.time_here is not None:

@@ -26,8 +26,10 @@ def test_mobilenetv3_converts_and_agrees_with_one_operator_a_hard_sigmoid() -> N
     auxs = {key: value.numpy() for key, value in model.aux_params.items()}
     data = {"data": np.random.default_rng(0).normal(0.0, 1.0, (1, 3, 64, 64)).astype(np.float32)}
     (expected,) = run_outputs(model, data, fusion=False)
-    plain = mxamp.convert_model(model.graph, args, auxs, "bfloat16", prepare=())
-    prepared = mxamp.convert_model(model.graph, args, auxs, "bfloat16")
+    # An order, for costs would leave the layers between hard swishes in float32.
+    required = {"low_precision": "required"}
+    plain = mxamp.convert_model(model.graph, args, auxs, "bfloat16", prepare=(), **required)
+    prepared = mxamp.convert_model(model.graph, args, auxs, "bfloat16", **required)
     operators = Counter(node.op for node in prepared.graph.nodes)
     # 19 hard swishes and 9 gates of squeeze-and-excitation, each of three nodes.
     assert operators["hard_sigmoid"] == 28

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, rule
+from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, demand, rule
 
 __all__: list[str] = []
 
@@ -47,9 +47,16 @@ def _multi_box_detection(call: ShapeCall) -> Shape:
 
 @rule("_contrib_Proposal _contrib_MultiProposal")
 def _proposals(call: ShapeCall) -> Sequence[MaybeShape]:
+    call.expect(2, (call.data[0], 3), "information on images")
     images = call.data[0] if call.op == "_contrib_MultiProposal" else 1
     count = images * call.integer("rpn_post_nms_top_n", 300)
     return [(count, 5), (count, 1)]
+
+
+@demand("_contrib_Proposal _contrib_MultiProposal")
+def _proposal_inputs(call: ShapeCall, outputs: Sequence[MaybeShape]) -> Sequence[MaybeShape]:
+    scores = call.inputs[0]
+    return [None, None, None if scores is None else (scores[0], 3)]
 
 
 @rule("_contrib_box_nms")

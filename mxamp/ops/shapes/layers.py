@@ -235,10 +235,18 @@ def _crop(call: ShapeCall) -> Shape:
 
 @rule("RNN")
 def _recurrent(call: ShapeCall) -> Sequence[MaybeShape]:
-    length, batch, _ = call.rank(0, 3)
+    length, batch, width = call.rank(0, 3)
     hidden, directions = call.integer("state_size"), 2 if call.flag("bidirectional") else 1
     layers = call.integer("num_layers") * directions
     seen = call.integer("projection_size", hidden)
+    gates = {"lstm": 4, "gru": 3}.get(call.text("mode") or "", 1) * hidden * directions
+    later = call.integer("num_layers") - 1
+    count = gates * (width + seen + 2 + later * (seen * (directions + 1) + 2))
+    if call.text("projection_size") is not None:
+        count += seen * hidden * layers
+    call.expect(1, (count,), "vector of all weights")
+    call.expect(2, (layers, batch, seen), "state")
+    call.expect(3, (layers, batch, hidden), "state of the cells")
     return [(length, batch, directions * seen), (layers, batch, seen), (layers, batch, hidden)]
 
 

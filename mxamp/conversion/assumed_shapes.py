@@ -1,0 +1,235 @@
+"""Which shapes the inputs of a model probably have, where nobody says."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass
+from typing import Iterator, Mapping, Sequence, Tuple
+
+from mxamp.conversion.options import Options
+from mxamp.errors import MxampError
+from mxamp.graph.graph import Graph, Node
+from mxamp.graph.shapes import infer_entry_shapes
+from mxamp.ops import FACTS, InputRole
+from mxamp.ops.attributes import integers, is_true
+from mxamp.params.parameter import Parameter
+from mxamp.report.build import Shapes
+
+__all__ = ["AssumedShapes", "assume_shapes", "assumed_for"]
+
+Shape = Tuple[int, ...]
+
+_OPEN = -1
+"""A side of an image, which candidates fill in."""
+_LENGTH = -2
+"""The length of a sequence."""
+
+_SIDES = (224, 299, 112, 32, 28, 64, 128, 256, 160, 192, 96, 320, 331, 384, 448, 512, 48, 24, 16, 12, 8, 4)
+"""What classifiers take, the usual first."""
+_SIDES_OF_DETECTORS = (512, 416, 300, 608, 320, 640, 224)
+_SIDES_OF_SEGMENTATION = (480, 256, 224, 512, 768, 1024, 128, 64, 32)
+_SIDE_OF_SMALL = 32
+_STRIDE = 16
+"""What networks that take images of the usual sides make them smaller by."""
+_FRAMES = 32
+_LENGTHS = (128, 64, 35, 32, 512, 1000, 16, 8)
+
+_DETECTS = frozenset(
+    {"_contrib_box_nms", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_ROIAlign", "ROIPooling"}
+)
+_DRAWS = frozenset({"_contrib_BilinearResize2D", "Deconvolution", "UpSampling"})
+_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
+_OF_TWO = frozenset(
+    {f"{kind}_{name}" for kind in ("elemwise", "broadcast") for name in ("add", "sub", "mul", "div")}
+)
+"""Operators whose second input is data as their first is, and not a box, a state or a size."""
+_POOLS_ALL = frozenset({"Pooling", "_contrib_AdaptiveAvgPooling2D"})
+
+
+@dataclass(frozen=True)
+class AssumedShapes:
+    """Shapes under which a model's layers fit together.
+
+    Attributes
+    ----------
+    inputs
+        Input name -> the shape that was assumed.
+    entries
+        For every node the shape of each output, where known.
+    """
+
+    inputs: Mapping[str, Shape]
+    entries: Shapes
+
+
+def assumed_for(
+    options: Options, graph: Graph, params: Mapping[str, Parameter], inputs: Sequence[str]
+) -> AssumedShapes | None:
+    """Return the shapes to weigh costs by in a conversion that was given none; None where nothing is weighed.
+
+    That is for targets whose costs were measured: those that were not are no reason to depart from the plan
+    that is made without shapes. And not where low precision is an order.
+    """
+    cost = options.target.cost
+    if cost is None or not cost.is_measured or options.low_precision is not None or options.policy.is_pure:
+        return None
+    return assume_shapes(graph, {name: parameter.shape for name, parameter in params.items()}, inputs)
+
+
+def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str]) -> AssumedShapes | None:
+    """Return shapes that a model's inputs may have; None where nothing that is tried fits.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        The shapes of its parameters and auxiliary states by name.
+    inputs
+        Its inputs.
+
+    Notes
+    -----
+    What an input says of its own shape (``__shape__``) is taken. Otherwise the layer that reads it first has
+    a weight, which tells the number of channels and of axes; batches are of one. The sides of an image, and
+    the length of a sequence, are tried, the usual ones of that kind of model first, until there is a shape
+    for every layer: where one flattens its input, its weight has as many columns as there are values, and
+    only one side fits. Where every side does, as before a global pooling, the usual one stays, but a network
+    whose features are still large there was made for small images. Where nothing at all tells, because every
+    side fits and none is reduced, nothing is assumed.
+    """
+    forms = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
+    if not forms:
+        return None
+    for known in _candidates(graph, forms, [name for name in inputs if name not in forms]):
+        found = _inferred(graph, params, known)
+        if found is None:
+            continue
+        if _SIDES[0] in itertools.chain(*known.values()) and _has_large_features(graph, found.entries):
+            small = {
+                name: tuple(_SIDE_OF_SMALL if size == _SIDES[0] else size for size in shape)
+                for name, shape in known.items()
+            }
+            return _inferred(graph, params, small) or found
+        return found if _is_told(graph, params, forms, found) else None
+    return None
+
+
+def _candidates(
+    graph: Graph, forms: Mapping[str, Shape], others: Sequence[str]
+) -> Iterator[Mapping[str, Shape]]:
+    """Yield shapes to try, the usual first; inputs that no layer reads are one number, or what follows."""
+    ops = {FACTS.canonical(node.op) for node in graph.nodes}
+    sides: Sequence[int] = (0,)
+    if any(_OPEN in form for form in forms.values()):
+        usual = _SIDES_OF_DETECTORS if ops & _DETECTS else _SIDES_OF_SEGMENTATION if ops & _DRAWS else ()
+        sides = tuple(dict.fromkeys((*usual, *_SIDES)))
+    lengths = _LENGTHS if any(_LENGTH in form for form in forms.values()) else (0,)
+    for side, length in itertools.product(sides, lengths):
+        fill = {_OPEN: side, _LENGTH: length}
+        known = {name: tuple(fill.get(size, size) for size in form) for name, form in forms.items()}
+        if others:
+            yield {**known, **dict.fromkeys(others, (1,))}
+        yield known
+
+
+def _inferred(graph: Graph, params: Mapping[str, Shape], known: Mapping[str, Shape]) -> AssumedShapes | None:
+    """Return the shapes of all entries; None where they contradict each other, or a layer's is not known."""
+    try:
+        entries = infer_entry_shapes(graph, known, params).entries
+    except MxampError:  # the conversion needs no shapes, and tells what is wrong with the graph better
+        return None
+    for node, outputs in zip(graph.nodes, entries):
+        if FACTS.canonical(node.op) in _LAYERS and outputs[0] is None:
+            return None
+    return AssumedShapes(known, entries)
+
+
+def _is_told(
+    graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], found: AssumedShapes
+) -> bool:
+    """Return whether anything tells the sides of images: large strides, or a layer that takes no others."""
+    sides = [
+        size
+        for name, form in forms.items()
+        for size, given in zip(found.inputs[name], form)
+        if given == _OPEN
+    ]
+    if not sides or _smallest_side(graph, found.entries) * _STRIDE <= max(sides):
+        return True
+    twice = dict(found.inputs)
+    twice.update(
+        (name, tuple(2 * size if given == _OPEN else size for size, given in zip(found.inputs[name], form)))
+        for name, form in forms.items()
+    )
+    return _inferred(graph, params, twice) is None
+
+
+def _smallest_side(graph: Graph, shapes: Shapes) -> int:
+    """Return the least side of what layers make of images."""
+    made = [outputs[0] for node, outputs in zip(graph.nodes, shapes) if node.op in _LAYERS]
+    return min([min(shape[-2:]) for shape in made if shape is not None and len(shape) > 3], default=1)
+
+
+def _has_large_features(graph: Graph, shapes: Shapes) -> bool:
+    """Return whether what is pooled to one value at last is an eighth of the image's side, or more."""
+    smallest = None
+    for node in graph.nodes:
+        op = FACTS.canonical(node.op)
+        if op not in _POOLS_ALL or (
+            op == "Pooling" and not is_true(node.attrs, "global_pool", default=False)
+        ):
+            continue
+        read = shapes[node.inputs[0].node][node.inputs[0].output]
+        if read is not None and len(read) == 4:
+            smallest = min(read[2:]) if smallest is None else min(smallest, *read[2:])
+    return smallest is not None and smallest >= _SIDES[0] // 8
+
+
+def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> Shape | None:
+    """Return the shape of an input with its open sizes marked; None where its readers do not tell."""
+    position = graph.variables[name]
+    declared = integers(graph.nodes[position].attrs.get("__shape__", "")) or ()
+    if declared and all(size > 0 for size in declared[1:]):
+        return (max(1, declared[0]), *declared[1:])
+    waiting, seen = deque([position]), {position}
+    while waiting:
+        for places in graph.uses[waiting.popleft()].values():
+            for use in places:
+                node = graph.nodes[use.node]
+                form = _form_read(graph, params, node, use.input)
+                if form is not None:
+                    return form
+                is_data = use.input == 0 or FACTS.canonical(node.op) in _OF_TWO
+                if is_data and use.node not in seen:
+                    seen.add(use.node)
+                    waiting.append(use.node)
+    return None
+
+
+def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: int) -> Shape | None:
+    """Return the form of what a node reads as one of its inputs; None where the node does not tell."""
+    op = FACTS.canonical(node.op)
+    facts = FACTS.of(node.op, node.attrs)
+    if op == "Embedding" and facts is not None and facts.role(number, node.attrs) is InputRole.INDEX:
+        return (1, _LENGTH)
+    if op not in _LAYERS or number != 0 or len(node.inputs) < 2:
+        return None
+    weight = params.get(graph.nodes[node.inputs[1].node].name)
+    if weight is None or len(weight) < 2:
+        return None
+    if op == "FullyConnected":
+        columns = weight[1]
+        return (1, columns) if is_true(node.attrs, "flatten", default=True) else (1, _LENGTH, columns)
+    groups = (integers(node.attrs.get("num_group", "1")) or (1,))[0]
+    is_last = node.attrs.get("layout", "None") in ("NHWC", "NWC", "NDHWC")
+    # A weight is (out, in, ...), with channels last (out, ..., in), and turned round (in, out, ...).
+    channels = weight[0 if op == "Deconvolution" else -1 if is_last else 1]
+    channels *= 1 if op == "Deconvolution" else groups
+    space: Shape = {3: (_LENGTH,), 4: (_OPEN, _OPEN), 5: (_FRAMES, _OPEN, _OPEN)}.get(len(weight), ())
+    if not space:
+        return None
+    if op == "Deconvolution":  # a generator, which starts from one place
+        space = (1,) * len(space)
+    return (1, *space, channels) if is_last else (1, channels, *space)

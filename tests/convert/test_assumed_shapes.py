@@ -1,0 +1,228 @@
+"""Where nobody gives shapes, costs are weighed for those that such a network usually has."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+mx = pytest.importorskip("mxnet")
+
+import mxamp
+from mxamp.conversion.assumed_shapes import assume_shapes
+from mxamp.dtypes import DType
+from mxamp.report.model import Report
+from mxamp.runtime.symbol import graph_from_symbol
+from mxamp.targets import resolve_target
+from tools.networks.build import build_network
+from tools.networks.catalogue import find_network
+
+AMX = "cpu-bf16-amx"
+
+
+def arrays(sym: Any, **known: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    shapes, _, aux_shapes = sym.infer_shape(**known)
+    random = np.random.RandomState(0)
+    args = {
+        name: mx.nd.array(random.uniform(-0.2, 0.2, shape))
+        for name, shape in zip(sym.list_arguments(), shapes)
+        if name not in known
+    }
+    return args, {name: mx.nd.ones(shape) for name, shape in zip(sym.list_auxiliary_states(), aux_shapes)}
+
+
+def conv(x: Any, filters: int, name: str, stride: int = 2, **attrs: Any) -> Any:
+    pads = {"kernel": (3, 3), "pad": (1, 1), "stride": (stride, stride), "no_bias": True, **attrs}
+    return mx.sym.Convolution(x, num_filter=filters, name=name, **pads)
+
+
+def classifier(*, flattens: bool, strides: int = 5) -> Any:
+    """Halves the image so many times, and then pools all, or flattens what is left."""
+    x = mx.sym.var("data")
+    for number in range(strides):
+        x = mx.sym.Activation(conv(x, 64, f"conv{number}"), act_type="relu", name=f"relu{number}")
+    if not flattens:
+        x = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg", name="pool")
+    return mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="fc")
+
+
+def alternating(blocks: int = 300) -> Any:
+    """Tiny layers with FP32 operators between them: casts cost more than all else."""
+    x = mx.sym.var("data")
+    for block in range(blocks):
+        x = mx.sym.FullyConnected(x, num_hidden=8, no_bias=True, name=f"layer{block}")
+        x = mx.sym.exp(x, name=f"exp{block}")
+    return x
+
+
+def assumed(sym: Any, args: Any, auxs: Any) -> Any:
+    found = assume_shapes(
+        graph_from_symbol(sym), {name: value.shape for name, value in {**args, **auxs}.items()}, ["data"]
+    )
+    return None if found is None else found.inputs["data"]
+
+
+@pytest.mark.parametrize("side", [32, 96, 224, 299])
+def test_a_layer_that_flattens_tells_the_side_of_the_image(side: int) -> None:
+    sym = classifier(flattens=True)
+    assert assumed(sym, *arrays(sym, data=(1, 3, side, side))) == (1, 3, side, side)
+
+
+@pytest.mark.parametrize(("strides", "side"), [(5, 224), (3, 32)])
+def test_before_a_global_pooling_the_strides_tell_large_images_from_small(strides: int, side: int) -> None:
+    sym = classifier(flattens=False, strides=strides)
+    assert assumed(sym, *arrays(sym, data=(1, 1, 64, 64))) == (1, 1, side, side)
+
+
+def test_indices_are_a_sequence_and_channels_may_come_last() -> None:
+    words = mx.sym.Embedding(mx.sym.var("data"), input_dim=50, output_dim=8, name="words")
+    sym = mx.sym.FullyConnected(words, num_hidden=4, flatten=False, name="fc")
+    assert assumed(sym, *arrays(sym, data=(2, 6))) == (1, 128)
+    clips = mx.sym.Convolution(
+        mx.sym.var("data"), num_filter=4, kernel=(1, 16, 16), stride=(1, 16, 16), no_bias=True, name="conv"
+    )
+    assert assumed(clips, *arrays(clips, data=(1, 3, 8, 64, 64))) == (1, 3, 32, 224, 224)
+
+
+def test_where_nothing_tells_nothing_is_assumed() -> None:
+    """Every side fits a Convolution alone, and none is more usual than another."""
+    sym = conv(mx.sym.var("data"), 8, "conv", stride=1)
+    model = mxamp.convert_model(sym, *arrays(sym, data=(1, 3, 8, 8)), "bfloat16", target=AMX)
+    assert model.report.assumed_shapes == {}
+    assert model.report.low_nodes == 1
+    no_layer = mx.sym.exp(mx.sym.var("data"), name="exp")
+    assert assumed(no_layer, {}, {}) is None
+
+
+def test_casts_that_do_not_pay_are_not_put_in() -> None:
+    sym = alternating()
+    args, auxs = arrays(sym, data=(1, 8))
+    with pytest.warns(mxamp.MxampWarning, match="as estimated for assumed shapes"):
+        model = mxamp.convert_model(sym, args, auxs, "bfloat16", target=AMX)
+    assert model.report.assumed_shapes == {"data": (1, 8)}
+    assert model.report.low_nodes == 0
+    assert not model.report.casts
+    required = mxamp.convert_model(sym, args, auxs, "bfloat16", target=AMX, low_precision="required")
+    assert required.report.low_nodes == 300
+    assert required.report.assumed_shapes == {}
+
+
+def test_costs_that_nobody_measured_are_not_weighed_by_guesses() -> None:
+    sym = alternating(3)
+    target = "cuda-fp16-sm75"
+    assert not resolve_target(target, DType.FLOAT16).cost.is_measured
+    model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "float16", target=target)
+    assert model.report.assumed_shapes == {}
+
+
+def test_every_front_door_assumes_the_same(tmp_path: Path) -> None:
+    sym = classifier(flattens=True)
+    args, auxs = arrays(sym, data=(1, 3, 96, 96))
+    models = [mxamp.convert_model(sym, args, auxs, "bfloat16", target=AMX)]
+    mx.model.save_checkpoint(str(tmp_path / "net"), 0, sym, args, auxs)
+    loaded = mxamp.load(str(tmp_path / "net"))
+    models.append(
+        mxamp.convert_model(loaded.graph, loaded.arg_params, loaded.aux_params, "bfloat16", target=AMX)
+    )
+    block = mx.gluon.SymbolBlock(sym, [mx.sym.var("data")])
+    for name, value in block.collect_params().items():
+        value.shape = args[name].shape
+        value.initialize()
+        value.set_data(args[name])
+    models.append(mxamp.convert_block(block, "bfloat16", target=AMX))
+    assert [model.report.assumed_shapes for model in models] == [{"data": (1, 3, 96, 96)}] * 3
+    assert len({tuple(node.compute for node in model.report.nodes) for model in models}) == 1
+
+
+def test_only_costs_rest_on_what_was_assumed() -> None:
+    """Nobody said that these are the shapes, so neither report nor color function takes them for that."""
+    sym = classifier(flattens=False)
+    seen = []
+
+    def color(node: Any) -> None:
+        seen.extend(
+            shape for name, shape in zip(node.input_names, node.input_shapes) if "_weight" not in name
+        )
+
+    given = arrays(sym, data=(1, 3, 64, 64))
+    report = mxamp.convert_model(sym, *given, "bfloat16", target=AMX, color=color).report
+    assert report.assumed_shapes == {"data": (1, 3, 224, 224)}
+    assert set(seen) == {None}
+    assert report.low_multiply_add_share is None
+    assert report.time is None
+    assert "assumed shapes: data (1, 3, 224, 224)" in str(report).replace("\n  ", " ")
+    assert Report.from_json(report.to_json()) == report
+    known = mxamp.convert_model(
+        sym, *given, "bfloat16", target=AMX, input_shapes={"data": (1, 3, 64, 64)}
+    ).report
+    assert known.assumed_shapes == {}
+
+
+def test_without_mxnet_the_same_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sym = alternating()
+    args, _ = arrays(sym, data=(1, 8))
+    graph, params = graph_from_symbol(sym), {name: value.asnumpy() for name, value in args.items()}
+    monkeypatch.setitem(sys.modules, "mxnet", None)
+    with pytest.warns(mxamp.MxampWarning, match="as estimated for assumed shapes"):
+        model = mxamp.convert_model(graph, params, {}, "bfloat16", target=AMX)
+    assert model.report.assumed_shapes == {"data": (1, 8)}
+    assert model.report.low_nodes == 0
+
+
+def test_a_short_forward_pass_is_converted_as_it_is_without_costs() -> None:
+    """What is most of it then depends on how large a batch is, and nobody said."""
+    sym = alternating(3)
+    model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target=AMX)
+    assert model.report.assumed_shapes == {}
+    assert model.report.low_nodes == 3
+
+
+def _many_forms() -> Any:
+    """Something to do for most passes that prepare a graph."""
+    x = mx.sym.Pad(mx.sym.var("data"), mode="constant", pad_width=(0, 0, 0, 0, 1, 1, 1, 1), name="pad")
+    x = conv(x, 16, "conv0", pad=(0, 0))
+    x = mx.sym.LeakyReLU(x, mx.sym.var("slope"), act_type="prelu", name="prelu")
+    x = conv(mx.sym.BatchNorm(x, fix_gamma=False, name="norm"), 10, "conv1")
+    x = mx.sym.relu(conv(mx.sym.Dropout(x, name="drop"), 32, "conv2"), name="relu")
+    with mx.name.NameManager():
+        x = x * (mx.sym.clip(x + 3, 0, 6) / 6)
+    x = mx.sym.add_n(x, conv(x, 32, "conv3", stride=1), name="sum")
+    x = conv(x, 16, "conv4")
+    x = mx.sym.contrib.AdaptiveAvgPooling2D(x, output_size=1, name="pool")
+    return mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="fc")
+
+
+def test_the_model_is_right_for_other_shapes() -> None:
+    """A graph with something to do for most passes; only costs know what was assumed."""
+    sym = _many_forms()
+    args, auxs = arrays(sym, data=(1, 3, 64, 64))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module("mxamp.decisions.decide"), "_TOO_SHORT", 0.0)
+        model = mxamp.convert_model(sym, args, auxs, "bfloat16", target=AMX)
+    assert model.report.assumed_shapes
+    assert len({change.step for change in model.report.preparations}) > 4
+    image = np.random.RandomState(1).uniform(-1, 1, (2, 3, 72, 48)).astype(np.float32)
+    results = []
+    for one, values in ((sym, (args, auxs)), (model.sym, tuple(model)[1:])):
+        executor = one.bind(
+            mx.cpu(), {**values[0], "data": mx.nd.array(image)}, aux_states=values[1], grad_req="null"
+        )
+        results.append(executor.forward()[0].asnumpy())
+    assert np.linalg.norm(results[1] - results[0]) < 2e-2 * np.linalg.norm(results[0])
+
+
+@pytest.mark.parametrize("name", ["lenet", "bert_base", "faster_rcnn_symbols", "u_net"])
+def test_a_network_converts_as_it_does_with_the_shapes_that_were_assumed(name: str) -> None:
+    network = find_network(name)
+    model = build_network(network)
+    given = (model.graph, model.arg_params, model.aux_params)
+    report = mxamp.convert_model(*given, "bfloat16", target=AMX).report
+    if name == "lenet":  # a tenth of a millisecond
+        assert report.assumed_shapes == {}
+        return
+    known = mxamp.convert_model(*given, "bfloat16", target=AMX, input_shapes=report.assumed_shapes).report
+    assert [node.compute for node in report.nodes] == [node.compute for node in known.nodes]
