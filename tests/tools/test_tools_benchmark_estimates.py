@@ -1,0 +1,111 @@
+"""What `make bench-estimates` counts, prints and writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mxamp.dtypes import DType
+from mxamp.probe.fit_kernels import KernelSample
+from mxamp.targets import Work, resolve_target
+from mxamp.targets.cost import CAST_UP
+from tools import benchmark_estimates
+from tools.benchmark_estimates import main
+
+TARGET = resolve_target("cpu-bf16-amx", DType.BFLOAT16)
+
+
+def row(**measured: float) -> dict[str, Any]:
+    """Return what one network gave; 1,000 us were expected in float32 and 500 converted."""
+    times = {"float32": 1100.0, "prepared": 1000.0, "with shapes": 500.0, "without shapes": 550.0}
+    return {
+        "estimated_us": {"float32": 1000.0, "mixed": 500.0},
+        "measured_us": {**times, **{name.replace("_", " "): value for name, value in measured.items()}},
+    }
+
+
+def children(rows: dict[str, Any]) -> Any:
+    """Return what stands for the processes that measure; a network that is not there fails in its own."""
+
+    def run(command: list[str], **options: Any) -> Any:
+        name = command[command.index("--child") + 1]
+        if name in rows:
+            return SimpleNamespace(stdout=f"noise\n{json.dumps(rows[name])}\n", stderr="")
+        return SimpleNamespace(stdout="", stderr="Traceback\nMemoryError: no more\n")
+
+    return run
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, path: Path, rows: dict[str, Any], *names: str) -> Any:
+    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=children(rows)))
+    arguments = ["benchmark_estimates", "--kernel-seconds", "0", "--output", str(path), *names]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_estimates_are_held_against_the_prepared_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {
+        "exact": row(),
+        "slow": row(prepared=2500.0, float32=2600.0),  # took 2.5 times as long, and gained 2.5 times as much
+        "lost": row(with_shapes=1200.0, without_shapes=1000.0),
+    }
+    written = run_main(monkeypatch, tmp_path / "found.json", rows, "exact", "slow", "lost")
+    printed = capsys.readouterr().out
+    assert written["networks"] == rows
+    assert "exact                        float32     1.000 ms, estimated     1.000 (1.00)" in printed
+    assert "speed-up 2.00, estimated 2.00 (1.00); of float32 2.20, of without shapes 1.10" in printed
+    assert "3 networks:" in printed
+    assert "time within 20 %: 2, within 2: 2" in printed
+    assert "speed-up within 10 %: 1, within 20 %: 1" in printed
+    assert "with shapes, of float32: least 0.92, below 0.97: 1" in printed
+    assert "with shapes, of without shapes: least 0.83, below 0.97: 1" in printed
+
+
+def test_a_network_that_fails_is_named_with_its_reason_and_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = run_main(monkeypatch, tmp_path / "found.json", {"exact": row()}, "broken", "exact")
+    assert list(written["networks"]) == ["exact"]
+    printed = capsys.readouterr().out
+    assert "failed: MemoryError: no more" in printed
+    assert "1 networks:" in printed
+
+
+def test_kernels_are_held_against_the_targets_costs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kernel that took as long as estimated, 1.5 times and 3 times; and a cast, which has one time."""
+    assert TARGET.cost is not None
+    shape = (1, 64, 56, 56)
+    work = Work(0, 2 * 64 * 56 * 56, rank=4, inputs=(shape,), output=shape, is_blocked=True)
+    estimated = [TARGET.cost.microseconds("relu", work, low=low) for low in (False, True)]
+    up = TARGET.cost.cast_microseconds(64 * 56 * 56, shape=shape, is_blocked=True)
+    samples = [
+        KernelSample("relu", "relu", work, (factor * estimated[0], factor * estimated[1]))
+        for factor in (1.0, 1.5, 3.0)
+    ]
+    samples.append(KernelSample(CAST_UP, "amp_cast", work, (up, None)))
+    monkeypatch.setattr(benchmark_estimates, "time_random_kernels", lambda timing, target, seed: seed)
+    monkeypatch.setattr(benchmark_estimates, "read_kernels", lambda seed: samples)
+    found = benchmark_estimates._kernels(TARGET, 1.0)
+    assert found["float32"]["relu"] == pytest.approx([1, 1 / 1.5, 1 / 3])
+    assert found["float32"][CAST_UP] == pytest.approx([1])
+    assert CAST_UP not in found["bfloat16"]
+    printed = capsys.readouterr().out
+    assert "float32: 4 kernels, 50 % within 1.25, 75 % within 2" in printed
+    assert "bfloat16: 3 kernels, 33 % within 1.25, 67 % within 2" in printed
+
+
+def test_a_network_is_run_and_estimated() -> None:
+    pytest.importorskip("mxnet", reason="runs a network")
+    pytest.importorskip("sklearn", reason="has the photographs")
+    found = benchmark_estimates._network("perceptron", 0.01)
+    assert set(found["measured_us"]) == {"float32", "prepared", "with shapes", "without shapes"}
+    assert min([*found["measured_us"].values(), *found["estimated_us"].values()]) > 0
