@@ -28,6 +28,7 @@ from mxamp.errors import MxampWarning
 from mxamp.garbage import paused_collection
 from mxamp.graph.graph import Graph
 from mxamp.graph.infer import variable_dtypes
+from mxamp.graph.parameters import auxiliary_names
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.params.not_finite import is_looked_at, not_finite, not_finite_warning
@@ -166,8 +167,9 @@ def convert_graph(
     )
     graph, shapes = preparation.graph, preparation.shapes
     prepared = preparation.params
-    arg_params = {name: value for name, value in prepared.items() if name not in source.aux_params}
-    aux_params = {name: value for name, value in prepared.items() if name in source.aux_params}
+    states = {*source.aux_params, *(auxiliary_names(graph) - params.keys())}
+    arg_params = {name: value for name, value in prepared.items() if name not in states}
+    aux_params = {name: value for name, value in prepared.items() if name in states}
     notes.extend(lost_branch_notes(preparation))
     origins = preparation.nodes.origins
     masks = RewriteMasks(arg_params, aux_params, policy)

@@ -12,6 +12,7 @@ from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.insert_casts import InsertCasts, InsertedCast, StoredParameter, offline_dtypes
+from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
@@ -47,6 +48,7 @@ __all__ = [
     "PreparedNode",
     "RewriteGlobalPooling",
     "RewriteHardSigmoid",
+    "RewriteInstanceNorm",
     "RewriteMasks",
     "RewritePReLU",
     "RewriteRelu",

@@ -23,6 +23,7 @@ from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
+from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
@@ -51,6 +52,7 @@ _PASSES: Mapping[str, type[PreparationPass]] = {
         RewriteShortSums,
         RewriteHardSigmoid,
         RewriteRelu,
+        RewriteInstanceNorm,
         PadChannels,
         RewritePReLU,
         ShareLayout,

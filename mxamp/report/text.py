@@ -304,6 +304,7 @@ _PREPARED = {
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
+    "instance_norm": ("InstanceNorm", "written as LayerNorm"),
     "prelu": ("PReLU", "written as depthwise convolutions"),
     "share_layout": ("layer", "whose result is reordered once"),
     "dense_input": (
