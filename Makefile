@@ -5,6 +5,8 @@ CORE_VENV := .venv-core
 PEERS_VENV := .venv-peers
 RUN := $(VENV)/bin/python
 RUN_CORE := $(CORE_VENV)/bin/python
+RUNTIMES_VENV := .venv-runtimes
+RUN_RUNTIMES := $(RUNTIMES_VENV)/bin/python
 
 # More options for the program that a target runs: make test ARGS="-k graph"
 ARGS :=
@@ -25,7 +27,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core test-browser lint format environment environment-core environment-peers \
-	bench bench-estimates bench-convert bench-files bench-operators bench-calibration \
+	bench bench-runtimes environment-runtimes bench-estimates bench-convert bench-files bench-operators bench-calibration \
 	bench-peers gpu-validation verify-emulation verify-rounding \
 	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
@@ -46,6 +48,7 @@ help:
 	@echo "  make bench-peers      other converters to FP16 on the same ONNX files: casts, errors, which run (half an hour)"
 	@echo "  make gpu-validation   write gpu-validation/, a folder that a machine with a GPU measures (minutes)"
 	@echo "  make bench-calibration  errors of compensated weights on samples that the calibration has not seen"
+	@echo "  make bench-runtimes   race the 23 models of the zoo in MXNet, ONNX Runtime and OpenVINO (half an hour or more)"
 	@echo "  make verify-emulation hold emulated bfloat16 against the real one, layer by layer (minutes)"
 	@echo "  make verify-rounding  round all 2^32 float32 values and compare with NumPy (minutes)"
 	@echo "  make zoo              convert and run some of GluonCV's models, compare with the baseline (minutes)"
@@ -109,6 +112,9 @@ bench-operators: environment
 bench-calibration: environment
 	@$(RUN) -W ignore -m tools.benchmark_calibration $(ARGS)
 
+bench-runtimes: environment-runtimes
+	@$(RUN_RUNTIMES) -W ignore -m tools.benchmark_runtimes $(ARGS)
+
 verify-rounding: environment
 	@$(RUN) -m tools.verify_rounding $(ARGS)
 
@@ -162,6 +168,10 @@ environment:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(VENV)) && \
 		"$$python" tools/environment.py full $(VENV)
 
+environment-runtimes:
+	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(RUNTIMES_VENV)) && \
+		"$$python" tools/environment.py runtimes $(RUNTIMES_VENV)
+
 environment-core:
 	@python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh core $(CORE_VENV)) && \
 		"$$python" tools/environment.py core $(CORE_VENV)
@@ -171,7 +181,7 @@ environment-peers:
 		"$$python" tools/environment.py peers $(PEERS_VENV)
 
 clean:
-	rm -rf .venv .venv-core .venv-core-* .venv-peers .cache build dist *.egg-info
+	rm -rf .venv .venv-core .venv-core-* .venv-peers .venv-runtimes .cache build dist *.egg-info
 	rm -rf mxamp/ops/lib
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
     python tools/environment.py full .venv         mxamp, MXNet, GluonCV, the demonstration, tests and linters
     python tools/environment.py core .venv-core    mxamp and its tests, without MXNet
     python tools/environment.py peers .venv-peers  other converters, PyTorch and TVM, to compare with
+    python tools/environment.py runtimes .venv-runtimes    the first, and OpenVINO (constraints/runtimes.txt)
 
 The Python that runs this script becomes the environment's. What is installed is what constraints/ pins
 for that Python. An environment that is already right is left alone; nothing outside the clone is written.
@@ -38,6 +39,10 @@ CHECKS = {
     # Not onnx2torch: it imports torchvision, whose wheel may need help (tools/peers/inside.py).
     "peers": ("numpy", "onnxruntime", "onnxconverter_common", "torch", "tvm", "modelopt.onnx.autocast"),
 }
+CHECKS["runtimes"] = (*CHECKS["full"], "onnx", "onnxruntime", "openvino")
+
+RUNTIMES = ROOT / "constraints" / "runtimes.txt"
+"""What the environment of the runtimes has beside the full one."""
 
 
 class SetupError(Exception):
@@ -73,7 +78,7 @@ def fingerprint(kind: str, constraints: Path) -> dict[str, str]:
         *sorted((ops / "src").glob("*.cc")),
     )
     package = (ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "mxamp" / "version.py")
-    for path in (*package, *native, constraints):
+    for path in (*package, *native, constraints, *([RUNTIMES] if kind == "runtimes" else [])):
         digest.update(path.read_bytes() + b"\0")
     return {
         "kind": kind,
@@ -137,11 +142,13 @@ def install(kind: str, python: Path, constraints: Path) -> None:
     )
     if pip_version(python) < OLDEST_PIP:
         run([*pip, "--upgrade", "pip"], failure)
-    if kind == "full":
+    if kind in ("full", "runtimes"):
         say(f"installing what constraints/{constraints.name} pins (a few minutes the first time) ...")
         # --no-deps: the set is complete, and the OpenCV that GluonCV asks for needs the libraries of a
         # display (constraints/README.md).
         run([*pip, "--no-deps", "-r", constraints], failure)
+        if kind == "runtimes":
+            run([*pip, "--no-deps", "-r", RUNTIMES], failure)
         run([*pip, "--no-deps", "--no-build-isolation", "-e", ROOT], failure)
     elif kind == "peers":
         say(f"installing what constraints/{constraints.name} pins (PyTorch and TVM are large) ...")
@@ -193,7 +200,7 @@ def report_native(python: Path) -> None:
 def prepare(kind: str, environment: Path) -> None:
     """Make ``environment`` hold what ``kind`` asks for, doing no more than is needed."""
     constraints = constraints_file(kind)
-    if kind == "full" and (platform.system(), platform.machine()) not in MXNET_PLATFORMS:
+    if kind in ("full", "runtimes") and (platform.system(), platform.machine()) not in MXNET_PLATFORMS:
         raise SetupError(
             f"MXNet 1.9.1 is not published for {platform.system()} on {platform.machine()}: only for Linux "
             "(x86-64, ARM) and macOS (x86-64). The part of mxamp that needs no MXNet works here: "

@@ -38,6 +38,8 @@ class RaceEntry:
         The median time of a forward pass; None where it did not run.
     ratio
         How many times as fast as the first entry it is, from times of the same rounds.
+    seconds
+        Its time in each round; those at one place, of all that ran, were taken in one round.
     error
         The relative L2 error of its worst output against the FP32 model; None where that could not be
         measured.
@@ -56,6 +58,7 @@ class RaceEntry:
     version: str = ""
     milliseconds: float | None = None
     ratio: Ratio | None = None
+    seconds: tuple[float, ...] = ()
     error: float | None = None
     worst_output: str | None = None
     failure: str | None = None

@@ -468,7 +468,10 @@ def _time(
     )
     for place, number in enumerate(order):
         timed[number] = dataclasses.replace(
-            timed[number], milliseconds=round(found.median_ms[place], 4), ratio=found.ratio(place)
+            timed[number],
+            milliseconds=round(found.median_ms[place], 4),
+            ratio=found.ratio(place),
+            seconds=found.seconds[place],
         )
     return timed
 

@@ -74,3 +74,12 @@ def test_the_command_line_warns_and_tells_programs(
     assert json.loads(capsys.readouterr().out)["decided_for"] == "cpu-bf16"
     assert main([*arguments, "-o", str(tmp_path / "net.xml")]) == 2  # OpenVINO's file, of no such runtime
     assert not (tmp_path / "net.xml").exists()
+
+
+def test_a_batch_norm_of_two_dtypes_is_told_of() -> None:
+    net = Net()
+    graph = net.graph(net.bn(net.conv(net.var("data"), "conv0"), "bn0"))  # an output, so it is not folded
+    cuda = Target.builtin("onnx-cuda-fp16")
+    found = runtime_fit(convert(graph, net.params, DType.FLOAT16, target=cuda, fold_batch_norm=True), cuda)
+    assert "computes bn0_float16 on the CPU" in (found.warning or "")
+    assert runtime_fit(low("onnx-cuda-fp16", DType.FLOAT16), cuda).warning is None

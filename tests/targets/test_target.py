@@ -52,7 +52,9 @@ def test_what_every_network_is_made_of_runs_low(name: str) -> None:
     for op in ("Convolution", "FullyConnected", "Concat", "elemwise_add"):
         assert target.refusal(op, {}) is None, op
     assert target.refusal("Activation", {"act_type": "relu"}) is None
-    assert target.refusal("Pooling", {"pool_type": "max", "kernel": "(2, 2)"}) is None
+    # ONNX Runtime's CUDA provider has no bfloat16 kernel of MaxPool.
+    pools = name != "onnx-cuda-bf16"
+    assert (target.refusal("Pooling", {"pool_type": "max", "kernel": "(2, 2)"}) is None) == pools
 
 
 def test_bfloat16_that_crashes_the_process_is_refused() -> None:
