@@ -62,6 +62,39 @@ def test_a_pickle_keeps_the_casts_and_needs_no_mxamp(tmp_path: Path) -> None:
     assert casts(copy.deepcopy(symbol).tojson(remove_amp_cast=False))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda symbol: symbol[0],
+        lambda symbol: next(iter(symbol)),
+        lambda symbol: symbol.get_internals(),
+        lambda symbol: symbol.get_internals()["tanh_output"],
+        lambda symbol: symbol.get_children(),
+        lambda symbol: symbol(data=mx.sym.var("other")),
+        lambda symbol: symbol + 1,
+        lambda symbol: 2 * symbol,
+        lambda symbol: symbol - symbol,
+        lambda symbol: -symbol,
+        lambda symbol: abs(symbol**2) / 3 > 1,
+    ],
+)
+def test_what_is_made_of_it_warns_as_well(make: Any) -> None:
+    made = make(converted().sym)
+    with pytest.warns(MxampWarning, match=r"tojson\(\) leaves out the casts") as caught:
+        made.tojson()
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+
+
+def test_what_holds_no_cast_any_more_does_not(tmp_path: Path) -> None:
+    data = converted().sym.get_internals()["data"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data.tojson()
+        data.save(str(tmp_path / "data-symbol.json"))
+
+
 def test_a_float32_symbol_is_mxnets_own() -> None:
     net = Net()
     model = mxamp.Model.of(net.graph(net.op("tanh", net.var("data"), name="tanh")), {}, {})
