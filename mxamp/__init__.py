@@ -2,6 +2,10 @@
 
 import logging as _logging
 
+from mxamp.interrupt import quiet_while_importing as _quiet_while_importing
+
+_quiet_while_importing()
+
 from mxamp.calibration import Calibration, calibrate
 from mxamp.compare import (
     CandidateComparison,

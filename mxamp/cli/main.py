@@ -28,13 +28,13 @@ from mxamp.cli import (
 )
 from mxamp.cli.console import SeveralMistakesError, print_message, show_warnings
 from mxamp.errors import MxampError, nearest_names
+from mxamp.interrupt import INTERRUPTED, INTERRUPTED_TEXT
 from mxamp.version import __version__
 
 __all__ = ["build_parser", "main"]
 
 USER_ERROR = 2
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 _DESCRIPTION = """\
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.shown_warnings.refuse()
             return int(status)
     except KeyboardInterrupt:
-        print("mxamp: interrupted; nothing half-written is left behind.", file=sys.stderr)
+        print(INTERRUPTED_TEXT, file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, a pager) has gone. Python would complain again while it exits.
