@@ -375,3 +375,33 @@ def test_optional_inputs_at_the_end_are_left_out(tmp_path: Path) -> None:
     (node,) = onnx.load(tmp_path / "n.onnx").graph.node
     assert node.op_type == "Slice"
     assert node.input[-1] != ""
+
+
+@pytest.mark.parametrize("most_in_one_file", [1 << 31, 0])
+def test_a_full_disk_leaves_the_old_files_and_nothing_else(tmp_path: Path, most_in_one_file: int) -> None:
+    resource = pytest.importorskip("resource", reason="only POSIX systems limit the size of files")
+    old = tmp_path / "net.onnx"
+    old.write_bytes(b"old")
+    weight = np.ones((64, 64, 8, 8), np.float32)  # 1 MB
+    net = Net()
+    conv = net.op(
+        "Convolution",
+        net.var("data"),
+        net.param("w", *weight.shape, value=1.0),
+        name="conv0",
+        kernel="(8, 8)",
+        num_filter=64,
+        no_bias=True,
+    )
+    graph, shapes = net.graph(conv), {"data": (1, 64, 8, 8)}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(ExportError, match=r"net\.onnx"):
+            export_graph(
+                graph, parameters(net.params), old, input_shapes=shapes, most_in_one_file=most_in_one_file
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+    assert old.read_bytes() == b"old"
