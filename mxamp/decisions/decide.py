@@ -9,6 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
 
 from mxamp.arguments import argument, setting
+from mxamp.decisions.dear_roundings import (
+    Tail,
+    affordable_unpriced,
+    find_tails,
+    spare,
+    spares,
+    what_it_takes,
+    without_large,
+)
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
 from mxamp.decisions.low_precision import LowPrecision
@@ -306,14 +315,23 @@ class _Decider:
         is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
         if is_open and (estimates is not None or placing is not None):
             low, free = set(), open_nodes
-        supply = self._supply(open_nodes)
-        demand = self._demand(open_nodes)
         head_demand = [
             Demand.LOW
             if number in self.given.low_heads or self.dtypes[head.node][head.output] is self.low
             else Demand.FP32
             for number, head in enumerate(self.graph.heads)
         ]
+        tails = self._tails(wanted, open_nodes, head_demand)
+        if tails and estimates is None:
+            for position in affordable_unpriced(self.graph, self.context.names, tails, self.given.params):
+                refusals[position] = (
+                    f"{self.verdicts[position].reason}; float32 spares an output the rounding that it would "
+                    "feel most, and the weights are a small part of the model's"
+                )
+                for nodes in (low, free, open_nodes):
+                    nodes.discard(position)
+        supply = self._supply(open_nodes)
+        demand = self._demand(open_nodes)
         costs = None if estimates is None else estimates.for_placement()
         problem = PlacementProblem(
             graph=self.graph,
@@ -327,8 +345,11 @@ class _Decider:
             costs=costs,
             copies=self._copies(costs),
         )
+        cheapest = None
+        if tails and estimates is not None:
+            problem, cheapest = spare(problem, estimates, tails)
         if placing is None:
-            chosen = place(problem)
+            chosen = place(problem) if cheapest is None else cheapest
             why_chosen = (
                 "needs the fewest casts here"
                 if estimates is None
@@ -346,6 +367,7 @@ class _Decider:
             if not self._too_large.keys() >= grows.keys():
                 self._too_large.update(grows)
                 return self.plan()
+        why_spared = {} if cheapest is None else self._why_spared(problem, chosen)
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
             if node.op == VARIABLE:
@@ -359,7 +381,7 @@ class _Decider:
                         free,
                         refusals,
                         demand[position],
-                        why_chosen,
+                        why_spared.get(position, why_chosen),
                     )
                 )
         return Plan(
@@ -374,6 +396,35 @@ class _Decider:
             # The report shows no times of a call that nobody promised.
             estimates=None if self.given.are_shapes_assumed else estimates,
             rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
+        )
+
+    def _tails(self, layers: set[int], choices: set[int], head_demand: Sequence[Demand]) -> Sequence[Tail]:
+        """Return the nodes before the outputs that had best stay FP32; none where low is an order."""
+        given = self.given
+        if given.low_precision is LowPrecision.REQUIRED or given.policy.is_pure or not spares(self.low):
+            return ()
+        tails = find_tails(
+            self.graph,
+            self.context.names,
+            layers=layers,
+            choices=choices,
+            fixed={position for position in choices if self.verdicts[position].by_user},
+            head_demand=head_demand,
+            shapes=given.shapes,
+        )
+        return without_large(self.graph, tails, given.params)
+
+    def _why_spared(self, problem: PlacementProblem, chosen: set[int]) -> dict[int, str]:
+        """Return for the nodes that stay FP32 for the outputs' sake what that costs."""
+        assert problem.costs is not None  # they were priced
+        spared = {p for price in problem.costs.prices for p in price.nodes} - chosen
+        if not spared:
+            return {}
+        more = max(0, what_it_takes(problem, chosen)) / 1000
+        return dict.fromkeys(
+            spared,
+            "spares an output the rounding that it would feel most, for "
+            f"{more:.3g} us a forward pass, as estimated",
         )
 
     def _head(self, before: DType | None, wanted: Demand) -> DType | None:

@@ -6,6 +6,7 @@ The cost of a placement is that of its nodes and that of its casts:
     + sum of up(e) over entries e that a low node hands on and some consumer needs in FP32
     + sum of down(e) over entries e that an FP32 node hands on and some consumer needs low
     + sum of copy(p) over parameters p that some consumer needs in FP32 and some low
+    + sum of price(S) over sets S of nodes of which one is low at least
 
 It is minimised by one cut. u's vertex is on the source's side where u is low: source -> u costs c_u(0), and
 u -> sink costs c_u(1). One cast serves all consumers of an entry, so each entry has one extra vertex a
@@ -15,6 +16,7 @@ direction:
     down(e)  every consumer -> B_e (infinite), B_e -> producer (down(e))
 
     copy(p)  every consumer -> A_p (infinite), A_p -> B_p (copy(p)), B_p -> every consumer (infinite)
+    price(S) every node of S -> A_S (infinite), A_S -> sink (price(S))
 
 The cut is exact: no assignment costs less. Parameters are cast offline: that costs nothing, but memory where
 both dtypes are stored.
@@ -24,137 +26,19 @@ Where no costs are known, nodes cost nothing and every cast costs one: the place
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import AbstractSet, Iterator, Mapping, Sequence
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
+from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
 
-__all__ = [
-    "Demand",
-    "PlacementCosts",
-    "PlacementProblem",
-    "Supply",
-    "count_casts",
-    "place",
-    "placement_cost",
-    "stored_twice",
-]
-
-
-class Supply(enum.Enum):
-    """What the producer of an entry offers."""
-
-    CHOSEN = "chosen"
-    """The dtype its node computes in."""
-
-    FP32 = "fp32"
-    """FP32, whatever is chosen."""
-
-    LOW = "low"
-    """The low dtype, whatever is chosen."""
-
-    EITHER = "either"
-    """Both, for nothing: a parameter, cast offline. Also entries no cast applies to (integers)."""
-
-    __hash__ = object.__hash__
-
-
-class Demand(enum.Enum):
-    """What the reader of an entry needs."""
-
-    CHOSEN = "chosen"
-    """The dtype its node computes in."""
-
-    FP32 = "fp32"
-    """FP32, whatever is chosen."""
-
-    LOW = "low"
-    """The low dtype, whatever is chosen."""
-
-    ANY = "any"
-    """Any dtype."""
-
-    __hash__ = object.__hash__
-
-
-@dataclass(frozen=True)
-class PlacementCosts:
-    """What nodes and casts cost: whole numbers of one unit of time, not below zero.
-
-    Attributes
-    ----------
-    nodes
-        Node -> what it costs in FP32 and in the low dtype. For a group the costs of its members add up.
-        Nodes that are left out cost nothing.
-    casts
-        For every node, what casting each of its outputs costs: up, and down.
-    """
-
-    nodes: Mapping[int, tuple[int, int]]
-    casts: Sequence[tuple[tuple[int, int], ...]]
-
-    @property
-    def total(self) -> int:
-        """What they add up to: more than any placement costs."""
-        return sum(map(sum, self.nodes.values())) + sum(sum(map(sum, outputs)) for outputs in self.casts)
-
+__all__ = ["count_casts", "place", "placement_cost", "stored_twice"]
 
 _ONE_A_CAST = (1, 1)
 """What casting an entry costs, up and down, where nothing is known of time."""
 
 _MOST = 2**30
 """What the costs of a problem may add up to, so that they fit SciPy's 32-bit capacities."""
-
-
-@dataclass(frozen=True)
-class PlacementProblem:
-    """A graph with what is fixed and what is open.
-
-    Attributes
-    ----------
-    graph
-        The graph.
-    free
-        Nodes whose precision is open (GRAY and possible on the target).
-    low
-        Nodes that are low (GREEN and possible on the target). All other nodes are FP32.
-    supply
-        For every node, what each of its outputs offers.
-    demand
-        For every node, what each of its inputs needs.
-    head_demand
-        What each graph output needs.
-    groups
-        Sets of nodes that share one precision, because the backend fuses them. Disjoint.
-    widest
-        Free nodes that are low only where all producers of their CHOSEN inputs are.
-    costs
-        What nodes and casts cost; None where only casts are counted.
-    copies
-        Parameter -> what storing it in both dtypes costs, in casts or in the unit of ``costs``.
-    """
-
-    graph: Graph
-    free: set[int]
-    low: set[int]
-    supply: Sequence[tuple[Supply, ...]]
-    demand: Sequence[tuple[Demand, ...]]
-    head_demand: Sequence[Demand]
-    groups: Sequence[tuple[int, ...]] = ()
-    widest: set[int] = field(default_factory=set)
-    costs: PlacementCosts | None = None
-    copies: Mapping[int, int] = field(default_factory=dict)
-
-    @cached_property
-    def demands_of_heads(self) -> Mapping[tuple[int, int], Sequence[Demand]]:
-        """Entry -> what the graph outputs that hand it on need."""
-        found: dict[tuple[int, int], list[Demand]] = {}
-        for head, demand in zip(self.graph.heads, self.head_demand):
-            found.setdefault(head, []).append(demand)
-        return found
 
 
 def place(problem: PlacementProblem) -> set[int]:
@@ -200,6 +84,7 @@ def place(problem: PlacementProblem) -> set[int]:
 
     if costs is not None:
         _add_node_costs(cut, costs, vertex)
+        _add_prices(cut, costs.prices, vertex)
     graph = problem.graph
     for position, (offers, readers) in enumerate(zip(problem.supply, graph.uses)):
         for index, offer in enumerate(offers):
@@ -251,7 +136,7 @@ def _scaled(costs: PlacementCosts, copies: Mapping[int, int]) -> tuple[Placement
     if total <= _MOST:
         return costs, copies
     # Rounding may add half a unit each.
-    count = 2 * len(costs.nodes) + 2 * sum(map(len, costs.casts)) + len(copies)
+    count = 2 * len(costs.nodes) + 2 * sum(map(len, costs.casts)) + len(copies) + len(costs.prices)
     divisor = -(-total // max(1, _MOST - count))
 
     def scale(cost: int) -> int:
@@ -260,6 +145,7 @@ def _scaled(costs: PlacementCosts, copies: Mapping[int, int]) -> tuple[Placement
     scaled = PlacementCosts(
         {position: (scale(fp32), scale(low)) for position, (fp32, low) in costs.nodes.items()},
         [tuple([(scale(up), scale(down)) for up, down in outputs]) for outputs in costs.casts],
+        [price._replace(cost=scale(price.cost)) for price in costs.prices],
     )
     return scaled, {parameter: scale(cost) for parameter, cost in copies.items()}
 
@@ -276,6 +162,23 @@ def _add_node_costs(cut: CutProblem, costs: PlacementCosts, vertex: Mapping[int,
             cut.add_edge(SOURCE, where, difference)
         elif difference < 0:
             cut.add_edge(where, SINK, -difference)
+
+
+def _add_prices(cut: CutProblem, prices: Sequence[Price], vertex: Mapping[int, int]) -> None:
+    """Charge each price where a node of its set is low; two that share their vertices are one."""
+    charged: dict[frozenset[int], int] = {}
+    for price in prices:
+        payers = frozenset(vertex.get(position, SINK) for position in price.nodes) - {SINK}
+        if payers and SOURCE not in payers:  # otherwise it is paid never, or always
+            charged[payers] = charged.get(payers, 0) + price.cost
+    for payers, cost in charged.items():
+        if len(payers) == 1:
+            cut.add_edge(next(iter(payers)), SINK, cost)
+            continue
+        shared = cut.add_vertex()
+        cut.add_edge(shared, SINK, cost)
+        for payer in payers:
+            cut.forbid(payer, shared)
 
 
 def _add_cast_costs(cut: CutProblem, producer: int, consumers: set[int], costs: tuple[int, int]) -> None:
@@ -350,9 +253,11 @@ def placement_cost(problem: PlacementProblem, low: set[int]) -> int:
     if costs is None:
         return count_casts(problem, low) + copies
     nodes = sum(pair[position in low] for position, pair in costs.nodes.items())
+    prices = sum(price.cost for price in costs.prices if not price.nodes.isdisjoint(low))
     return (
         nodes
         + copies
+        + prices
         + sum(costs.casts[entry.node][entry.output][down] for entry, down in _casts(problem, low))
     )
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Sequence
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxamp.placement import PlacementCosts, PlacementProblem, Supply, count_casts, place, placement_cost
+from mxamp.placement import (
+    PlacementCosts,
+    PlacementProblem,
+    Price,
+    Supply,
+    count_casts,
+    place,
+    placement_cost,
+)
 from tests.placement.test_place import Sketch, allowed, chain, crossed, problems
 
 
@@ -60,6 +69,33 @@ def test_a_group_costs_what_its_members_cost_together() -> None:
     assert place(with_costs(problem, {1: (100, 50), 2: (0, 49)})) == set()
 
 
+def priced(problem: PlacementProblem, *prices: tuple[set[int], int]) -> PlacementProblem:
+    assert problem.costs is not None
+    wanted = [Price(frozenset(nodes), cost) for nodes, cost in prices]
+    return replace(problem, costs=replace(problem.costs, prices=wanted))
+
+
+def test_a_price_is_paid_once_however_many_of_its_nodes_are_low() -> None:
+    sketch, nodes = chain("ff")
+    problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50), 2: (100, 50)}, (10, 10))
+    assert place(priced(problem, ({1, 2}, 79))) == {1, 2}
+    assert place(priced(problem, ({1, 2}, 81))) == set()
+    assert placement_cost(priced(problem, ({1, 2}, 79)), {1, 2}) == 50 + 50 + 10 + 10 + 79
+    assert placement_cost(priced(problem, ({1, 2}, 79)), set()) == 200
+
+
+def test_prices_of_each_node_keep_only_what_is_too_dear_in_fp32() -> None:
+    sketch, nodes = chain("ff")
+    problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50), 2: (100, 50)}, (10, 10))
+    assert place(priced(problem, ({1}, 1), ({2}, 60))) == {1}
+
+
+def test_the_price_of_what_is_low_in_any_case_changes_nothing() -> None:
+    sketch, nodes = chain("gf")
+    problem = with_costs(sketch.problem(nodes[-1]), {2: (100, 50)}, (10, 10))
+    assert place(priced(problem, ({1, 2}, 10_000))) == {1, 2}
+
+
 def test_what_fixed_nodes_cost_changes_nothing() -> None:
     sketch, nodes = chain("gfr")
     problem = with_costs(sketch.problem(nodes[-1]), {1: (0, 1000), 2: (10, 5), 3: (5, 0)}, (3, 3))
@@ -103,7 +139,9 @@ def costed(draw: st.DrawFn, most_nodes: int, most_free: int) -> PlacementProblem
     casts = [
         tuple(draw(st.tuples(cost, cost)) for _ in range(node.num_outputs)) for node in problem.graph.nodes
     ]
-    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts)})
+    sets = st.frozensets(st.sampled_from(range(len(problem.graph.nodes))), min_size=1, max_size=4)
+    prices = [Price(*drawn) for drawn in draw(st.lists(st.tuples(sets, cost), max_size=4))]
+    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts, prices)})
 
 
 @given(costed(most_nodes=9, most_free=7))
@@ -121,6 +159,7 @@ def test_what_is_scaled_to_32_bits_is_as_cheap_to_within_rounding(
     large = PlacementCosts(
         {n: (fp32 * unit, low * unit) for n, (fp32, low) in problem.costs.nodes.items()},
         [tuple((up * unit, down * unit) for up, down in outputs) for outputs in problem.costs.casts],
+        [Price(nodes, cost * unit) for nodes, cost in problem.costs.prices],
     )
     scaled = PlacementProblem(**{**vars(problem), "costs": large})
     cheapest = min(placement_cost(problem, other) for other in allowed(problem))

@@ -1,0 +1,268 @@
+"""The roundings that a model's outputs feel most, as its structure alone shows, and whether to spare them.
+
+What the last layer before an output hands on is rounded to the low dtype and cast straight back to FP32: the
+output carries that rounding as it is, and the rounding of the last layer's weights. Every rounding further up
+is averaged by the layers behind it, those before a mean over the image most of all; behind it few values
+are left, and none averages another. So the nodes from the last mean over the image to the output are the ones
+by whose FP32 the outputs gain most. Where that costs next to nothing, they stay FP32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import AbstractSet, FrozenSet, Iterator, Mapping, Sequence, Tuple
+
+from mxamp.decisions.estimates import Estimates
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Graph
+from mxamp.params.parameter import Parameter
+from mxamp.placement import Demand, PlacementProblem, Price, place, placement_cost
+
+__all__ = [
+    "Tail",
+    "affordable_unpriced",
+    "find_tails",
+    "spare",
+    "spares",
+    "what_it_takes",
+    "without_large",
+]
+
+Tail = Tuple[FrozenSet[int], ...]
+"""The nodes before one output that had best stay FP32: a region that leaves out no dear rounding first, then
+smaller ones, for where that costs too much."""
+
+GIVEN_UP = 0.02
+"""The share of the estimated time of a forward pass that may be given up."""
+
+_COARSE_BITS = 8
+"""Formats with so many bits of significand, or fewer: float16 rounds to 11, eight times finer."""
+
+_GROWTH = 0.25
+"""How much the file may grow, as a share of the converted parameters, so that weights stay FP32."""
+
+_SHARE_OF_DENSE = 0.25
+_SHARE_OF_IMAGES = 1 / 512
+"""Where no times are known: the most that the weights of what stays FP32 may be of all weights. A dense layer
+uses each of its weights once a sample, and the layers before it theirs once a place of the image; a layer
+that writes an image may do so at more places than most others."""
+
+
+def spares(dtype: DType) -> bool:
+    """Whether roundings to a format are so coarse that outputs are spared them.
+
+    Parameters
+    ----------
+    dtype
+        The low dtype.
+    """
+    return dtype.format.significand_bits <= _COARSE_BITS
+
+
+# ---------------------------------------------------------------------- where they are
+
+
+def find_tails(
+    graph: Graph,
+    names: Sequence[str],
+    *,
+    layers: AbstractSet[int],
+    choices: AbstractSet[int],
+    fixed: AbstractSet[int],
+    head_demand: Sequence[Demand],
+    shapes: Sequence[tuple[tuple[int, ...] | None, ...]] | None,
+) -> list[Tail]:
+    """Return the regions before every output that stays FP32, those that hold a choice.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    names
+        The canonical operator name of every node.
+    layers
+        The sums of products, whose result is worth rounding at other places: the GREEN nodes.
+    choices
+        The nodes that may be low.
+    fixed
+        Nodes that are left as they are, for the user wants them low.
+    head_demand
+        What each graph output needs.
+    shapes
+        For every node the shape of each output, where known.
+
+    Returns
+    -------
+    list
+        One tail an output; an output that a join of several values leads to has none.
+    """
+    found: dict[Tail, None] = {}
+    for head, demand in zip(graph.heads, head_demand):
+        if demand is not Demand.FP32:
+            continue
+        chain: list[int] = []
+        ends: list[int] = []  # how long the chain is at the mean, at the first layer, at the mean before it
+        has_layer = False
+        for position in _back(graph, head.node):
+            if position in fixed:
+                break
+            chain.append(position)
+            if position in layers and not has_layer:
+                has_layer = True
+                ends.append(len(chain))
+            elif _is_mean(graph, names, position, shapes):
+                ends.append(len(chain))
+                if has_layer:
+                    break
+        regions = dict.fromkeys(frozenset(choices.intersection(chain[:end])) for end in reversed(ends))
+        tail = tuple(region for region in regions if region)
+        if tail:
+            found[tail] = None
+    return list(found)
+
+
+def _back(graph: Graph, position: int) -> Iterator[int]:
+    """Yield a node and what leads to it, as long as that is one value."""
+    while not graph.nodes[position].is_variable:
+        yield position
+        computed = {
+            entry.node for entry in graph.nodes[position].inputs if not graph.nodes[entry.node].is_variable
+        }
+        if len(computed) != 1:
+            return
+        (position,) = computed
+
+
+def _is_mean(
+    graph: Graph,
+    names: Sequence[str],
+    position: int,
+    shapes: Sequence[tuple[tuple[int, ...] | None, ...]] | None,
+) -> bool:
+    """Whether a node averages an image, as far as is known."""
+    node = graph.nodes[position]
+    if names[position] != "Pooling":
+        return names[position] == "mean"
+    if node.attrs.get("pool_type", "max") != "avg":
+        return False
+    if node.attrs.get("global_pool", "False") in ("True", "1", "true"):
+        return True
+    output = None if shapes is None else shapes[position][0]
+    return output is None or math.prod(output[2:]) == 1
+
+
+# ---------------------------------------------------------------------- what it costs
+
+
+def spare(
+    problem: PlacementProblem, estimates: Estimates, tails: Sequence[Tail]
+) -> tuple[PlacementProblem, set[int]]:
+    """Return a problem in which the low precision of tails has a price, and its cheapest placement.
+
+    Parameters
+    ----------
+    problem
+        The problem, with costs and without prices.
+    estimates
+        What the costs were made from.
+    tails
+        The tails.
+
+    Returns
+    -------
+    tuple of (PlacementProblem, set of int)
+        The prices are those that the placement does not pay.
+
+    Notes
+    -----
+    The prices of all tails add up to :data:`GIVEN_UP` of a time that no placement falls short of. A placement
+    that is the cheapest with prices takes at most that much longer than the one without: otherwise that one
+    would be cheaper, paying all of them.
+    """
+    assert problem.costs is not None  # where there are none, nothing can be weighed
+    budget = int(GIVEN_UP * 1000 * estimates.least)
+    tried = [0] * len(tails)
+    while True:
+        prices = [Price(tail[number], budget // len(tails)) for tail, number in zip(tails, tried)]
+        priced = replace(problem, costs=replace(problem.costs, prices=prices))
+        low = place(priced)
+        paid = [not price.nodes.isdisjoint(low) for price in prices]
+        smaller = [
+            number + 1 if is_paid and number + 1 < len(tail) else number
+            for tail, number, is_paid in zip(tails, tried, paid)
+        ]
+        if smaller == tried:
+            kept = [price for price, is_paid in zip(prices, paid) if not is_paid]
+            return replace(problem, costs=replace(problem.costs, prices=kept)), low
+        tried = smaller
+
+
+def what_it_takes(problem: PlacementProblem, low: AbstractSet[int]) -> int:
+    """Return what a placement takes longer than the same with the spared nodes low, in the unit of costs.
+
+    Parameters
+    ----------
+    problem
+        What :func:`spare` returned.
+    low
+        The placement.
+    """
+    assert problem.costs is not None  # it has prices
+    spared = {node for price in problem.costs.prices for node in price.nodes}
+    unpriced = replace(problem, costs=replace(problem.costs, prices=()))
+    return placement_cost(unpriced, set(low)) - placement_cost(unpriced, set(low) | (spared & problem.free))
+
+
+def without_large(graph: Graph, tails: Sequence[Tail], params: Mapping[str, Parameter]) -> list[Tail]:
+    """Return the tails with the regions whose weights would not make the model's file much larger.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    tails
+        The tails.
+    params
+        Parameters by name.
+    """
+    most = _GROWTH * _all_weights(params)
+    small = [tuple(region for region in tail if _weights(graph, region, params) <= most) for tail in tails]
+    return [tail for tail in small if tail]
+
+
+def affordable_unpriced(
+    graph: Graph, names: Sequence[str], tails: Sequence[Tail], params: Mapping[str, Parameter]
+) -> frozenset[int]:
+    """Return what may stay FP32 where no times are known: what the weights show to be a small part.
+
+    Parameters
+    ----------
+    graph, names
+        The graph, and the canonical operator name of every node.
+    tails
+        The tails.
+    params
+        Parameters by name.
+    """
+    total = _all_weights(params)
+    found: frozenset[int] = frozenset()
+    for tail in tails:
+        for region in tail:
+            layers = [position for position in region if _weights(graph, {position}, params)]
+            is_dense = all(names[position] == "FullyConnected" for position in layers)
+            share = _SHARE_OF_DENSE if is_dense else _SHARE_OF_IMAGES
+            if layers and _weights(graph, found | region, params) <= share * total:
+                found |= region
+                break
+    return found
+
+
+def _weights(graph: Graph, region: AbstractSet[int], params: Mapping[str, Parameter]) -> int:
+    """Return how many values the parameters have that a region reads."""
+    read = {graph.nodes[entry.node].name for position in region for entry in graph.nodes[position].inputs}
+    return sum(math.prod(params[name].shape) for name in read if name in params)
+
+
+def _all_weights(params: Mapping[str, Parameter]) -> int:
+    return sum(math.prod(parameter.shape) for parameter in params.values())

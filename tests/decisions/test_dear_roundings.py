@@ -1,0 +1,198 @@
+"""Outputs are spared the roundings that they feel most, where that costs next to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.decisions import LowPrecision, Plan
+from mxamp.dtypes import DType
+from mxamp.graph import Entry, Graph
+from mxamp.policy import Color, Policy
+from mxamp.policy.policy import UserRule
+from mxamp.policy.selector import Selector
+from mxamp.targets import Target
+from tests.building import BF16, F16, F32, Net, plan_for
+
+CPU = Target.builtin("cpu-bf16")
+
+
+def conv(net: Net, data: Entry, name: str, channels: int, filters: int, kernel: int = 3) -> Entry:
+    weight = net.param(f"{name}_weight", filters, channels, kernel, kernel)
+    window = {"kernel": f"({kernel}, {kernel})", "pad": f"({kernel // 2}, {kernel // 2})"}
+    return net.op("Convolution", data, weight, name=name, num_filter=filters, no_bias=True, **window)
+
+
+def dense(net: Net, data: Entry, name: str, columns: int, hidden: int) -> Entry:
+    weight = net.param(f"{name}_weight", hidden, columns)
+    return net.op("FullyConnected", data, weight, name=name, num_hidden=hidden, no_bias=True)
+
+
+def pooled(net: Net, data: Entry, **attrs: Any) -> Entry:
+    return net.op(
+        "Pooling", data, name="pool", **{"kernel": "(1, 1)", "global_pool": True, "pool_type": "avg", **attrs}
+    )
+
+
+def classifier(layers: int = 4, channels: int = 64, classes: int = 10) -> tuple[Net, Graph]:
+    """Convolutions, a mean over the image, and a dense layer."""
+    net = Net()
+    x = net.var("data")
+    x = conv(net, x, "conv0", 3, channels)
+    for number in range(1, layers):
+        x = conv(net, x, f"conv{number}", channels, channels)
+        x = net.op("Activation", x, name=f"relu{number}", act_type="relu")
+    x = net.op("Flatten", pooled(net, x), name="flatten")
+    return net, net.graph(dense(net, x, "output", channels, classes))
+
+
+def shapes_of(graph: Graph, channels: int = 64, classes: int = 10, size: int = 32) -> Any:
+    known = {
+        "data": (1, 3, size, size),
+        "pool": (1, channels, 1, 1),
+        "flatten": (1, channels),
+        "output": (1, classes),
+        "output_weight": (classes, channels),
+        "conv0_weight": (channels, 3, 3, 3),
+    }
+    image, weight = (1, channels, size, size), (channels, channels, 3, 3)
+    return [
+        (known.get(node.name, weight if node.name.endswith("_weight") else image),) for node in graph.nodes
+    ]
+
+
+def low(graph: Graph, plan: Plan) -> set[str]:
+    return {
+        node.name
+        for node, decision in zip(graph.nodes, plan.decisions)
+        if decision is not None and decision.compute is not None and decision.compute.is_low_precision
+    }
+
+
+def reason(graph: Graph, plan: Plan, name: str) -> str:
+    (found,) = [d for node, d in zip(graph.nodes, plan.decisions) if node.name == name]
+    assert found is not None
+    return found.reason
+
+
+def test_the_last_layer_and_the_mean_before_it_stay_fp32_and_say_what_that_costs() -> None:
+    net, graph = classifier(channels=256)
+    plan = plan_for(graph, net.params, BF16, target=CPU, shapes=shapes_of(graph, channels=256))
+    assert low(graph, plan) == {"conv0", "conv1", "conv2", "conv3", "relu1", "relu2", "relu3"}
+    assert "spares an output the rounding that it would feel most, for" in reason(graph, plan, "output")
+    assert " us " in reason(graph, plan, "output")
+
+
+def test_without_shapes_a_small_last_layer_stays_fp32_too() -> None:
+    net, graph = classifier()
+    plan = plan_for(graph, net.params, BF16, target=CPU)
+    assert low(graph, plan) == {"conv0", "conv1", "conv2", "conv3", "relu1", "relu2", "relu3"}
+    assert "the weights are a small part" in reason(graph, plan, "output")
+
+
+def test_without_shapes_a_large_last_layer_is_low() -> None:
+    net, graph = classifier(layers=1, classes=1000)
+    assert "output" in low(graph, plan_for(graph, net.params, BF16, target=CPU))
+
+
+def test_what_would_make_the_file_much_larger_is_low() -> None:
+    net, graph = classifier(layers=2, classes=1000)
+    shapes = shapes_of(graph, classes=1000, size=512)
+    assert "output" in low(graph, plan_for(graph, net.params, BF16, target=CPU, shapes=shapes))
+
+
+@pytest.mark.parametrize("size", [4, 8, 16, 64, 256])
+@pytest.mark.parametrize("classes", [10, 100, 400])
+def test_no_more_than_a_fiftieth_of_the_time_is_given_up(size: int, classes: int) -> None:
+    net, graph = classifier(layers=6, classes=classes)
+    shapes = shapes_of(graph, classes=classes, size=size)
+    spared = plan_for(graph, net.params, BF16, target=CPU, shapes=shapes)
+    fastest = plan_for(
+        graph, net.params, BF16, target=CPU, shapes=shapes, low_precision=LowPrecision.REQUIRED
+    )
+    assert _time(graph, spared) <= 1.02 * _time(graph, fastest)
+
+
+def _time(graph: Graph, plan: Plan) -> float:
+    """Return what a plan takes, its nodes and its casts."""
+    fast = {n for n, node in enumerate(graph.nodes) if node.name in low(graph, plan)}
+    assert plan.estimates is not None
+    total = sum(plan.estimates.mixed(fast))
+    for position, node in enumerate(graph.nodes):
+        for entry in node.inputs:
+            if graph.nodes[entry.node].is_variable and graph.nodes[entry.node].name != "data":
+                continue
+            if (entry.node in fast) != (position in fast):
+                total += plan.estimates.cast(entry, down=position in fast)
+    if graph.heads[0].node in fast:
+        total += plan.estimates.cast(graph.heads[0], down=False)
+    return total
+
+
+def test_low_precision_that_is_required_is_an_order() -> None:
+    net, graph = classifier()
+    for shapes in (None, shapes_of(graph)):
+        plan = plan_for(
+            graph, net.params, BF16, target=CPU, shapes=shapes, low_precision=LowPrecision.REQUIRED
+        )
+        assert "output" in low(graph, plan)
+
+
+def test_what_the_user_wants_low_is_low() -> None:
+    net, graph = classifier()
+    wanted = UserRule(Selector.make(names=["output"]), Color.GREEN, "wanted")
+    policy = Policy.default(BF16).with_rules([wanted])
+    assert "output" in low(graph, plan_for(graph, net.params, BF16, target=CPU, policy=policy))
+
+
+def test_an_output_that_leaves_low_is_spared_nothing() -> None:
+    net, graph = classifier()
+    plan = plan_for(graph, net.params, BF16, target=CPU, low_heads=frozenset({0}))
+    assert "output" in low(graph, plan)
+
+
+def test_float16_rounds_eight_times_finer_and_spares_nothing() -> None:
+    net, graph = classifier()
+    assert "output" in low(graph, plan_for(graph, net.params, F16))
+
+
+def test_behind_a_join_of_two_values_nothing_is_spared() -> None:
+    net = Net()
+    x = conv(net, net.var("data"), "conv0", 3, 64)
+    y = conv(net, x, "conv1", 64, 64)
+    graph = net.graph(net.op("elemwise_add", x, y, name="sum"))
+    assert {"conv0", "conv1", "sum"} <= low(graph, plan_for(graph, net.params, BF16, target=CPU))
+
+
+def test_a_layer_that_writes_an_image_is_spared_where_it_is_small() -> None:
+    net = Net()
+    x = net.var("data")
+    for number, (before, after) in enumerate([(3, 64), (64, 64), (64, 64), (64, 1)]):
+        x = conv(net, x, f"conv{number}", before, after, kernel=3 if after > 1 else 1)
+    graph = net.graph(x)
+    assert low(graph, plan_for(graph, net.params, BF16, target=CPU)) == {"conv0", "conv1", "conv2"}
+
+
+def test_pooling_over_a_part_of_the_image_is_no_mean_over_it() -> None:
+    net = Net()
+    x = conv(net, conv(net, net.var("data"), "conv0", 3, 256), "conv1", 256, 256)
+    x = pooled(net, x, kernel="(2, 2)", global_pool=False, stride="(2, 2)")
+    graph = net.graph(conv(net, x, "output", 256, 1, kernel=1))
+    known = {"pool": (1, 256, 16, 16), "output": (1, 1, 16, 16), "output_weight": (1, 256, 1, 1)}
+    shapes = [
+        (known.get(node.name, shape[0]),) for node, shape in zip(graph.nodes, shapes_of(graph, channels=256))
+    ]
+    plan = plan_for(graph, net.params, BF16, target=CPU, shapes=shapes)
+    assert low(graph, plan) & {"pool", "output"} == {"pool"}
+
+
+def test_the_reason_names_both_dtypes_of_what_is_stored() -> None:
+    net, graph = classifier()
+    plan = plan_for(graph, net.params, BF16, target=CPU)
+    made = {node.name: d for node, d in zip(graph.nodes, plan.decisions) if d is not None}
+    assert made["output"].inputs == (F32, F32)
+    assert made["conv3"].inputs == (BF16, BF16)
+    assert isinstance(made["output"].compute, DType)
+    assert np.prod(net.params["output_weight"].shape) == 640
