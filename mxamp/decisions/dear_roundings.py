@@ -115,7 +115,7 @@ def find_tails(
                 ends.append(len(chain))
                 if has_layer:
                     break
-        regions = dict.fromkeys(frozenset(choices.intersection(chain[:end])) for end in reversed(ends))
+        regions = dict.fromkeys(frozenset(choices & set(chain[:end])) for end in reversed(ends))
         tail = tuple(region for region in regions if region)
         if tail:
             found[tail] = None
@@ -246,16 +246,17 @@ def affordable_unpriced(
         Parameters by name.
     """
     total = _all_weights(params)
-    found: frozenset[int] = frozenset()
-    for tail in tails:
-        for region in tail:
-            layers = [position for position in region if _weights(graph, {position}, params)]
-            is_dense = all(names[position] == "FullyConnected" for position in layers)
-            share = _SHARE_OF_DENSE if is_dense else _SHARE_OF_IMAGES
-            if layers and _weights(graph, found | region, params) <= share * total:
-                found |= region
-                break
-    return found
+    for size in range(max(map(len, tails), default=0)):
+        regions = [tail[min(size, len(tail) - 1)] for tail in tails]
+        # All outputs or none: some would be spared by the accident of their order.
+        found = frozenset().union(*regions)
+        layers = [position for position in found if _weights(graph, {position}, params)]
+        is_dense = all(names[position] == "FullyConnected" for position in layers)
+        share = _SHARE_OF_DENSE if is_dense else _SHARE_OF_IMAGES
+        has_layers = all(_weights(graph, region, params) for region in regions)
+        if has_layers and _weights(graph, found, params) <= share * total:
+            return found
+    return frozenset()
 
 
 def _weights(graph: Graph, region: AbstractSet[int], params: Mapping[str, Parameter]) -> int:

@@ -325,8 +325,8 @@ class _Decider:
         if tails and estimates is None:
             for position in affordable_unpriced(self.graph, self.context.names, tails, self.given.params):
                 refusals[position] = (
-                    f"{self.verdicts[position].reason}; float32 spares an output the rounding that it would "
-                    "feel most, and the weights are a small part of the model's"
+                    "float32 spares an output the rounding that it would feel most, and the weights are a "
+                    "small part of the model's"
                 )
                 for nodes in (low, free, open_nodes):
                     nodes.discard(position)
@@ -402,6 +402,8 @@ class _Decider:
         """Return the nodes before the outputs that had best stay FP32; none where low is an order."""
         given = self.given
         if given.low_precision is LowPrecision.REQUIRED or given.policy.is_pure or not spares(self.low):
+            return ()
+        if given.placing is not None and not given.placing.spares:
             return ()
         tails = find_tails(
             self.graph,

@@ -66,6 +66,8 @@ class Placing:
         What the report says of the plans that were run against each other.
     notes
         What the user should know about how this came about.
+    spares
+        Whether outputs are spared the roundings that they feel most, where that costs next to nothing.
     """
 
     choose: Choose
@@ -74,3 +76,4 @@ class Placing:
     in_bodies: bool = False
     race: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
+    spares: bool = True
