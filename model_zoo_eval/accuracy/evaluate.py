@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_zoo_eval.accuracy.meters import Meter, Truth
-from model_zoo_eval.accuracy.statistics import (
+from mxamp.evaluation.statistics import (
     bootstrap_intervals,
     count_flips,
     mcnemar,

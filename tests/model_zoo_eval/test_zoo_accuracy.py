@@ -81,7 +81,7 @@ def test_one_classifier_keeps_its_accuracy_in_bfloat16() -> None:
 def test_the_detector_and_the_segmenter_are_judged_by_gluoncvs_metrics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("model_zoo_eval.accuracy.statistics._RESAMPLES", 20)
+    monkeypatch.setattr("mxamp.evaluation.statistics._RESAMPLES", 20)
     for name, metric in (("ssd-mobilenet0.25-scenes", "VOC07 mAP"), ("fastscnn-scenes", "mIoU")):
         results, samples = measure(offline_subject(find_network(name), 4), variants=VARIANTS[1:2])
         assert samples == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model_zoo_eval.accuracy.statistics import (
+from mxamp.evaluation.statistics import (
     Flips,
     bootstrap_intervals,
     count_flips,

@@ -1,0 +1,128 @@
+"""``mxamp evaluate``: accuracy on labelled samples, FP32 beside converted."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mxamp.cli.console import Steps
+from mxamp.cli.source import add_source_options, check_epoch, read_source
+from mxamp.compare.data_files import load_data
+from mxamp.errors import DataError, MxnetMissingError
+from mxamp.installation import why_no_mxnet
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+examples:
+  mxamp evaluate resnet50 resnet50-bf16 --data val.npz
+      top-1 and top-5 of both, whether they differ by more than chance, and how long both take
+  mxamp evaluate fcn --data val.npz --labels masks.npy --metric miou
+  mxamp evaluate ssd ssd-bf16 --data val.npz --metric voc-map
+  mxamp evaluate ranker ranker-bf16 --data val.npz --metric mymetrics:hit_rate
+
+Labels are an array `label` in the data file, or a file of their own: class numbers (top-1, top-5), images of
+class numbers (miou), rows of class, x1, y1, x2, y2 filled up with class -1 (voc-map, coco-map). A function of
+yours takes the outputs of a batch and its labels and returns one number for each sample.
+Both models see the same samples, so intervals and tests are paired: McNemar's exact test for what is right or
+wrong, the bootstrap for the rest. Intervals are of 95 %."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="measure accuracy on your labels, FP32 beside converted",
+        description="Run a model, and its conversion, on labelled samples, and print how well each does,\n"
+        "whether they differ by more than chance, and how long both take by turns.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model", metavar="PREFIX", help="PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME"
+    )
+    parser.add_argument("converted", metavar="OUT", nargs="?", help="its conversion, to compare with")
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        required=True,
+        help=".npz with an array for each input (and `label`), .npy for a single one, or a folder of them",
+    )
+    parser.add_argument("--labels", metavar="FILE", help=".npy, or .npz with one array, one label a sample")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="top-1, top-5, miou, voc-map, coco-map or module:function (repeatable; the default is top-1, "
+        "and top-5 for more than ten classes)",
+    )
+    add_source_options(parser)
+    parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="samples a forward pass (default: 8)")
+    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
+    parser.add_argument(
+        "--latency-seconds",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="about how long to time both by turns; 0 leaves it out (default: %(default).0f)",
+    )
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand and return its exit status."""
+    from mxamp.evaluation import evaluate, find_metric
+
+    for metric in args.metric or ():
+        find_metric(metric)  # before anything is read
+    missing = why_no_mxnet()
+    if missing is not None:
+        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    steps = Steps(quiet=args.json)
+    with steps.step(f"reading {args.model}"):
+        first = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model
+        second = None
+        if args.converted is not None:
+            second = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch")).model
+
+    def progress(done: int, total: int | None) -> None:
+        steps.now(f"evaluating: sample {done}" + (f" of {total}" if total is not None else ""))
+
+    steps = Steps(quiet=args.json)
+    with steps.step("evaluating"):
+        found = evaluate(
+            first,
+            second,
+            args.data,
+            None if args.labels is None else read_labels(args.labels),
+            metrics=args.metric,
+            batch_size=args.batch_size,
+            max_samples=args.max_samples,
+            latency_seconds=args.latency_seconds,
+            ctx=args.ctx,
+            progress=progress,
+        )
+    print(found.to_json() if args.json else found)
+    return 0
+
+
+def read_labels(path: str) -> Any:
+    """Return the labels of a file.
+
+    Raises
+    ------
+    DataError
+        When it holds no array, or several.
+    """
+    loaded = load_data(path)
+    if not isinstance(loaded, dict):
+        return loaded
+    if len(loaded) != 1:
+        raise DataError(
+            f"{path!r} holds {len(loaded)} arrays ({', '.join(loaded)}); labels are one: "
+            "np.save('labels.npy', labels)."
+        )
+    return next(iter(loaded.values()))
