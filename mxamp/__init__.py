@@ -20,6 +20,7 @@ from mxamp.convert_block import convert_block
 from mxamp.dtypes import DType
 from mxamp.emulate import emulate
 from mxamp.errors import MxampError, MxampWarning
+from mxamp.evaluation import Evaluation, evaluate
 from mxamp.export import export_onnx, export_openvino
 from mxamp.model import Model, load
 from mxamp.onnx import OnnxExport, register_onnx_mapping
@@ -29,6 +30,7 @@ from mxamp.policy import Color, NodeView, Policy
 from mxamp.racing import RaceResult, race
 from mxamp.report.model import Report
 from mxamp.targets import Target
+from mxamp.tuning import Tuning, sensitivity, tune
 from mxamp.verification import Verification, verify
 from mxamp.version import __version__
 
@@ -42,6 +44,7 @@ __all__ = [
     "CandidateComparison",
     "Color",
     "DType",
+    "Evaluation",
     "Fidelity",
     "Model",
     "MxampError",
@@ -55,6 +58,7 @@ __all__ = [
     "Report",
     "RoundingLoss",
     "Target",
+    "Tuning",
     "Verification",
     "__version__",
     "calibrate",
@@ -65,6 +69,7 @@ __all__ = [
     "convert_model",
     "convert_symbol",
     "emulate",
+    "evaluate",
     "export_onnx",
     "export_openvino",
     "load",
@@ -72,6 +77,8 @@ __all__ = [
     "register_onnx_mapping",
     "register_operator",
     "rounding_losses",
+    "sensitivity",
+    "tune",
     "verify",
 ]
 

@@ -10,7 +10,7 @@ from typing import Any
 from mxamp.errors import DataError
 from mxamp.names import short
 
-__all__ = ["checked_number", "checked_progress"]
+__all__ = ["checked_number", "checked_progress", "checked_seed"]
 
 
 def checked_progress(given: Any) -> Any:
@@ -41,3 +41,16 @@ def checked_number(given: Any, what: str) -> float:
     if not number >= 0:
         raise DataError(f"{what} must be a number from 0 on, not {short(given)}.")
     return number
+
+
+def checked_seed(given: Any) -> int:
+    """Return the seed of what is drawn.
+
+    Raises
+    ------
+    DataError
+        When it is no whole number of 32 bits, from 0 on.
+    """
+    if not isinstance(given, numbers.Integral) or not 0 <= given < 2**32:
+        raise DataError(f"seed must be a whole number from 0 to 2**32 - 1, not {short(given)}.")
+    return int(given)

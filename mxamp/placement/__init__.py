@@ -1,5 +1,6 @@
 """Placement: the exact minimum cut that chooses precisions at the least cost."""
 
+from mxamp.placement.envelope import RoundingPrice, TradeOff, rounding_cost, trade_offs
 from mxamp.placement.place import count_casts, place, placement_cost, stored_twice
 from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
 
@@ -8,9 +9,13 @@ __all__ = [
     "PlacementCosts",
     "PlacementProblem",
     "Price",
+    "RoundingPrice",
     "Supply",
+    "TradeOff",
     "count_casts",
     "place",
     "placement_cost",
+    "rounding_cost",
     "stored_twice",
+    "trade_offs",
 ]

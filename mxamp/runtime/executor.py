@@ -262,7 +262,7 @@ class BoundModel:
         for name, dtype in self._input_dtypes.items():
             arguments[name] = ndarray_from_numpy(np.zeros(data[name].shape, dtype.numpy), self.ctx)
         try:
-            with _bind_environment(self.fusion):
+            with bind_environment(self.fusion):
                 return symbol.bind(
                     self.ctx,
                     args={name: arguments[name] for name in self._arguments},
@@ -328,7 +328,7 @@ def run_outputs(
 
 
 @contextlib.contextmanager
-def _bind_environment(fusion: bool) -> Iterator[None]:
+def bind_environment(fusion: bool) -> Iterator[None]:
     """Set what MXNet reads from the environment while it binds, and put everything back."""
     wanted = {} if fusion else dict(_UNFUSED)
     if "MXNET_SUBGRAPH_VERBOSE" not in os.environ:

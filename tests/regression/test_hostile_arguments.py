@@ -33,6 +33,7 @@ _NET = Net()
 GRAPH = _NET.graph(_NET.fc(_NET.op("exp", _NET.fc(_NET.var("data"), "first"), name="e"), "second"))
 ARGS = dict(_NET.params)
 DATA = np.ones((2, 4), np.float32)
+LABELS = np.array([0, 1])
 SHAPES = {"data": (2, 4)}
 MODEL = Model.of(GRAPH, ARGS, {})
 EMULATED = mxamp.emulate(GRAPH, ARGS, {})
@@ -139,6 +140,19 @@ def losses(**options: Any) -> Any:
     return mxamp.rounding_losses(**{"model": EMULATED, "data": DATA, **options})
 
 
+def evaluated(**options: Any) -> Any:
+    given = {"model": MODEL, "data": DATA, "labels": LABELS, "latency_seconds": 0}
+    return mxamp.evaluate(**{**given, **options})
+
+
+def ranked(**options: Any) -> Any:
+    return mxamp.sensitivity(**{"model": MODEL, "data": DATA, **options})
+
+
+def tuned(**options: Any) -> Any:
+    return mxamp.tune(**{"model": MODEL, "data": DATA, "latency_seconds": 0, "points": 2, **options})
+
+
 def emulated(**options: Any) -> Any:
     given = {"sym": GRAPH, "arg_params": ARGS, "aux_params": {}}
     return mxamp.emulate(**{**without_long_names(given, options), **options})
@@ -175,6 +189,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
     "compare_models": (compared, mxamp.compare_models),
     "compare_candidates": (candidates, mxamp.compare_candidates),
     "rounding_losses": (losses, mxamp.rounding_losses),
+    "evaluate": (evaluated, mxamp.evaluate),
+    "sensitivity": (ranked, mxamp.sensitivity),
+    "tune": (tuned, mxamp.tune),
     "export_onnx": (exported, mxamp.export_onnx),
     "register_operator": (registered, mxamp.register_operator),
     "register_onnx_mapping": (mapped, mxamp.register_onnx_mapping),
@@ -209,7 +226,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
 CALLBACKS = {"progress", "measure"}
 """What a function of the user's raises is the user's to see."""
 
-MEASURES = {("convert_model", "profile"), ("convert_block", "profile"), ("Guard", "seconds")}
+MEASURES = {
+    ("convert_model", "profile"),
+    ("convert_block", "profile"),
+    ("Guard", "seconds"),
+    ("evaluate", "latency_seconds"),
+    ("tune", "latency_seconds"),
+}
 """What would measure for seconds, given a number or True."""
 
 

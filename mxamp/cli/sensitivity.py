@@ -1,0 +1,81 @@
+"""``mxamp sensitivity``: the nodes whose rounding hurts, ranked."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mxamp.cli.console import Steps
+from mxamp.cli.source import add_source_options, read_source
+from mxamp.errors import MxnetMissingError
+from mxamp.installation import why_no_mxnet
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+examples:
+  mxamp sensitivity resnet50 --data images.npz
+  mxamp sensitivity resnet50 --data images.npz --dtype float16 --all --json > prices.json
+
+One backward pass prices every rounding: what it adds to the squared error of the outputs. Shares add up.
+`to avoid` is what the fastest placement without that rounding takes longer, as the target estimates.
+mxamp tune weighs all of them at once."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "sensitivity",
+        help="rank the nodes whose rounding hurts, and what FP32 would cost",
+        description="Price every rounding of a conversion on samples of your data, and rank them, results\n"
+        "of nodes and weights apart, with what avoiding each would cost in time.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model", metavar="PREFIX", help="PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        required=True,
+        help=".npz with an array for each input, .npy for a single one, or a folder of them",
+    )
+    add_source_options(parser)
+    parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
+    parser.add_argument("--target", metavar="NAME", help="the machine; see mxamp targets")
+    parser.add_argument(
+        "--max-samples", type=int, default=32, metavar="N", help="use the first N (default: 32)"
+    )
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    parser.add_argument("--all", action="store_true", help="show every rounding, not only the dearest")
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand and return its exit status."""
+    from mxamp.tuning import sensitivity
+
+    missing = why_no_mxnet()
+    if missing is not None:
+        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    steps = Steps(quiet=args.json)
+    with steps.step(f"reading {args.model}"):
+        model = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model
+
+    def progress(done: int, total: int | None) -> None:
+        steps.now(f"pricing roundings: sample {done}" + (f" of {total}" if total is not None else ""))
+
+    with steps.step("pricing roundings"):
+        found = sensitivity(
+            model,
+            args.data,
+            target_dtype=args.dtype,
+            target=args.target,
+            max_samples=args.max_samples,
+            ctx=args.ctx,
+            progress=progress,
+        )
+    print(found.to_json() if args.json else found.text(None if args.all else 15))
+    return 0

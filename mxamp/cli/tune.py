@@ -1,0 +1,155 @@
+"""``mxamp tune``: the fastest conversion that loses no more than it may."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from mxamp.cli.console import Steps
+from mxamp.cli.evaluate import read_labels
+from mxamp.cli.source import add_source_options, read_source
+from mxamp.errors import DataError, ExportError, MxnetMissingError
+from mxamp.installation import why_no_mxnet
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+examples:
+  mxamp tune resnet50 --data val.npz
+      the curve of speed and error, as a table
+  mxamp tune resnet50 --data val.npz --plot curve.svg
+  mxamp tune resnet50 --data val.npz --max-error 2e-3 -o resnet50-tuned
+  mxamp tune resnet50 --data val.npz --labels labels.npy --max-drop 0.5 -o resnet50-tuned
+      at most half a point of top-1
+  mxamp tune resnet50 --data val.npz --min-speed 1.8 -o resnet50-tuned
+
+One half of the samples serves to choose and the other to report on. A point is chosen by the worse bound of
+its 95 % interval, and where the samples are too few to promise what was asked for, that is said.
+Exit status: 0; 1 when what was asked for is not sure to be kept; 2 on errors."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "tune",
+        help="find the fastest conversion that loses no more than it may",
+        description="Price every rounding on samples, follow the curve of time and error from the fastest\n"
+        "conversion to the most exact one, measure the points that matter, and choose.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model", metavar="PREFIX", help="PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        required=True,
+        help=".npz with an array for each input (and `label`), .npy for a single one, or a folder of them",
+    )
+    parser.add_argument("--labels", metavar="FILE", help=".npy, or .npz with one array, one label a sample")
+    goal = parser.add_mutually_exclusive_group()
+    goal.add_argument(
+        "--max-error", type=float, metavar="X", help="the fastest whose relative L2 error is at most X"
+    )
+    goal.add_argument(
+        "--max-drop",
+        type=float,
+        metavar="POINTS",
+        help="the fastest that loses at most so many points (labels)",
+    )
+    goal.add_argument(
+        "--min-speed", type=float, metavar="X", help="the most exact that is at least X times as fast as FP32"
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", help="write the chosen model here")
+    parser.add_argument("--plot", metavar="FILE", help="draw the curve: .png or .svg (needs matplotlib)")
+    parser.add_argument("--metric", metavar="NAME", help="as for mxamp evaluate (default: top-1)")
+    add_source_options(parser)
+    parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
+    parser.add_argument("--target", metavar="NAME", help="the machine; see mxamp targets")
+    parser.add_argument(
+        "--points", type=int, default=12, metavar="N", help="measure at most N points (default: 12)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=1,
+        metavar="N",
+        help="samples of the pass that is timed (default: 1)",
+    )
+    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
+    parser.add_argument(
+        "--latency-seconds",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="about how long to time all points by turns; 0 for estimates alone (default: %(default).0f)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    parser.add_argument("--force", "--overwrite", action="store_true", help="replace OUT where it exists")
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand and return its exit status."""
+    from mxamp.tuning import tune
+
+    _check(args)
+    missing = why_no_mxnet()
+    if missing is not None:
+        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    steps = Steps(quiet=args.json)
+    with steps.step(f"reading {args.model}"):
+        model = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model
+
+    def progress(stage: str, done: int, total: int) -> None:
+        steps.now(f"{stage}: sample {done} of {total}")
+
+    with steps.step("tuning"):
+        found = tune(
+            model,
+            args.data,
+            None if args.labels is None else read_labels(args.labels),
+            target_dtype=args.dtype,
+            target=args.target,
+            max_error=args.max_error,
+            max_drop=None if args.max_drop is None else args.max_drop / 100,
+            min_speed=args.min_speed,
+            metric=args.metric,
+            points=args.points,
+            batch_size=args.batch_size,
+            max_samples=args.max_samples,
+            latency_seconds=args.latency_seconds,
+            seed=args.seed,
+            ctx=args.ctx,
+            progress=progress,
+        )
+    if args.plot is not None:
+        found.plot(args.plot)
+    if args.output is not None:
+        found.model.save(args.output)
+    print(found.to_json() if args.json else found)
+    return 1 if found.is_promised is False else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would only fail at the end."""
+    asked = args.max_error is not None or args.max_drop is not None or args.min_speed is not None
+    if args.output is not None and not asked:
+        raise DataError(
+            "-o writes the model that is chosen, and nothing says which: give --max-error, --max-drop or "
+            "--min-speed."
+        )
+    if args.points < 2:
+        raise DataError(f"--points must be at least 2, both ends of the curve, not {args.points}.")
+    for path in (args.plot, args.output):
+        if path is not None and not Path(path).parent.is_dir():
+            raise ExportError(f"The folder {str(Path(path).parent)!r} does not exist. Create it first.")
+    if args.plot is not None and Path(args.plot).suffix.lower() not in (".png", ".svg"):
+        raise DataError(f"--plot draws a .png or an .svg file, not {Path(args.plot).name!r}.")
+    symbol = None if args.output is None else Path(f"{args.output}-symbol.json")
+    if symbol is not None and symbol.exists() and not args.force:
+        raise ExportError(f"{str(symbol)!r} already exists. Give --force to overwrite it.")

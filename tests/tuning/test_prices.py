@@ -1,0 +1,165 @@
+"""Prices against finite differences, and against the emulated error of random subsets of roundings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.calibration import EntryName
+from mxamp.calibration.prices import price_roundings, priced_heads, rounding_error
+from mxamp.compare.inputs import as_model
+from mxamp.dtypes import DType
+from mxamp.emulation import emulate_model
+from mxamp.errors import DataError
+from mxamp.graph.graph import VARIABLE, Entry, Node
+from mxamp.model import Model
+from mxamp.passes import Emulation
+from mxamp.profile.choices import these
+from mxamp.runtime.entries import run_entries
+from mxamp.runtime.executor import BoundModel, run_outputs
+from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
+from mxamp.tuning.curve import explore
+
+mx = pytest.importorskip("mxnet")
+
+BF16 = DType.BFLOAT16
+
+
+def network(classes: int = 10) -> Any:
+    x = mx.sym.var("data")
+    for number in range(3):
+        y = mx.sym.Convolution(
+            x, num_filter=16, kernel=(3, 3), pad=(1, 1), no_bias=True, name=f"conv{number}"
+        )
+        y = mx.sym.BatchNorm(y, fix_gamma=False, name=f"norm{number}")
+        x = mx.sym.Activation(y, act_type="relu", name=f"relu{number}")
+    x = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg", name="pool")
+    return mx.sym.FullyConnected(mx.sym.Flatten(x, name="flat"), num_hidden=classes, name="fc")
+
+
+def with_weights(sym: Any, seed: int = 0, **shape: Any) -> Model:
+    shapes, _, aux_shapes = sym.infer_shape(**shape)
+    random = np.random.RandomState(seed)
+    args = {}
+    for name, size in zip(sym.list_arguments(), shapes):
+        if name in shape:
+            continue
+        scale = 1 / math.sqrt(max(1, np.prod(size[1:])))
+        values = (
+            random.uniform(0.5, 1.5, size) if name.endswith("gamma") else scale * random.normal(size=size)
+        )
+        args[name] = mx.nd.array(values)
+    auxs = {
+        name: mx.nd.array(
+            random.uniform(0.3, 0.6, size) if name.endswith("var") else 0.1 * random.normal(size=size)
+        )
+        for name, size in zip(sym.list_auxiliary_states(), aux_shapes)
+    }
+    return Model.of(sym, args, auxs)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return with_weights(network(), data=(1, 3, 12, 12))
+
+
+@pytest.fixture(scope="module")
+def images() -> Any:
+    return np.random.default_rng(0).normal(size=(16, 3, 12, 12)).astype(np.float32)
+
+
+def run_with(model: Model, images: Any, name: str) -> Any:
+    """Return the outputs where one node's results are rounded, and nothing else."""
+    graph = model.graph
+    position = next(number for number, node in enumerate(graph.nodes) if node.name == name)
+    ((_, values),) = run_entries(model, {"data": images}, [Entry(position)])
+    nodes = list(graph.nodes)
+    nodes[position] = Node(VARIABLE, "rounded")
+    cut = symbol_from_graph(replace(graph, nodes=tuple(nodes)))
+    read = Model(graph_from_symbol(cut), model.arg_params, model.aux_params)
+    return BoundModel(read, fusion=False).run(
+        {"rounded": values + rounding_error(values, BF16), "data": images}
+    )[0]
+
+
+@pytest.mark.parametrize("name", ["relu0", "norm1", "relu2", "pool", "fc"])
+def test_the_price_of_an_entry_is_the_error_that_rounding_it_alone_causes(
+    model: Model, images: Any, name: str
+) -> None:
+    prices = price_roundings(model, {"data": images}, draws=40)
+    exact = run_outputs(model, {"data": images}, fusion=False)[0]
+    found = run_with(model, images, name)
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    priced = math.sqrt(prices.entries["bfloat16"][EntryName(name)])
+    assert priced == pytest.approx(error, rel=0.25)
+
+
+@pytest.mark.parametrize("name", ["fc_weight", "fc_bias"])
+def test_the_price_of_a_parameter_is_the_error_that_rounding_it_alone_causes(
+    model: Model, images: Any, name: str
+) -> None:
+    prices = price_roundings(model, {"data": images}, draws=60)
+    exact = run_outputs(model, {"data": images}, fusion=False)[0]
+    values = model.args[name].asnumpy()
+    changed = {**model.args, name: mx.nd.array(values + rounding_error(values, BF16))}
+    found = run_outputs(Model.of(model.sym, changed, model.auxs), {"data": images}, fusion=False)[0]
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert math.sqrt(prices.parameters["bfloat16"][name]) == pytest.approx(error, rel=0.3)
+
+
+def test_the_prices_of_random_subsets_predict_their_emulated_error(model: Model, images: Any) -> None:
+    prices = price_roundings(model, {"data": images}, draws=20)
+    curve = explore(model, prices, {"data": (1, 3, 12, 12)}, target="cpu-bf16")
+    random = np.random.default_rng(0)
+    reference = run_outputs(model, {"data": images}, fusion=False)[0]
+    ratios = []
+    for _ in range(8):
+        some = frozenset(n for n in sorted(curve.problem.free) if random.random() < 0.6)
+        point = curve.point(these(some)(curve.problem, set()))
+        emulated = emulate_model(curve.convert(point), curve.options.target, Emulation())
+        found = run_outputs(emulated, {"data": images})[0]
+        error = np.linalg.norm(found - reference) / np.linalg.norm(reference)
+        if error > 1e-6:
+            ratios.append(curve.error(point) / error)
+    assert len(ratios) >= 4
+    assert 1 / 1.5 < np.median(ratios) < 1.5
+    assert max(ratios) < 2
+    assert min(ratios) > 0.5
+
+
+def test_what_is_ranked_is_priced_in_place_of_the_ranks() -> None:
+    sym = mx.sym.topk(mx.sym.softmax(network(), name="probabilities"), k=2, name="best")
+    model = with_weights(sym, data=(1, 3, 12, 12))
+    graph = model.graph
+    (head,) = priced_heads(graph)
+    assert graph.nodes[head.node].name == "probabilities"
+    data = {"data": np.random.default_rng(0).normal(size=(4, 3, 12, 12)).astype(np.float32)}
+    prices = price_roundings(model, data, draws=1)
+    assert prices.heads == (EntryName("probabilities"),)
+    assert all(price > 0 for price in prices.entries["bfloat16"].values())
+
+
+def test_a_training_head_is_priced_as_it_computes_in_inference() -> None:
+    sym = mx.sym.SoftmaxOutput(network(), mx.sym.var("label"), name="softmax")
+    plain = mx.sym.softmax(network(), name="softmax")
+    data = {"data": np.random.default_rng(0).normal(size=(4, 3, 12, 12)).astype(np.float32)}
+    model = with_weights(plain, data=(1, 3, 12, 12))
+    headed = Model.of(sym, model.args, model.auxs)
+    priced = price_roundings(headed, data).entries["float16"]
+    assert priced == pytest.approx(price_roundings(model, data).entries["float16"], rel=1e-3)
+
+
+def test_a_model_without_any_gradient_is_an_error() -> None:
+    sym = mx.sym.argmax(mx.sym.var("data"), axis=1, name="best")
+    with pytest.raises(DataError, match="gradient"):
+        price_roundings((sym, {}, {}), {"data": np.zeros((2, 3), np.float32)})
+
+
+def test_float16_rounds_eight_times_finer(model: Model, images: Any) -> None:
+    prices = price_roundings(as_model(model, "it"), {"data": images})
+    total = {label: sum(found.values()) for label, found in prices.entries.items()}
+    assert 32 < total["bfloat16"] / total["float16"] < 128
