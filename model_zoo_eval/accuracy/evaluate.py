@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_zoo_eval.accuracy.meters import Meter, Truth
+from mxamp.convert import convert_model
+from mxamp.emulate import emulate
+from mxamp.errors import MxampError
 from mxamp.evaluation.statistics import (
     bootstrap_intervals,
     count_flips,
@@ -17,9 +20,6 @@ from mxamp.evaluation.statistics import (
     newcombe_paired,
     wilson,
 )
-from mxamp.convert import convert_model
-from mxamp.emulate import emulate
-from mxamp.errors import MxampError
 from mxamp.model import Model
 from mxamp.runtime.executor import BoundModel
 

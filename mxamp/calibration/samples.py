@@ -162,7 +162,12 @@ class Samples:
             others than it has samples; when there is none at all; when an iterator is used up.
         """
         watch = self._watch = _Watch()
-        for number, item in enumerate(self._read()):
+        items = self._read()
+        if not hasattr(items, "__iter__"):
+            raise DataError(
+                f"The function {self._source} returned {items!r:.80}, and no batches to go through."
+            )
+        for number, item in enumerate(items):
             for batch in self._fitted(item, watch, f"batch {number}"):
                 yield batch
                 if self._limit is not None and watch.samples >= self._limit:
@@ -373,7 +378,10 @@ def _count(data: Any) -> int | None:
 
 
 def _as_labels(given: Any) -> NDArray[Any]:
-    labels = given.asnumpy() if hasattr(given, "asnumpy") else np.asarray(given)
+    try:
+        labels = given.asnumpy() if hasattr(given, "asnumpy") else np.asarray(given)
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"The labels are no array: {str(error).strip()[:120]}.") from error
     if labels.ndim == 0:
         raise DataError("The labels are a single number; give an array with one a sample.")
     found: NDArray[Any] = labels

@@ -51,6 +51,6 @@ def checked_seed(given: Any) -> int:
     DataError
         When it is no whole number of 32 bits, from 0 on.
     """
-    if not isinstance(given, numbers.Integral) or not 0 <= given < 2**32:
+    if not isinstance(given, numbers.Integral) or not 0 <= int(given) < 2**32:
         raise DataError(f"seed must be a whole number from 0 to 2**32 - 1, not {short(given)}.")
     return int(given)

@@ -135,6 +135,8 @@ def tune(
     points, batch_size = counted(points, "points"), counted(batch_size, "The batch size")
     latency_seconds = checked_number(latency_seconds, "latency_seconds")
     weights, seed = checked_number(weights, "weights"), checked_seed(seed)
+    if weights == math.inf:
+        raise DataError("weights must be finite: the share of the weights' error that compensation leaves.")
     if prices is not None and not isinstance(prices, Prices):
         raise DataError(f"prices are what price_roundings returned, not {type(prices).__name__}.")
     if metric is not None:
