@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import struct
 from pathlib import Path
 from types import MappingProxyType
@@ -25,8 +26,6 @@ from mxamp.params.format import (
 )
 
 if TYPE_CHECKING:
-    import mmap
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -55,6 +54,10 @@ _FOREIGN = (
     (b"<", "It looks like a web page or XML, as a failed download leaves behind; download it again."),
     (b"{", "It looks like JSON; was the symbol file given in place of the parameter file?"),
 )
+
+
+_AT_A_TIME = 16
+"""Tensors whose headers are looked at before their pages are unmapped."""
 
 
 def parse_index(path: Path, data: mmap.mmap | bytes) -> ParamsIndex:
@@ -127,6 +130,8 @@ class _Parser:
         for number in range(1, count + 1):
             tensor = f"tensor {number} of {count}"
             record, is_v3 = self._record(tensor)
+            if number % _AT_A_TIME == 0 or number == count:
+                self._let_go()
             if number > 1 and is_v3 is not numpy_shapes:
                 self._fail(
                     record.start,
@@ -361,6 +366,11 @@ class _Parser:
                 self._position, f"the file ends inside {what}: {length} bytes needed, {left} left. {_DAMAGED}"
             )
         self._position += length
+
+    def _let_go(self) -> None:
+        """Unmap the pages that were looked at: the system maps up to 2 MiB around each byte."""
+        if hasattr(self._data, "madvise") and hasattr(mmap, "MADV_DONTNEED"):
+            self._data.madvise(mmap.MADV_DONTNEED)
 
     def _fail(self, offset: int, message: str) -> NoReturn:
         raise ParamsError(f"{self._path}, byte {offset}: {message}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 
@@ -154,6 +155,26 @@ def test_the_index_is_read_without_touching_the_data(save, dense_record, params_
         array = file.load("arg:w")
         assert array.shape == (size,)
         assert array[-1] == 0
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system has no such advice")
+def test_no_pages_stay_mapped_for_having_been_looked_at(tmp_path):
+    """What is mapped counts as the process's memory, and with large pages that is 2 MiB a tensor."""
+    path = tmp_path / "m.params"
+    write_params(path, {f"w{number}": np.zeros(3, np.float32) for number in range(40)}, {})
+
+    class Mapped(mmap.mmap):
+        let_go = 0
+
+        def madvise(self, advice, *place):
+            assert (advice, place) == (mmap.MADV_DONTNEED, ())
+            Mapped.let_go += 1
+            return super().madvise(advice)
+
+    with open(path, "rb") as file:
+        index = parse_index(path, Mapped(file.fileno(), 0, access=mmap.ACCESS_READ))
+    assert len(index.tensors) == 40
+    assert Mapped.let_go == 3  # after 16, 32 and 40
 
 
 def test_a_loaded_tensor_is_a_read_only_view_that_survives_closing(save, small):
