@@ -10,7 +10,15 @@ from mxamp.arguments import check_flag, one_of
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.ranges import HEADROOM
-from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
+from mxamp.conversion import (
+    PREPARATIONS,
+    KnownShapes,
+    Options,
+    Source,
+    check_prepare,
+    convert_graph,
+    known_shapes,
+)
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
@@ -20,7 +28,7 @@ from mxamp.guard import Guard, as_guard
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
 from mxamp.params.check import check_params, declared_inputs
-from mxamp.passes import PREPARATIONS, Emulation
+from mxamp.passes import Emulation
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
 from mxamp.policy.resolve import names_given, resolve_policy
@@ -124,10 +132,10 @@ def convert_model(
         what reads them in FP32.
     prepare
         The passes that prepare the graph before anything is decided, each of which keeps every value (in
-        FP32, some of them up to rounding), by their names, which :data:`mxamp.passes.PREPARATIONS` lists. By
-        default all; ``()`` for none. Some run only where the target gains by them. A color function sees the
-        prepared graph. Not run for a pure policy. See :mod:`mxamp.passes`, and ``report.preparations`` for
-        what they did.
+        FP32, some of them up to rounding), by their names: :data:`mxamp.conversion.PREPARATIONS` lists them.
+        By default all; ``()`` for none. Some run only where the target gains by them. A color function sees
+        the prepared graph. Not run for a pure policy. See :mod:`mxamp.passes`, and ``report.preparations``
+        for what they did.
     low_precision
         ``"required"``: GREEN nodes are low wherever that is possible, though parameters that others share
         may then be stored twice and the model grow, as it never does otherwise. ``"profitable"``: where the
@@ -224,7 +232,7 @@ def convert_model(
         fold_batch_norm=fold_batch_norm,
         saturate=saturate,
         rewrite_masks=rewrite_masks,
-        prepare=prepare,
+        prepare=check_prepare(prepare),
         low_precision=as_low_precision(low_precision),
         calibration=calibration,
         compensate=as_compensation(compensate),
@@ -361,7 +369,7 @@ def convert_symbol(
         target,
         cast_op=cast_op,
         rewrite_masks=rewrite_masks,
-        prepare=prepare,
+        prepare=check_prepare(prepare),
         mismatch=machine_mismatch(target),
     )
     model = convert_graph(Source(graph, {}, {}, list(graph.variables)), options)

@@ -11,12 +11,19 @@ from mxamp.arguments import one_of
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.ranges import HEADROOM
-from mxamp.conversion import KnownShapes, Options, Source, convert_graph, known_shapes
+from mxamp.conversion import (
+    PREPARATIONS,
+    KnownShapes,
+    Options,
+    Source,
+    check_prepare,
+    convert_graph,
+    known_shapes,
+)
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
 from mxamp.ops.casts import AMP_CAST
-from mxamp.passes import PREPARATIONS
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
 from mxamp.policy.resolve import resolve_policy
@@ -164,7 +171,7 @@ def convert_block(
         fold_batch_norm=fold_batch_norm,
         saturate=saturate,
         rewrite_masks=rewrite_masks,
-        prepare=prepare,
+        prepare=check_prepare(prepare),
         low_precision=as_low_precision(low_precision),
         calibration=calibration,
         compensate=as_compensation(compensate),

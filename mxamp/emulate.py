@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.arguments import one_of
+from mxamp.conversion import PREPARATIONS
 from mxamp.convert import convert_model
 from mxamp.decisions import IoDtype
 from mxamp.graph.shapes import InputShapes
 from mxamp.model import Model
-from mxamp.passes import PREPARATIONS, Emulation
+from mxamp.passes import Emulation
 from mxamp.policy.policy import ColorFunction, Policy
 from mxamp.targets import Target
 

@@ -15,8 +15,7 @@ from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.reference import round_to
 from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.passes import EmulateLowPrecision, Emulation, KeepBranches, Pipeline
-from mxamp.passes.prepare import Surroundings
+from mxamp.passes import EmulateLowPrecision, Emulation, KeepBranches, RoundedOnce, State, run_passes
 from mxamp.policy.policy import Policy
 from mxamp.report.model import Report
 from mxamp.report.text import count_of, some_of
@@ -93,19 +92,19 @@ def emulate_model(model: Model, target: Target, emulation: Emulation) -> Model:
         for name in model.graph.variables
         if name not in model.arg_params and name not in model.aux_params
     ]
-    step = EmulateLowPrecision(variables, target, inputs=inputs, emulation=emulation)
-    graph = Pipeline([step]).run(model.graph)
+    emulate = EmulateLowPrecision(variables, target, inputs=inputs, emulation=emulation)
     # Whatever machine is emulated, the graph runs on a CPU, where fusion must not lose a value.
-    around = Surroundings(graph, {}, Policy.default(target.dtype), target)
-    guarded = KeepBranches().rewrite(graph, around)
-    if guarded is not None:
-        graph = guarded.edited.graph
+    here = dataclasses.replace(target, device="cpu")
+    state = run_passes(
+        [emulate, KeepBranches()], State.of(model.graph, {}, Policy.default(target.dtype), here)
+    )
     report = model.report
     if report is not None:
-        approximations = _approximations(model.graph, variables, target, step.chains, report)
+        chains = [chain.nodes for chain in state.record(RoundedOnce)]
+        approximations = _approximations(model.graph, variables, target, chains, report)
         report = dataclasses.replace(report, emulated=report.target_dtype, approximations=approximations)
     return Model(
-        graph,
+        state.graph,
         {name: _on_grid(value, variables.get(name)) for name, value in model.arg_params.items()},
         {name: _on_grid(value, variables.get(name)) for name, value in model.aux_params.items()},
         report,

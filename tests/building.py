@@ -14,6 +14,7 @@ from mxamp.graph.infer import check_dtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
+from mxamp.passes import Done, State
 from mxamp.policy import Policy, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
@@ -141,6 +142,24 @@ def plan_for(
             **options,
         )
     )
+
+
+def state_for(
+    graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, **known: Any
+) -> State:
+    """Return the state in which a conversion begins, on a target that can do everything."""
+    policy = known.pop("policy", None) or Policy.default(dtype)
+    target = known.pop("target", None) or capable(dtype)
+    auxiliary = frozenset(name for name in params or {} if name.endswith(AUXILIARY))
+    return State.of(graph, parameters(params or {}), policy, target, auxiliary=auxiliary, **known)
+
+
+def planned_state(
+    graph: Graph, params: Mapping[str, Any] | None = None, dtype: DType = BF16, **options: Any
+) -> State:
+    """Return the state behind the decisions of :func:`plan_for`."""
+    start = state_for(graph, params, dtype, policy=options.get("policy"))
+    return start.after(Done(None, plan=plan_for(graph, params, dtype, **options)))
 
 
 def colors(

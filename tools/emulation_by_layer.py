@@ -21,7 +21,8 @@ from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
 from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.rounding import is_rounding
-from mxamp.passes import EmulateLowPrecision, Emulation
+from mxamp.passes import EmulateLowPrecision, Emulation, State, run_passes
+from mxamp.policy import Policy
 from mxamp.runtime.entries import run_entries
 from mxamp.runtime.executor import run_outputs
 from mxamp.targets import Target
@@ -110,7 +111,8 @@ def layer_agreements(
 
     params = (converted.arg_params, converted.aux_params)
     real = Model(cut.graph, *(_used(group, cut.graph) for group in params))
-    expressed = EmulateLowPrecision(cut.variables, target, emulation=emulation).run(cut.graph)
+    start = State.of(cut.graph, {}, Policy.default(target.dtype), target)
+    expressed = run_passes([EmulateLowPrecision(cut.variables, target, emulation=emulation)], start).graph
     wide = [
         {
             name: value.cast(DType.FLOAT32) if value.dtype.is_low_precision else value

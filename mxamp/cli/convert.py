@@ -26,6 +26,7 @@ from mxamp.cli.source import (
 )
 from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import input_names, prepare_inputs
+from mxamp.conversion import PREPARATIONS
 from mxamp.convert import convert_model
 from mxamp.decisions import LowPrecision
 from mxamp.errors import DataError, ExportError, PolicyError, UnknownNameError, nearest_names
@@ -37,7 +38,6 @@ from mxamp.html import Findings
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
-from mxamp.passes import PREPARATIONS
 from mxamp.policy.policy import PURE, Policy
 from mxamp.provenance import provenance_path, read_provenance
 from mxamp.report.model import Report

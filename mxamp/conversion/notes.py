@@ -11,7 +11,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.ops.facts import operator_label
 from mxamp.params.parameter import Parameter
-from mxamp.passes import KeepBranches, Preparation
+from mxamp.passes import State
 from mxamp.policy.policy import Policy
 
 __all__ = ["calibration_notes", "graph_notes", "lost_branch_notes"]
@@ -77,11 +77,11 @@ def calibration_notes(
     return ()
 
 
-def lost_branch_notes(preparation: Preparation) -> list[str]:
+def lost_branch_notes(user: State, prepared: State) -> list[str]:
     """Return a warning for what MXNet's fusion computes wrongly, at the least before conversion."""
-    if not preparation.lost:
+    if not user.lost_branches:
         return []
-    first, nodes = preparation.lost[0], preparation.before.nodes
+    first, nodes = user.lost_branches[0], user.graph.nodes
     if first.fault:
         what = f"although {first.fault}, and that comes out wrong"
     elif first.reader is None:
@@ -92,9 +92,9 @@ def lost_branch_notes(preparation: Preparation) -> list[str]:
         what = (
             f"although {nodes[first.reader].name!r} reads it as well, so that one of the two results is lost"
         )
-    more = f" There are {len(preparation.lost)} such places." if len(preparation.lost) > 1 else ""
-    kept = any(change.step == KeepBranches.step for change in preparation.changes)
-    which = "that model is bound; this one is guarded" if kept else "that model or this one is bound"
+    more = f" There are {len(user.lost_branches)} such places." if len(user.lost_branches) > 1 else ""
+    is_kept = not prepared.lost_branches
+    which = "that model is bound; this one is guarded" if is_kept else "that model or this one is bound"
     return [
         "MXNet's oneDNN fusion computes the float32 model wrongly on CPUs: it fuses "
         f"{nodes[first.value].name!r} with {nodes[first.fused].name!r}, {what}.{more} Set "

@@ -11,7 +11,6 @@ from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import PolicyError
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS
-from mxamp.passes import PREPARATIONS, check_prepare
 from mxamp.policy.policy import Policy
 from mxamp.report.guard import GuardReport
 from mxamp.targets import Mismatch, Target
@@ -32,8 +31,11 @@ class Options:
         What may run in low precision.
     target
         What can.
-    io_dtype, saturate, rewrite_masks, prepare, low_precision
+    io_dtype, saturate, rewrite_masks, low_precision
         See :func:`mxamp.convert_model`.
+    prepare
+        The names of the passes that prepare the graph, as :func:`mxamp.conversion.check_prepare` returns
+        them; None for all.
     cast_op
         ``"amp_cast"`` or ``"Cast"``.
     cast_offline
@@ -71,7 +73,7 @@ class Options:
     fold_batch_norm: bool = True
     saturate: bool = False
     rewrite_masks: bool = True
-    prepare: Sequence[str] = PREPARATIONS
+    prepare: Sequence[str] | None = None
     low_precision: LowPrecision | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
     fold_float32: bool = False
@@ -90,7 +92,6 @@ class Options:
         check_flag(self.fold_batch_norm, "fold_batch_norm")
         check_flag(self.saturate, "saturate")
         check_flag(self.rewrite_masks, "rewrite_masks")
-        self._set("prepare", check_prepare(self.prepare))
         self._set("low_precision", as_low_precision(self.low_precision))
         if policy.target_dtype.is_emulated_only:
             # No operator of MXNet's casts to such a format; emulation replaces every cast by a rounding.
@@ -131,6 +132,10 @@ class Options:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def prepares(self, step: str) -> bool:
+        """Return whether a pass that prepares the graph is asked for."""
+        return self.prepare is None or step in self.prepare
 
     @property
     def is_measured(self) -> bool:

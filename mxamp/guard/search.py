@@ -394,7 +394,7 @@ class _Search:
 
     def _original(self) -> Mapping[str, Any]:
         # Without what MXNet's fusion is kept from losing the model would be fast, and wrong.
-        prepare = [step for step in self._options.prepare if step == KeepBranches.step]
+        prepare = [KeepBranches.step] if self._options.prepares(KeepBranches.step) else []
         return {**self._prepared_float32(), "prepare": prepare, "fold_batch_norm": False}
 
     # ------------------------------------------------------------------ models and time
@@ -407,8 +407,7 @@ class _Search:
         seen: list[Rewrites] = []
         options = replace(self._options, kept=kept, **changes)
         model = convert_graph(self._source, options, warn=False, observe=seen.append)
-        rewrites = seen[-1]
-        regions = low_regions(rewrites.before, rewrites.plan, self._low)
+        regions = low_regions(seen[-1].decided.graph, seen[-1].plan, self._low)
         return _Candidate(model, kept, regions)
 
     def _race(self, models: Sequence[Model], share: float = _RACE_SHARE) -> Race | None:

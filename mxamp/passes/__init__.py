@@ -1,51 +1,65 @@
 """Passes: rewrites of the graph, each verified after it ran."""
 
-from mxamp.passes.base import GraphPass, Pipeline
+from mxamp.passes.base import Pass, run_passes
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.drop_no_ops import DropNoOps
-from mxamp.passes.emulate import EmulateLowPrecision, Emulation, InsertedRound
-from mxamp.passes.fold_batch_norm import FoldBatchNorm, FoldedNorms
+from mxamp.passes.emulate import EmulateLowPrecision, Emulation, InsertedRound, RoundedOnce
+from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
-from mxamp.passes.insert_casts import InsertCasts, InsertedCast, StoredParameter, offline_dtypes
+from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
+from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
-from mxamp.passes.preparation import PREPARATIONS, Preparation, check_prepare, prepare_graph
-from mxamp.passes.prepare import PreparationPass, PreparedNode
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.records import (
+    InsertedCast,
+    InsertedCasts,
+    PlannedNode,
+    PreparedNode,
+    RescaledEntries,
+    RewrittenMask,
+)
 from mxamp.passes.relu import RewriteRelu
-from mxamp.passes.rewrite_masks import RewriteMasks, RewrittenMask
+from mxamp.passes.rescale import RescaleOverflows
+from mxamp.passes.rewrite_masks import RewriteMasks
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
+from mxamp.passes.state import Done, State
 
 __all__ = [
-    "PREPARATIONS",
     "ConvolveBatchNorm",
+    "Done",
+    "DropNeedlessCasts",
     "DropNoOps",
     "EmulateLowPrecision",
     "Emulation",
     "FoldBatchNorm",
     "FoldConstants",
     "FoldPadding",
-    "FoldedNorms",
-    "GraphPass",
     "InsertCasts",
     "InsertedCast",
+    "InsertedCasts",
     "InsertedRound",
     "KeepBranches",
     "MergeCommonSubexpressions",
     "OneSpelling",
     "PadChannels",
-    "Pipeline",
-    "Preparation",
+    "Pass",
+    "PlannedNode",
+    "PlannedPass",
     "PreparationPass",
     "PreparedNode",
+    "RescaleOverflows",
+    "RescaledEntries",
     "RewriteGlobalPooling",
     "RewriteHardSigmoid",
     "RewriteInstanceNorm",
@@ -54,10 +68,10 @@ __all__ = [
     "RewriteRelu",
     "RewriteShortSums",
     "RewrittenMask",
+    "RoundedOnce",
     "SeparateDenseInput",
     "ShareLayout",
-    "StoredParameter",
-    "check_prepare",
+    "State",
     "offline_dtypes",
-    "prepare_graph",
+    "run_passes",
 ]

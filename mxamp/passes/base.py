@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Iterator, Sequence
+from typing import Iterator, Sequence
 
 from mxamp.errors import MxampError, PassError
-from mxamp.graph.graph import Graph
+from mxamp.graph.output_names import output_names
 from mxamp.graph.verify import verify_graph
+from mxamp.passes.state import Done, State
 
-__all__ = ["GraphPass", "Pipeline", "blaming"]
+__all__ = ["Pass", "run_passes"]
 
 
-class GraphPass:
-    """Reads one graph and returns another; the graph it read is never changed.
+class Pass:
+    """Reads a state and returns what it did; the state it read is never changed.
 
     A pass declares what it needs in :meth:`requires` and what it promises in :meth:`ensures`; both raise a
     :class:`MxampError` when it is not so.
@@ -24,79 +25,59 @@ class GraphPass:
         """What messages call the pass."""
         return type(self).__name__
 
-    def requires(self, graph: Graph) -> None:
-        """Check what the pass needs of its input; a valid graph is checked anyway."""
+    def requires(self, state: State) -> None:
+        """Check what the pass needs; a valid graph is checked anyway."""
 
-    def run(self, graph: Graph) -> Graph:
-        """Return the rewritten graph, or ``graph`` itself when there was nothing to do."""
+    def run(self, state: State) -> Done | None:
+        """Return what the pass did, None where there was nothing to do."""
         raise NotImplementedError
 
-    def ensures(self, before: Graph, after: Graph) -> None:
-        """Check what the pass promises of its output; a valid graph is checked anyway."""
+    def ensures(self, before: State, after: State) -> None:
+        """Check what the pass promises of what it did: by default that the outputs kept their names."""
+        if output_names(before.graph) != output_names(after.graph):
+            raise PassError("The names or the number of the graph's outputs changed.")
 
 
-class Pipeline:
-    """Runs passes in order and verifies the graph after each.
+def run_passes(passes: Sequence[Pass], state: State, *, finished: Sequence[str] = ()) -> State:
+    """Run passes in order, and verify the graph after each.
 
     Parameters
     ----------
     passes
         The passes, in order.
+    state
+        Where they begin.
     finished
         Names of passes that ran before, for the message when one of these fails.
-    """
 
-    def __init__(self, passes: Sequence[GraphPass], *, finished: Sequence[str] = ()) -> None:
-        self._passes = tuple(passes)
-        self._finished = tuple(finished)
-
-    def run(self, graph: Graph, *, when_valid: Callable[[Graph], None] | None = None) -> Graph:
-        """Return the graph after all passes.
-
-        Parameters
-        ----------
-        graph
-            The graph.
-        when_valid
-            Called with the graph after each pass once it is known to be valid, before the pass's own promises
-            are checked: MXNet can be busy with it meanwhile.
-
-        Raises
-        ------
-        PassError
-            When a pass breaks the graph or its own promise; names it and the passes that ran before.
-        """
-        finished = list(self._finished)
-        for step in self._passes:
-            step.requires(graph)
-            after = step.run(graph)
-            with blaming(step.name, finished):
-                if after is not graph:
-                    verify_graph(after)
-                if when_valid is not None:
-                    when_valid(after)
-                step.ensures(graph, after)
-            finished.append(step.name)
-            graph = after
-        return graph
-
-
-@contextlib.contextmanager
-def blaming(name: str, finished: Sequence[str]) -> Iterator[None]:
-    """Check within the block what a pass left behind.
-
-    Parameters
-    ----------
-    name
-        The pass.
-    finished
-        The passes that ran before.
+    Returns
+    -------
+    State
+        Where they end; ``state`` itself where no pass found anything to do.
 
     Raises
     ------
     PassError
-        When a check fails.
+        When a pass breaks the graph or its own promise; names it and the passes that ran before.
     """
+    ran = list(finished)
+    for step in passes:
+        step.requires(state)
+        done = step.run(state)
+        if done is not None:
+            after = state.after(done)
+            with _blaming(step.name, ran):
+                if after.graph is not state.graph:
+                    verify_graph(after.graph)
+                step.ensures(state, after)
+            state = after
+        ran.append(step.name)
+    return state
+
+
+@contextlib.contextmanager
+def _blaming(name: str, finished: Sequence[str]) -> Iterator[None]:
+    """Say of an error within the block which pass made it, and which ran before."""
     try:
         yield
     except MxampError as error:

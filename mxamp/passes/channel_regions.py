@@ -10,7 +10,7 @@ from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import Parameter
-from mxamp.passes.prepare import Surroundings
+from mxamp.passes.state import State
 
 __all__ = ["LAYERS", "TERMS", "ChannelRegions", "Region"]
 
@@ -72,13 +72,13 @@ class ChannelRegions:
     ----------
     graph
         The graph.
-    around
+    state
         What is known of it.
     """
 
-    def __init__(self, graph: Graph, around: Surroundings) -> None:
+    def __init__(self, graph: Graph, state: State) -> None:
         self.graph = graph
-        self.around = around
+        self.state = state
         self.names = [FACTS.canonical(node.op) for node in graph.nodes]
         self.is_layer = [self._is_layer(position) for position in range(len(graph.nodes))]
 
@@ -131,7 +131,7 @@ class ChannelRegions:
             Layer -> its input channels, where the region that it reads gets more.
         """
         growth = region.padded / region.channels
-        is_sliced = any(position in self.around.heads for position in region.members) or not all(
+        is_sliced = any(position in self.state.heads for position in region.members) or not all(
             self.takes(reader, number, region.channels) for reader, number in self.readers(region)
         )
         for position in region.members:
@@ -165,17 +165,17 @@ class ChannelRegions:
         flattens = self.names[reader] == "Flatten" or (
             self.names[reader] == "Reshape" and node.attrs.get("shape") in ("(0, -1)", "[0, -1]", "(0,-1)")
         )
-        if not flattens or is_true(node.attrs, "reverse", default=False) or self.around.is_fixed(reader):
+        if not flattens or is_true(node.attrs, "reverse", default=False) or self.state.is_fixed(reader):
             return False
         uses = [use for places in self.graph.uses[reader].values() for use in places]
         return (
             bool(uses)
-            and reader not in self.around.heads
+            and reader not in self.state.heads
             and all(use.input == 0 and self._takes_flat(use.node, channels) for use in uses)
         )
 
     def _takes_flat(self, position: int, channels: int) -> bool:
-        if self.names[position] != "FullyConnected" or self.around.is_fixed(position):
+        if self.names[position] != "FullyConnected" or self.state.is_fixed(position):
             return False
         node = self.graph.nodes[position]
         weight = self.own_parameter(node, 1)
@@ -222,7 +222,7 @@ class ChannelRegions:
             weight is not None
             and len(weight.shape) > 2
             and node.attrs.get("layout", "None") in _CHANNELS_FIRST
-            and not self.around.is_fixed(position)
+            and not self.state.is_fixed(position)
             and all(self.own_parameter(node, number) is not None for number in range(2, len(node.inputs)))
         )
 
@@ -231,16 +231,16 @@ class ChannelRegions:
         if number >= len(node.inputs):
             return None
         entry = node.inputs[number]
-        parameter = self.around.parameter(entry)
+        parameter = self.state.parameter(entry)
         if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
             return None
         uses = [use for places in self.graph.uses[entry.node].values() for use in places]
-        return parameter if len(uses) == 1 and entry.node not in self.around.heads else None
+        return parameter if len(uses) == 1 and entry.node not in self.state.heads else None
 
     def _carried(self, position: int) -> Sequence[int]:
         """Return the tensors whose channels a node carries on; none where it is no such node."""
         node, name = self.graph.nodes[position], self.names[position]
-        if self.around.is_fixed(position, updating=False) or not node.inputs or node.inputs[0].output:
+        if self.state.is_fixed(position, updating=False) or not node.inputs or node.inputs[0].output:
             return ()
         if name == "Convolution":
             groups = node.attrs.get("num_group", "1")

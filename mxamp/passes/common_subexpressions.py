@@ -9,7 +9,8 @@ from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.auxiliary import AUXILIARY_INPUTS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["MergeCommonSubexpressions"]
 
@@ -58,13 +59,13 @@ class MergeCommonSubexpressions(PreparationPass):
 
     step = "common_subexpressions"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph in which nothing is computed twice."""
         if not _may_hold_duplicates(graph):
             return None
         instead: dict[Entry, Entry] = {}
         first_of: dict[Any, int] = {}
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, node in enumerate(graph.nodes):
             if node.op == VARIABLE:
@@ -73,12 +74,12 @@ class MergeCommonSubexpressions(PreparationPass):
             attrs = frozenset([item for item in node.attrs.items() if item[0] not in _OF_NO_MEANING])
             key = (node.op, inputs, attrs, node.num_outputs)
             first = first_of.setdefault(key, position)
-            if first == position or not _is_function(node) or around.is_fixed(position):
+            if first == position or not _is_function(node) or state.is_fixed(position):
                 continue
-            if around.is_fixed(first):
+            if state.is_fixed(first):
                 first_of[key] = position
                 continue
-            if position in around.heads:
+            if position in state.heads:
                 continue
             outputs = [Entry(first, output) for output in range(node.num_outputs)]
             edit.drop(position, *outputs)
@@ -86,7 +87,7 @@ class MergeCommonSubexpressions(PreparationPass):
                 instead[Entry(position, output)] = entry
             into = graph.nodes[first].name
             changes.append(self.changed(node, f"computes what {into!r} does", into=into))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None
 
 
 def _may_hold_duplicates(graph: Graph) -> bool:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import AbstractSet, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.decisions import Decision, Plan
+from mxamp.decisions import Decision
 from mxamp.dtypes import DType
-from mxamp.graph.builder import GraphBuilder
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.graph.graph import Node
 from mxamp.ops.attributes import is_true
 from mxamp.params.cast import cast_array, float32_rounded_to_odd
-from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.passes.fold_batch_norm import FoldedNorms, read_by_norms_alone
+from mxamp.params.parameter import ArrayParameter
+from mxamp.passes.edit import Edited, GraphEdit
 from mxamp.passes.images import image_nodes
 from mxamp.passes.planned import PlannedPass
+from mxamp.passes.state import Done, State
 from mxamp.targets.fusion_defect import lost_branches
 
 __all__ = ["ConvolveBatchNorm"]
@@ -51,15 +51,6 @@ class ConvolveBatchNorm(PlannedPass):
     range, or a scale be subnormal; where MXNet's fusion would compute the new graph wrongly
     (:mod:`mxamp.targets.fusion_defect`).
 
-    Parameters
-    ----------
-    plan
-        The decisions for the graph the pass will run on.
-    arg_params, aux_params
-        Its parameters.
-    dtype
-        The low dtype.
-
     Notes
     -----
     Why: the BatchNorms of pre-activation networks (DenseNet, ResNet v2) have no layer to be folded into.
@@ -74,196 +65,109 @@ class ConvolveBatchNorm(PlannedPass):
     Linear in nodes and channels.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        arg_params: Mapping[str, Parameter],
-        aux_params: Mapping[str, Parameter],
-        dtype: DType,
-    ) -> None:
-        super().__init__(plan, arg_params, aux_params, dtype)
-        self.convolved: AbstractSet[int] = frozenset()
-        """The BatchNorms that are Convolutions now, positions before. Set by :meth:`run`."""
-        self.successors: Mapping[str, str] = {}
-        """A gamma or beta that is gone -> the weight or bias in its place. Set by :meth:`run`."""
+    step = "convolve_batch_norm"
 
-    def run(self, graph: Graph) -> Graph:
+    def run(self, state: State) -> Done | None:
         """Return the graph without the BatchNorms that could be written as Convolutions."""
+        graph = state.graph
         candidates = [
             position
             for position, node in enumerate(graph.nodes)
-            if node.op == "BatchNorm" and self._may_be_convolved(graph, position, node)
+            if node.op == "BatchNorm" and self._may_be_convolved(state, position, node)
         ]
         if not candidates:
-            return graph
+            return None
         images = image_nodes(graph)
         layers: dict[int, _Layer] = {}
         for position in candidates:
             if graph.nodes[position].inputs[0].node in images:
-                layer = self._layer(graph, graph.nodes[position])
+                layer = _layer(state, graph.nodes[position])
                 if layer is not None:
                     layers[position] = layer
         known = {(branch.value, branch.fused) for branch in lost_branches(graph)} if layers else set()
         while layers:
-            after, positions, names = _rewritten(graph, layers, self._params)
-            origins = {new: old for old, new in enumerate(positions) if new >= 0}
-            lost = {(origins[branch.value], origins[branch.fused]) for branch in lost_branches(after)} - known
+            edited = _edited(state, layers)
+            back = edited.nodes.back
+            lost = {
+                (back(branch.value), back(branch.fused)) for branch in lost_branches(edited.graph)
+            } - known
             if not lost:
-                self._finish(graph, layers, positions, names, after)
-                return after
+                reason = "written as a depthwise Convolution, which is faster"
+                records = [self.changed(state, position, reason) for position in layers]
+                return Done(edited, tuple(records), self._decisions(state, layers))
             # The chain may have begun some nodes before the value that is lost, but none behind it.
             last = max(value for value, _ in lost)
             kept = {position: layer for position, layer in layers.items() if position > last}
             layers = kept if len(kept) < len(layers) else {}
-        return graph
+        return None
 
-    def merged_into(self, folded: FoldedNorms) -> FoldedNorms:
-        """Return what folding did and then :meth:`run`."""
-        if not self.convolved:
-            return folded
-        origins = {new: old for old, new in enumerate(folded.positions) if old not in folded.layers}
-        return replace(
-            folded,
-            plan=self.plan,
-            positions=[self.positions[place] if place >= 0 else -1 for place in folded.positions],
-            convolved=frozenset(origins[position] for position in self.convolved),
-            successors=self.successors,
-        )
-
-    # ------------------------------------------------------------------ what can be convolved
-
-    def _may_be_convolved(self, graph: Graph, position: int, node: Node) -> bool:
-        decision = self._before.decisions[position]
+    def _may_be_convolved(self, state: State, position: int, node: Node) -> bool:
+        graph, plan, low = state.graph, self.plan(state), state.policy.target_dtype
+        decision = plan.decisions[position]
         return (
             decision is not None
-            and decision.compute is self._dtype
-            and decision.outputs[0] is self._dtype
+            and decision.compute is low
+            and decision.outputs[0] is low
             and len(node.inputs) == 5
             and node.attrs.get("axis", "1") == "1"
             and not set(graph.uses[position]) - {0}
             and not any(head.node == position and head.output for head in graph.heads)
-            and all(graph.nodes[entry.node].name in self._before.cast_offline for entry in node.inputs[1:3])
+            and all(graph.nodes[entry.node].name in plan.cast_offline for entry in node.inputs[1:3])
         )
 
-    def _layer(self, graph: Graph, node: Node) -> _Layer | None:
-        parameters = [self._params.get(graph.nodes[entry.node].name) for entry in node.inputs[1:]]
-        statistics = [
-            parameter.values().astype(np.float64)
-            for parameter in parameters
-            if parameter is not None and parameter.dtype is DType.FLOAT32 and len(parameter.shape) == 1
-        ]
-        channels = {values.size for values in statistics}
-        if len(statistics) != 4 or len(channels) != 1 or channels.pop() % _BLOCK:
-            return None
-        gamma, beta, mean, variance = statistics
-        if is_true(node.attrs, "fix_gamma", default=True):
-            gamma = np.ones_like(gamma)
-        with np.errstate(all="ignore"):
-            weight = float32_rounded_to_odd(gamma / np.sqrt(variance + float(node.attrs.get("eps", "0.001"))))
-            rounded = cast_array(weight, self._dtype).astype(np.float64)
-            bias = float32_rounded_to_odd(beta - mean * rounded)
-        if not np.isfinite(weight).all() or not np.isfinite(bias).all():
-            return None
-        if any(ArrayParameter(values).range_loss(self._dtype) is not None for values in (weight, bias)):
-            return None
-        if np.any((weight != 0.0) & (np.abs(weight) < self._dtype.smallest_normal)):
-            return None  # a subnormal number has fewer bits, and each is all the weights of a channel
-        return _Layer(weight.reshape(-1, 1, 1, 1), bias)
+    def _decisions(self, state: State, layers: Iterable[int]) -> Mapping[int, Decision]:
+        decisions, low, found = self.plan(state).decisions, state.policy.target_dtype, {}
+        for position in layers:
+            decision = decisions[position]
+            assert decision is not None  # a BatchNorm is an operator
+            found[position] = decision._replace(inputs=(low, low, low), outputs=(low,))
+        return found
 
-    # ------------------------------------------------------------------ the new graph
 
-    def _finish(
-        self,
-        graph: Graph,
-        layers: Mapping[int, _Layer],
-        positions: Sequence[int],
-        names: Mapping[int, tuple[str, str]],
-        after: Graph,
-    ) -> None:
-        self.positions, self.convolved = positions, frozenset(layers)
-        decisions: list[Decision | None] = [None] * len(after.nodes)
-        for position, decision in enumerate(self._before.decisions):
-            if position in layers:
-                assert decision is not None  # a BatchNorm is an operator
-                low = self._dtype
-                decision = decision._replace(inputs=(low, low, low), outputs=(low,))
-            if positions[position] >= 0:
-                decisions[positions[position]] = decision
-        values: dict[str, Parameter] = {}
-        successors: dict[str, str] = {}
-        for position, layer in layers.items():
-            weight, bias = names[position]
-            gamma, beta = (graph.nodes[entry.node].name for entry in graph.nodes[position].inputs[1:3])
-            successors.setdefault(gamma, weight)
-            successors.setdefault(beta, bias)
-            values[weight], values[bias] = ArrayParameter(layer.weight), ArrayParameter(layer.bias)
-        remaining = after.variables
-        gone = {name for name in graph.variables if name not in remaining}
-        self.successors = {old: new for old, new in successors.items() if old in gone}
-        self.arg_params = _with_successors(self.arg_params, values, successors, gone)
-        self.aux_params = {name: value for name, value in self.aux_params.items() if name not in gone}
-        self.plan = replace(
-            self._before,
-            decisions=decisions,
-            variables_before={
-                **{name: dtype for name, dtype in self._before.variables_before.items() if name not in gone},
-                **dict.fromkeys(values, DType.FLOAT32),
-            },
-            cast_offline=(self._before.cast_offline - gone) | frozenset(values),
+def _layer(state: State, node: Node) -> _Layer | None:
+    low = state.policy.target_dtype
+    parameters = [state.parameter(entry) for entry in node.inputs[1:]]
+    statistics = [
+        parameter.values().astype(np.float64)
+        for parameter in parameters
+        if parameter is not None and parameter.dtype is DType.FLOAT32 and len(parameter.shape) == 1
+    ]
+    channels = {values.size for values in statistics}
+    if len(statistics) != 4 or len(channels) != 1 or channels.pop() % _BLOCK:
+        return None
+    gamma, beta, mean, variance = statistics
+    if is_true(node.attrs, "fix_gamma", default=True):
+        gamma = np.ones_like(gamma)
+    with np.errstate(all="ignore"):
+        weight = float32_rounded_to_odd(gamma / np.sqrt(variance + float(node.attrs.get("eps", "0.001"))))
+        rounded = cast_array(weight, low).astype(np.float64)
+        bias = float32_rounded_to_odd(beta - mean * rounded)
+    if not np.isfinite(weight).all() or not np.isfinite(bias).all():
+        return None
+    if any(ArrayParameter(values).range_loss(low) is not None for values in (weight, bias)):
+        return None
+    if np.any((weight != 0.0) & (np.abs(weight) < low.smallest_normal)):
+        return None  # a subnormal number has fewer bits, and each is all the weights of a channel
+    return _Layer(weight.reshape(-1, 1, 1, 1), bias)
+
+
+def _edited(state: State, layers: Mapping[int, _Layer]) -> Edited:
+    """Return the graph with Convolutions."""
+    graph, edit = state.graph, GraphEdit(state.graph, state.params)
+    for position, layer in layers.items():
+        node, channels = graph.nodes[position], layer.bias.size
+        gamma, beta = (graph.nodes[entry.node].name for entry in node.inputs[1:3])
+        weight = edit.add_parameter(
+            f"{node.name}_weight", ArrayParameter(layer.weight), [gamma], before=position
         )
-
-
-def _rewritten(
-    graph: Graph, layers: Mapping[int, _Layer], params: Mapping[str, Parameter]
-) -> tuple[Graph, list[int], dict[int, tuple[str, str]]]:
-    """Return the graph with Convolutions, where each node is now, and the names of weights and biases."""
-    dropped = read_by_norms_alone(graph, layers)
-    # A file may hold parameters that the graph does not use; their names are taken too.
-    builder = GraphBuilder([*(node.name for node in graph.nodes), *params])
-    positions: list[int] = []
-    names: dict[int, tuple[str, str]] = {}
-    for position, node in enumerate(graph.nodes):
-        if position in dropped:
-            positions.append(-1)
-            continue
-        if position in layers:
-            source = node.inputs[0]
-            channels = layers[position].bias.size
-            weight = builder.free_name(f"{node.name}_weight")
-            bias = builder.free_name(f"{node.name}_bias")
-            names[position] = (weight, bias)
-            entries: tuple[Entry, ...] = (
-                Entry(positions[source.node], source.output),
-                Entry(builder.add(Node(VARIABLE, weight, {"__shape__": f"({channels}, 1, 1, 1)"}))),
-                Entry(builder.add(Node(VARIABLE, bias, {"__shape__": f"({channels},)"}))),
-            )
-            attrs = {
-                **{key: value for key, value in node.attrs.items() if key.startswith("__")},
-                "kernel": "(1, 1)",
-                "num_filter": str(channels),
-                "num_group": str(channels),
-                "no_bias": "False",
-            }
-            node = Node("Convolution", node.name, attrs, entries, control_deps=node.control_deps)
-        else:
-            entries = tuple([Entry(positions[producer], index) for producer, index in node.inputs])
-        deps = tuple([positions[dep] for dep in node.control_deps if positions[dep] >= 0])
-        positions.append(builder.add(node.reading(entries, deps)))
-    heads = [Entry(positions[head.node], head.output) for head in graph.heads]
-    return builder.build(heads, graph.attrs, graph.head_versions), positions, names
-
-
-def _with_successors(
-    params: Mapping[str, Parameter],
-    values: Mapping[str, Parameter],
-    successors: Mapping[str, str],
-    gone: AbstractSet[str],
-) -> dict[str, Parameter]:
-    """Return the parameters without those that are gone, and new ones after those that they stand for."""
-    found: dict[str, Parameter] = {}
-    for name, parameter in params.items():
-        if name not in gone:
-            found[name] = parameter
-        if name in successors:
-            found[successors[name]] = values[successors[name]]
-    return {**found, **{name: value for name, value in values.items() if name not in found}}
+        bias = edit.add_parameter(f"{node.name}_bias", ArrayParameter(layer.bias), [beta], before=position)
+        attrs = {
+            **{key: value for key, value in node.attrs.items() if key.startswith("__")},
+            "kernel": "(1, 1)",
+            "num_filter": str(channels),
+            "num_group": str(channels),
+            "no_bias": "False",
+        }
+        inputs = (node.inputs[0], weight, bias)
+        edit.replace(position, Node("Convolution", node.name, attrs, inputs, control_deps=node.control_deps))
+    return edit.finish()

@@ -7,7 +7,8 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.facts import ValueKind
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["SeparateDenseInput"]
 
@@ -62,12 +63,12 @@ class SeparateDenseInput(PreparationPass):
     operators = _DENSE
     device = "cpu"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph that runs more than once."""
-        faulty = _faulty(graph, around)
+        faulty = _faulty(graph, state)
         if not faulty:
             return None
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position in sorted(faulty):
             node, source = graph.nodes[position], graph.nodes[position].inputs[0]
@@ -79,10 +80,10 @@ class SeparateDenseInput(PreparationPass):
                 f"reads its data through {name!r}, or else MXNet's fusion raises in the second forward pass"
             )
             changes.append(self.changed(node, reason))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
 
-def _faulty(graph: Graph, around: Surroundings) -> frozenset[int]:
+def _faulty(graph: Graph, state: State) -> frozenset[int]:
     """Return every FullyConnected that may fail."""
     channels: list[frozenset[int]] = []
     found = set()
@@ -90,7 +91,7 @@ def _faulty(graph: Graph, around: Surroundings) -> frozenset[int]:
         channels.append(_channels(node, channels))
         if node.op in _DENSE and len(node.inputs) > 1:
             before = channels[node.inputs[0].node]
-            if before and _reads_one_pixel(node, before, around):
+            if before and _reads_one_pixel(node, before, state):
                 found.add(position)
     return frozenset(found)
 
@@ -112,9 +113,9 @@ def _channels(node: Node, channels: list[frozenset[int]]) -> frozenset[int]:
     return _NONE.union(*[channels[entry.node] for entry in node.inputs])
 
 
-def _reads_one_pixel(node: Node, channels: frozenset[int], around: Surroundings) -> bool:
+def _reads_one_pixel(node: Node, channels: frozenset[int], state: State) -> bool:
     """Whether the weight fits data of one pixel, or its shape is not known."""
-    weight = around.shape(Entry(*node.inputs[1]))
+    weight = state.shape(Entry(*node.inputs[1]))
     if weight is None or len(weight) != 2:
         return True
     return weight[1] in (channels if is_true(node.attrs, "flatten", default=True) else {1})

@@ -9,7 +9,8 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["DropNoOps"]
 
@@ -71,7 +72,7 @@ class DropNoOps(PreparationPass):
     step = "drop_no_ops"
     operators = _NAMES
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph without what does nothing."""
         instead: dict[Entry, Entry] = {}
         reasons: dict[int, str] = {}
@@ -84,8 +85,8 @@ class DropNoOps(PreparationPass):
             own = Entry(position)
             target, reason = None, ""
             if op in CAST_OPERATORS:
-                before = around.arriving_dtype(source)
-                after = around.certain_dtypes[position][0]
+                before = state.arriving_dtype(source)
+                after = state.certain_dtypes[position][0]
                 known = forms.get(source, {} if before is None else {before: source})
                 if after is not None and after in known:
                     target = known[after]
@@ -95,7 +96,7 @@ class DropNoOps(PreparationPass):
                     forms[own] = {**known, after: own} if exact else {after: own}
             elif _does_nothing(graph, position, node, op):
                 target, reason = source, _NO_OPS[op]
-            if target is not None and position not in around.heads and not around.is_fixed(position):
+            if target is not None and position not in state.heads and not state.is_fixed(position):
                 instead[own] = target
                 reasons[position] = reason
             elif target is not None and source in forms:
@@ -103,20 +104,20 @@ class DropNoOps(PreparationPass):
         if not instead:
             return None
         into = {position: instead[Entry(position)].node for position in reasons}
-        for position, source_node in _unread(graph, around, instead).items():
+        for position, source_node in _unread(graph, state, instead).items():
             reasons[position] = "nobody reads this cast any more"
             into[position] = source_node
         for position in sorted(into):
             into[position] = into.get(
                 into[position], into[position]
             )  # a dropped one went into one that stays
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, reason in sorted(reasons.items()):
             edit.drop(position, *[instead[entry] for entry in (Entry(position),) if entry in instead])
             name = graph.nodes[into[position]].name
             changes.append(self.changed(graph.nodes[position], reason, into=name))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
 
 def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:
@@ -131,7 +132,7 @@ def _why_cast(after: DType, before: DType | None) -> str:
     return f"a cast back to {after}, from {before}, which holds all values of {after}"
 
 
-def _unread(graph: Graph, around: Surroundings, instead: Mapping[Entry, Entry]) -> dict[int, int]:
+def _unread(graph: Graph, state: State, instead: Mapping[Entry, Entry]) -> dict[int, int]:
     """Return the casts that lost all their readers -> the node they read."""
     gone = {entry.node for entry in instead}
     unread: dict[int, int] = {}
@@ -153,8 +154,8 @@ def _unread(graph: Graph, around: Surroundings, instead: Mapping[Entry, Entry]) 
         if (
             not readers.get(position)
             and graph.uses[position]
-            and position not in around.heads
-            and not around.is_fixed(position)
+            and position not in state.heads
+            and not state.is_fixed(position)
         ):
             source = instead.get(node.inputs[0], node.inputs[0]).node
             readers[source] -= 1

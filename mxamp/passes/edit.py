@@ -33,7 +33,8 @@ class Edited:
     made_from
         Parameter that was added -> the parameters before that its values come from.
     shapes
-        Position -> the shape of each output, for nodes that are not shaped as those they come from.
+        Position -> the shape of each output, for nodes that are not shaped as those they come from. None
+        where shapes are not followed.
     inserted
         What :class:`GraphEdit` called a node that was put in -> its position.
     """
@@ -42,7 +43,7 @@ class Edited:
     nodes: NodeMap
     params: Mapping[str, Parameter] = field(default_factory=dict)
     made_from: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    shapes: Mapping[int, NodeShapes] = field(default_factory=dict)
+    shapes: Mapping[int, NodeShapes] | None = field(default_factory=dict)
     inserted: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -13,16 +13,19 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes, certain_dtypes, infer_dtypes, undeclared_inputs
-from mxamp.graph.output_names import output_name, output_names
+from mxamp.graph.node_map import NodeMap
+from mxamp.graph.output_names import output_name
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
 from mxamp.ops.formats import Overflow
 from mxamp.ops.grid import keeps_grid, without_low_attributes
 from mxamp.ops.rounding import ROUND, ROUND_BOTH_WAYS, is_rounding, round_node_name
-from mxamp.passes.base import GraphPass
+from mxamp.passes.base import Pass
+from mxamp.passes.edit import Edited
+from mxamp.passes.state import Done, State
 from mxamp.targets import Target, fusion_groups
 
-__all__ = ["EmulateLowPrecision", "Emulation", "InsertedRound"]
+__all__ = ["EmulateLowPrecision", "Emulation", "InsertedRound", "RoundedOnce"]
 
 
 _IDENTITY = Graph((Node(VARIABLE, "data"), Node("_copy", "identity", {}, (Entry(0),))), (Entry(1),))
@@ -70,7 +73,20 @@ class InsertedRound:
     dtype: DType
 
 
-class EmulateLowPrecision(GraphPass):
+@dataclass(frozen=True)
+class RoundedOnce:
+    """A chain whose inner values stay unrounded.
+
+    Attributes
+    ----------
+    nodes
+        The names of its nodes.
+    """
+
+    nodes: tuple[str, ...]
+
+
+class EmulateLowPrecision(Pass):
     """Express every low dtype of a converted graph as float32 values on that dtype's grid.
 
     Before::
@@ -120,29 +136,25 @@ class EmulateLowPrecision(GraphPass):
         self._variables = variables
         self._target = target
         self._emulation = emulation or Emulation()
-        self.rounds: tuple[InsertedRound, ...] = ()
-        """The roundings put in, in graph order, those of bodies included. Set by :meth:`run`."""
-        self.chains: Sequence[tuple[str, ...]] = ()
-        """The nodes of each chain that is rounded once, by name. Set by :meth:`run`."""
 
-    def run(self, graph: Graph) -> Graph:
-        """Return the graph in float32."""
+    def run(self, state: State) -> Done | None:
+        """Return the graph in float32, the roundings, and the chains that are rounded once."""
+        graph = state.graph
         assumed = [name for name in self.inputs if self._variables.get(name) is DType.FLOAT32]
         undeclared = undeclared_inputs(graph, assumed)
         expression = _Expression(self, graph, self._variables, undeclared=undeclared)
         after = expression.express()
-        self.rounds = tuple(expression.rounds)
-        self.chains = tuple(expression.chains)
-        return after if expression.changed else graph
+        records = (*expression.rounds, *[RoundedOnce(chain) for chain in expression.chains])
+        edited = Edited(after, expression.nodes, shapes=None) if expression.changed else None
+        return Done(edited, records)
 
-    def ensures(self, before: Graph, after: Graph) -> None:
+    def ensures(self, before: State, after: State) -> None:
         """Check that nothing low is left, and that inputs and outputs kept their names."""
-        if list(after.variables) != list(before.variables):
+        super().ensures(before, after)
+        if list(after.graph.variables) != list(before.graph.variables):
             raise PassError("The names of the graph's inputs or parameters changed.")
-        if output_names(after) != output_names(before):
-            raise PassError("The names or the number of the graph's outputs changed.")
         variables = {name: _widened(dtype) for name, dtype in self._variables.items()}
-        for node, dtypes in zip(after.nodes, infer_dtypes(after, variables)):
+        for node, dtypes in zip(after.graph.nodes, infer_dtypes(after.graph, variables)):
             if any(dtype is not None and dtype.is_low_precision for dtype in dtypes):
                 raise PassError(f"{node} still hands on low precision.")
 
@@ -216,6 +228,7 @@ class _Expression:
         self.builder = GraphBuilder(node.name for node in graph.nodes)
         self.entries: list[list[Entry]] = []
         """For every node, where each of its outputs is found in the new graph."""
+        self.origins: list[int] = []
         self.rounded: dict[tuple[Entry, DType], Entry] = {}
         self.rounds: list[InsertedRound] = []
         self.chains: list[tuple[str, ...]] = []
@@ -271,8 +284,21 @@ class _Expression:
                 self.entries.append(self._multicast(position, node))
             else:
                 self.entries.append(self._operator(position, node))
-        heads = [self._head(head) for head in self.graph.heads]
+            self._belongs_to(position)
+        heads = []
+        for head in self.graph.heads:
+            heads.append(self._head(head))
+            self._belongs_to(head.node)
         return _forward_only(self.builder.build(heads, self.graph.attrs, self.graph.head_versions))
+
+    @property
+    def nodes(self) -> NodeMap:
+        """Where the nodes went."""
+        return NodeMap([found[0].node for found in self.entries], self.origins)
+
+    def _belongs_to(self, position: int) -> None:
+        """Note of what was added since the last call that it has the values of a node, or is made of them."""
+        self.origins += [position] * (len(self.builder) - len(self.origins))
 
     def _dtype(self, entry: Entry) -> DType | None:
         return self.dtypes[entry.node][entry.output]

@@ -15,7 +15,8 @@ from mxamp.ops.evaluation import EVALUATED, KEEPS_ORDER, evaluate, evaluated_sha
 from mxamp.params.on_disk import JoinedParameter
 from mxamp.params.parameter import PART, ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["FoldConstants"]
 
@@ -80,9 +81,9 @@ class FoldConstants(PreparationPass):
 
     step = "fold_constants"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with constants."""
-        constants = _constants(graph, around)
+        constants = _constants(graph, state)
         folded = _folded(graph, constants)
         if not folded:
             return None
@@ -92,7 +93,7 @@ class FoldConstants(PreparationPass):
             for position in folded
             if any(use.node not in folded for places in graph.uses[position].values() for use in places)
         }
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         into = _into(graph, folded, wanted)
         for position in sorted(folded):
             if position in wanted:
@@ -106,7 +107,7 @@ class FoldConstants(PreparationPass):
             self.changed(graph.nodes[position], reason, into=edit.node(Entry(into[position])).name)
             for position in sorted(folded)
         ]
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
 
 def _folded(graph: Graph, constants: Mapping[int, _Constant]) -> frozenset[int]:
@@ -140,22 +141,22 @@ def _into(graph: Graph, folded: AbstractSet[int], wanted: AbstractSet[int]) -> M
     return into
 
 
-def _constants(graph: Graph, around: Surroundings) -> Mapping[int, _Constant]:
+def _constants(graph: Graph, state: State) -> Mapping[int, _Constant]:
     """Return the nodes whose first output is known, and how."""
     found: dict[int, _Constant] = {}
     budget = _IN_MEMORY
     for position, node in enumerate(graph.nodes):
         if node.op == VARIABLE:
-            parameter = around.params.get(node.name)
-            if parameter is not None and not parameter.is_sparse and not around.is_fixed(position):
+            parameter = state.params.get(node.name)
+            if parameter is not None and not parameter.is_sparse and not state.is_fixed(position):
                 found[position] = _Constant(parameter, (node.name,), math.prod(parameter.shape))
             continue
         op = FACTS.canonical(node.op)
-        if op not in EVALUATED or node.num_outputs != 1 or position in around.heads:
+        if op not in EVALUATED or node.num_outputs != 1 or position in state.heads:
             continue
         if any(entry.node not in found or entry.output for entry in node.inputs):
             continue
-        if around.is_fixed(position) or not graph.uses[position]:
+        if state.is_fixed(position) or not graph.uses[position]:
             continue
         constant = _computed(op, node, [found[entry.node] for entry in node.inputs], budget)
         if constant is None:

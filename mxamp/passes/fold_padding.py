@@ -6,7 +6,8 @@ from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["FoldPadding"]
 
@@ -40,19 +41,19 @@ class FoldPadding(PreparationPass):
     step = "padding"
     operators = frozenset({"Pad", "pad"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with padding folded."""
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, node in enumerate(graph.nodes):
-            if FACTS.canonical(node.op) != "Pad" or around.is_fixed(position) or position in around.heads:
+            if FACTS.canonical(node.op) != "Pad" or state.is_fixed(position) or position in state.heads:
                 continue
             widths = _zeros_around(node)
             readers = [use for places in graph.uses[position].values() for use in places]
             if widths is None or not readers:
                 continue
             padded = {use.node: _padded(graph.nodes[use.node], widths) for use in readers if use.input == 0}
-            if len(padded) != len(readers) or any(around.is_fixed(use.node) for use in readers):
+            if len(padded) != len(readers) or any(state.is_fixed(use.node) for use in readers):
                 continue
             layers = {reader: layer for reader, layer in padded.items() if layer is not None}
             if len(layers) != len(padded):
@@ -62,7 +63,7 @@ class FoldPadding(PreparationPass):
                 edit.replace(reader, layer)
             into = graph.nodes[readers[0].node].name
             changes.append(self.changed(node, f"its zeros are padding of {into!r} now", into=into))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None
 
 
 def _zeros_around(node: Node) -> tuple[int, ...] | None:

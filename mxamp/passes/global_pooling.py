@@ -6,7 +6,8 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["RewriteGlobalPooling"]
 
@@ -41,21 +42,21 @@ class RewriteGlobalPooling(PreparationPass):
     step = "global_pooling"
     operators = frozenset({_ADAPTIVE})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with global pooling."""
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, node in enumerate(graph.nodes):
             if (
                 node.op == _ADAPTIVE
                 and len(node.inputs) == 1
                 and set(integers(node.attrs.get("output_size", "()")) or (1,)) == {1}
-                and around.dtypes[position][0] is DType.FLOAT32
-                and not around.is_fixed(position)
+                and state.dtypes[position][0] is DType.FLOAT32
+                and not state.is_fixed(position)
             ):
                 attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
                 attrs.update(kernel="(1, 1)", global_pool="True", pool_type="avg")
                 edit.replace(position, node._replace(op="Pooling", attrs=attrs))
                 reason = "global Pooling is the same, and backends have kernels for it"
                 changes.append(self.changed(node, reason))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None

@@ -10,7 +10,9 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.records import PreparedNode
+from mxamp.passes.state import Done, State
 
 __all__ = ["RewriteHardSigmoid"]
 
@@ -71,13 +73,13 @@ class RewriteHardSigmoid(PreparationPass):
     step = "hard_sigmoid"
     operators = frozenset({"clip"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with hard sigmoids."""
         chains = [
             chain
             for position, node in enumerate(graph.nodes)
             if node.op == "clip" and _is(node, a_min=0.0, a_max=6.0)
-            for chain in _matches(graph, around, position)
+            for chain in _matches(graph, state, position)
         ]
         if not chains:
             return None
@@ -109,36 +111,36 @@ class RewriteHardSigmoid(PreparationPass):
                     else f"the product with the hard sigmoid {name!r}, which is divided already",
                 )
             gone.update(position for position in steps if position not in changed)
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         for position in gone:
             edit.drop(position)
         for position, node in changed.items():
             edit.replace(position, node)
-        return Prepared(edit.finish(), tuple([change for _, change in sorted(changes.items())]))
+        return Done(edit.finish(), tuple([change for _, change in sorted(changes.items())]))
 
 
-def _matches(graph: Graph, around: Surroundings, clip: int) -> Iterable[_Chain]:
+def _matches(graph: Graph, state: State, clip: int) -> Iterable[_Chain]:
     """Return the chain around a clip, if there is one and nothing speaks against it."""
     plus = graph.nodes[clip].inputs[0].node
     if FACTS.canonical(graph.nodes[plus].op) != "_plus_scalar" or not _is(graph.nodes[plus], scalar=3.0):
         return ()
-    if around.only_reader(plus) != clip:
+    if state.only_reader(plus) != clip:
         return ()
     source = graph.nodes[plus].inputs[0]
-    follower = around.only_reader(clip)
+    follower = state.only_reader(clip)
     product = None
     if follower is not None and FACTS.canonical(graph.nodes[follower].op) in _PRODUCTS:
         # x * clip(x + 3): the other factor must be x, or the shapes may differ.
         if set(graph.nodes[follower].inputs) != {source, Entry(clip)}:
             return ()
-        product, follower = follower, around.only_reader(follower)
+        product, follower = follower, state.only_reader(follower)
     if follower is None or not _divides_by_six(graph.nodes[follower]):
         return ()
     chain = _Chain(source, plus, clip, product, follower)
     nodes = [plus, clip, follower] if product is None else [plus, clip, product, follower]
-    if any(around.is_fixed(position) for position in nodes):
+    if any(state.is_fixed(position) for position in nodes):
         return ()
-    if around.dtypes[source.node][source.output] is not DType.FLOAT32:
+    if state.dtypes[source.node][source.output] is not DType.FLOAT32:
         return ()
     return (chain,)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import AbstractSet, Iterable, Mapping, NamedTuple, Sequence
+from dataclasses import replace
+from typing import AbstractSet, Iterable, Mapping, Sequence
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
@@ -12,71 +12,17 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.cast_nodes import cast_node, multicast_node
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.infer import check_dtypes, infer_dtypes
-from mxamp.graph.output_names import cast_names, output_names
+from mxamp.graph.node_map import NodeMap
+from mxamp.graph.output_names import cast_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
-from mxamp.passes.base import GraphPass
+from mxamp.passes.base import Pass
+from mxamp.passes.edit import Edited
+from mxamp.passes.planned import PlannedPass
+from mxamp.passes.records import BodyCasts, InsertedCast, InsertedCasts, StoredParameter
+from mxamp.passes.state import Done, State
 
-__all__ = ["BodyCasts", "InsertCasts", "InsertedCast", "StoredParameter", "offline_dtypes"]
-
-
-class InsertedCast(NamedTuple):
-    """One cast the pass put in.
-
-    Attributes
-    ----------
-    node
-        Position of the cast in the new graph.
-    source
-        The entry it reads, in the new graph.
-    origin
-        The entry of the original graph whose values it carries.
-    dtype
-        What it casts to.
-    before
-        What it casts from; None behind an operator that mxamp knows nothing about.
-    """
-
-    node: int
-    source: Entry
-    origin: Entry
-    dtype: DType
-    before: DType | None
-
-
-@dataclass(frozen=True)
-class BodyCasts:
-    """The casts put into one control-flow body.
-
-    Attributes
-    ----------
-    path
-        The name of the control-flow node, after those it lies in: ``outer/inner``.
-    before, after
-        The body without and with the casts.
-    casts
-        The casts.
-    """
-
-    path: str
-    before: Graph
-    after: Graph
-    casts: tuple[InsertedCast, ...]
-
-
-class StoredParameter(NamedTuple):
-    """One array of the converted model.
-
-    Attributes
-    ----------
-    source
-        The name of the parameter it comes from.
-    dtype
-        The dtype it is stored in.
-    """
-
-    source: str
-    dtype: DType
+__all__ = ["InsertCasts", "offline_dtypes"]
 
 
 def offline_dtypes(graph: Graph, plan: Plan) -> Mapping[str, Sequence[DType]]:
@@ -130,7 +76,7 @@ def _other_dtypes(wanted: AbstractSet[DType], own: DType) -> Sequence[DType]:
     return sorted(others, key=lambda dtype: dtype.value) if len(others) > 1 else others
 
 
-class InsertCasts(GraphPass):
+class InsertCasts(PlannedPass):
     """Insert casts where a node's inputs do not have the dtypes its decision names.
 
     Before::
@@ -145,15 +91,8 @@ class InsertCasts(GraphPass):
 
     Parameters
     ----------
-    plan
-        The decisions.
     cast_op
         ``"amp_cast"``, or ``"Cast"`` for consumers that do not know the amp operators.
-    reserved_names
-        Names that no new node may have, besides those of the graph: a file may hold parameters that the graph
-        does not use.
-    needless
-        Casts of the graph to leave out: :func:`mxamp.passes.needless_casts.needless_casts`.
 
     Notes
     -----
@@ -172,58 +111,36 @@ class InsertCasts(GraphPass):
     Linear in nodes and inputs. Numerical effect: exactly the roundings the plan asks for.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        cast_op: str = AMP_CAST,
-        reserved_names: Iterable[str] = (),
-        needless: AbstractSet[int] = frozenset(),
-    ) -> None:
+    step = "insert_casts"
+
+    def __init__(self, cast_op: str = AMP_CAST) -> None:
         if cast_op not in CAST_OPERATORS:
             raise PassError(f"cast_op must be one of {', '.join(CAST_OPERATORS)}, not {cast_op!r}.")
-        self._plan = plan
         self._cast_op = cast_op
-        self._reserved_names = frozenset(reserved_names)
-        self._needless = needless
-        self.casts: tuple[InsertedCast, ...] = ()
-        """The casts put in, in graph order. Filled by :meth:`run`."""
-        self.body_casts: tuple[BodyCasts, ...] = ()
-        """The casts put into control-flow bodies. Filled by :meth:`run`."""
-        self.parameters: Mapping[str, StoredParameter] = {}
-        """New variable -> what it stores, for those stored differently. Filled by :meth:`run`."""
-        self.positions: Sequence[int] = ()
-        """For every node of the original graph its position in the new one. Filled by :meth:`run`."""
-        self.new_variables: Mapping[str, DType] = {}
-        """The dtype of every variable of the new graph. Filled by :meth:`run`."""
 
-    def requires(self, graph: Graph) -> None:
-        """Check that the plan was made for this graph."""
-        if len(self._plan.decisions) != len(graph.nodes) or len(self._plan.heads) != len(graph.heads):
-            raise PassError("The plan was made for another graph: it has other nodes or outputs.")
-
-    def run(self, graph: Graph) -> Graph:
-        """Return the graph with the casts in it."""
-        rewriter = _Rewriter(graph, self._plan, self._cast_op, reserved_names=self._reserved_names)
-        rewriter.needless = self._needless
+    def run(self, state: State) -> Done | None:
+        """Return the graph with the casts in it, and what they are, even where there are none."""
+        # A file may hold parameters that the graph does not use; their names are taken too.
+        rewriter = _Rewriter(state.graph, self.plan(state), self._cast_op, reserved_names=[*state.params])
         after = rewriter.rewrite()
-        self.positions = rewriter.positions
-        self.new_variables = rewriter.variables
-        self.parameters = rewriter.stored
-        self.casts = tuple(rewriter.casts)
-        self.body_casts = tuple(rewriter.body_casts)
-        return after if rewriter.changed else graph
+        record = InsertedCasts(
+            tuple(rewriter.casts), tuple(rewriter.body_casts), rewriter.stored, rewriter.variables
+        )
+        if not rewriter.changed:
+            return Done(None, (record,))
+        return Done(Edited(after, NodeMap(rewriter.positions, rewriter.origins), shapes=None), (record,))
 
-    def ensures(self, before: Graph, after: Graph) -> None:
+    def ensures(self, before: State, after: State) -> None:
         """Check that dtypes fit together, and that inputs and outputs kept their names and number."""
-        if after is before:
+        if after.graph is before.graph:
             return
-        check_dtypes(after, infer_dtypes(after, self.new_variables))
-        kept = [name for name in after.variables if name not in self.parameters or name in before.variables]
-        if kept != list(before.variables):
+        Pass.ensures(self, before, after)
+        (inserted,) = after.record(InsertedCasts)
+        check_dtypes(after.graph, infer_dtypes(after.graph, inserted.variables))
+        had = before.graph.variables
+        kept = [name for name in after.graph.variables if name not in inserted.parameters or name in had]
+        if kept != list(had):
             raise PassError("The names of the graph's inputs or parameters changed.")
-        if output_names(after) != output_names(before):
-            raise PassError("The names or the number of the graph's outputs changed.")
 
 
 class _Rewriter:
@@ -236,7 +153,7 @@ class _Rewriter:
         cast_op: str,
         *,
         named_outputs: bool = True,
-        reserved_names: frozenset[str] = frozenset(),
+        reserved_names: Iterable[str] = (),
     ) -> None:
         self.graph = graph
         self.plan = plan
@@ -246,13 +163,15 @@ class _Rewriter:
         self.names = cast_names(graph) if named_outputs else {}
         self.builder = GraphBuilder({*_all_names(graph), *reserved_names, *self.names.values()})
         self.positions: list[int] = []
+        self.origins: list[int] = []
+        self.at = 0
+        """The node before that the walk is at."""
         self.dtypes: list[tuple[DType | None, ...]] = []
         self.cast_map: dict[tuple[Entry, DType], Entry] = {}
         self.stored: dict[str, StoredParameter] = {}
         self.casts: list[InsertedCast] = []
         self.body_casts: list[BodyCasts] = []
         self.changed = False
-        self.needless: AbstractSet[int] = frozenset()
         self.wanted = _wanted_dtypes(graph, plan)
         self.head_dtypes: dict[Entry, DType] = {}
         self.renamed = self._outputs_to_cast_back()
@@ -261,11 +180,9 @@ class _Rewriter:
 
     def rewrite(self) -> Graph:
         for position, (node, decision) in enumerate(zip(self.graph.nodes, self.plan.decisions)):
+            self.at = position
             if node.op == VARIABLE:
                 self._add_variable(position, node)
-            elif position in self.needless:
-                self.positions.append(self.positions[node.inputs[0].node])
-                self.changed = True
             else:
                 assert decision is not None  # every operator node has a decision
                 self._add_operator(position, node, decision)
@@ -281,8 +198,9 @@ class _Rewriter:
     def _dtype(self, entry: Entry) -> DType | None:
         return self.dtypes[entry.node][entry.output]
 
-    def _add(self, node: Node, dtypes: tuple[DType | None, ...]) -> int:
+    def _add(self, node: Node, dtypes: tuple[DType | None, ...], *, origin: int | None = None) -> int:
         self.dtypes.append(dtypes)
+        self.origins.append(self.at if origin is None else origin)
         return self.builder.add(node)
 
     # ------------------------------------------------------------------ variables
@@ -390,7 +308,8 @@ class _Rewriter:
             return entry  # an operator nobody knows hands on what it always did
         # `Cast` would turn an unknown operator's integers into floats; amp_cast lets them pass.
         op = AMP_CAST if before is None else self.cast_op
-        new = self._add(cast_node(op, self._cast_name(entry, origin, dtype), entry, dtype), (dtype,))
+        node = cast_node(op, self._cast_name(entry, origin, dtype), entry, dtype)
+        new = self._add(node, (dtype,), origin=origin.node)
         self.changed = True
         made = Entry(new)
         self.casts.append(InsertedCast(new, entry, origin, dtype, before))

@@ -12,7 +12,8 @@ from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import image_nodes
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["RewriteInstanceNorm"]
 
@@ -64,10 +65,10 @@ class RewriteInstanceNorm(PreparationPass):
     operators = frozenset({"InstanceNorm", "_npx_instance_norm"})
     asks_target = True
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with LayerNorms."""
         images = image_nodes(graph)
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         statistics: dict[int, tuple[Entry, Entry]] = {}
         changes = []
         for position, node in enumerate(graph.nodes):
@@ -75,24 +76,24 @@ class RewriteInstanceNorm(PreparationPass):
                 FACTS.canonical(node.op) != "InstanceNorm"
                 or len(node.inputs) != 3
                 or node.inputs[0].node not in images
-                or around.dtypes[position][0] is not DType.FLOAT32
-                or around.is_fixed(position)
+                or state.dtypes[position][0] is not DType.FLOAT32
+                or state.is_fixed(position)
                 or _reads_statistics(graph, position)
-                or _is_small(around, node.inputs[0])
+                or _is_small(state, node.inputs[0])
             ):
                 continue
-            channels = _channels(*(around.parameter(entry) for entry in node.inputs[1:]))
+            channels = _channels(*(state.parameter(entry) for entry in node.inputs[1:]))
             if channels is None:
                 continue
             if channels not in statistics:
                 statistics[channels] = _statistics(edit, node.name, channels, position)
-            normal = _normalized(edit, around, position)
+            normal = _normalized(edit, state, position)
             attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
             attrs.update(eps=str(_EPSILON), fix_gamma="False", use_global_stats="True")
             inputs = (normal, *node.inputs[1:], *statistics[channels])
             edit.replace(position, node._replace(op="BatchNorm", attrs=attrs, inputs=inputs, num_outputs=3))
             changes.append(self.changed(node, "LayerNorm normalizes rows several times as fast"))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None
 
 
 def _reads_statistics(graph: Graph, position: int) -> bool:
@@ -100,8 +101,8 @@ def _reads_statistics(graph: Graph, position: int) -> bool:
     return any(graph.uses[position]) or any(head.node == position and head.output for head in graph.heads)
 
 
-def _is_small(around: Surroundings, image: Entry) -> bool:
-    shape = around.shape(image)
+def _is_small(state: State, image: Entry) -> bool:
+    shape = state.shape(image)
     return shape is not None and math.prod(shape) < _SMALLEST
 
 
@@ -125,11 +126,11 @@ def _statistics(edit: GraphEdit, name: str, channels: int, before: int) -> tuple
     return mean, var
 
 
-def _normalized(edit: GraphEdit, around: Surroundings, position: int) -> Entry:
+def _normalized(edit: GraphEdit, state: State, position: int) -> Entry:
     """Put in what normalizes the planes of an image; return that image."""
     node = edit.node(Entry(position))
     image = node.inputs[0]
-    shape = around.shape(image)
+    shape = state.shape(image)
     rows = None if shape is None else (shape[0] * shape[1], shape[2] * shape[3])
 
     def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...] | None, **attrs: str) -> Entry:

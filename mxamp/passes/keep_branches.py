@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
-from mxamp.targets.fusion_defect import handed_on, lost_branches
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
+from mxamp.targets.fusion_defect import handed_on
 
 __all__ = ["KeepBranches"]
 
@@ -41,13 +42,15 @@ class KeepBranches(PreparationPass):
     """
 
     step = "keep_branches"
+    device = "cpu"
+    keeps_branches = True
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph that is computed as it is written."""
-        lost = {branch.fused: branch for branch in lost_branches(graph)}
+        lost = {branch.fused: branch for branch in state.lost_branches}
         if not lost:
             return None
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         behind = handed_on(graph)
         changes = []
         for position, branch in sorted(lost.items()):
@@ -63,4 +66,4 @@ class KeepBranches(PreparationPass):
                 through = through or edit.node(kept).name
             reason = f"reads {name!r} through {through!r}, so that MXNet's fusion does not lose it"
             changes.append(self.changed(node, reason))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))

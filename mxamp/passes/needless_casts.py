@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 from mxamp.decisions import Plan
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.planned import PlannedPass
+from mxamp.passes.state import Done, State
 
-__all__ = ["needless_casts"]
+__all__ = ["DropNeedlessCasts"]
 
 
-def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
-    """Return the user's casts whose readers may read what is cast, by what the plan makes of it.
+class DropNeedlessCasts(PlannedPass):
+    """Drop the user's casts whose readers may read what is cast, by what the plan makes of it.
 
     Before::
 
@@ -29,19 +34,27 @@ def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
     Refuses: an output, for it has its name; a cast that another node waits for; where a reader takes another
     dtype than x has; casts from and to anything but x's dtype and float32.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    plan
-        The decisions for it.
-
     Notes
     -----
     Widening loses nothing, so the way back gives x again. :class:`mxamp.passes.DropNoOps` cannot see it, for
     x is low by the plan alone; it would when the result is converted again, which must change nothing.
     Bit-exact. Linear in nodes and inputs.
     """
+
+    step = "drop_no_ops"
+
+    def run(self, state: State) -> Done | None:
+        """Return the graph without such casts."""
+        needless = _needless_casts(state.graph, self.plan(state))
+        if not needless:
+            return None
+        edit = GraphEdit(state.graph, state.params)
+        for position in needless:
+            edit.drop(position, state.graph.nodes[position].inputs[0])
+        return Done(edit.finish(), decisions={})
+
+
+def _needless_casts(graph: Graph, plan: Plan) -> Sequence[int]:
     kept = {head.node for head in graph.heads}
     for node in graph.nodes:
         kept.update(node.control_deps)
@@ -71,7 +84,7 @@ def needless_casts(graph: Graph, plan: Plan) -> frozenset[int]:
             wanted.add(own if need is None else need)
         if wanted == {dtype}:
             found[position] = cast
-    return frozenset(found)
+    return list(found)
 
 
 def _is_cast_up(graph: Graph, plan: Plan, position: int) -> bool:

@@ -12,7 +12,8 @@ from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.passes.never_empty import never_empty
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["OneSpelling"]
 
@@ -100,47 +101,47 @@ class OneSpelling(PreparationPass):
         name for record in FACTS.records() if record.name in _NAMES for name in (record.name, *record.aliases)
     )
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph in one spelling."""
-        twins = _Twins(graph, around)
-        edit = GraphEdit(graph, around.params)
+        twins = _Twins(graph, state)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, node in enumerate(graph.nodes):
-            if node.op not in self.operators or around.is_fixed(position):
+            if node.op not in self.operators or state.is_fixed(position):
                 continue
             twin = twins.of(position)
             if twin is not None:
                 edit.replace(position, twin)
                 changes.append(self.changed(node, f"{twin.op} computes the same, bit for bit"))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None
 
 
 class _Twins:
     """Finds the other spelling of a node."""
 
-    def __init__(self, graph: Graph, around: Surroundings) -> None:
+    def __init__(self, graph: Graph, state: State) -> None:
         self._graph = graph
-        self._around = around
+        self._state = state
 
     @cached_property
     def _shapes(self) -> EqualShapes:
-        return EqualShapes(self._graph, self._around.params)
+        return EqualShapes(self._graph, self._state.params)
 
     @cached_property
     def _filled(self) -> frozenset[int]:
-        return never_empty(self._graph, self._around.params)
+        return never_empty(self._graph, self._state.params)
 
     def of(self, position: int) -> Node | None:
         """Return a node of the same meaning; None where there is none, or not certainly."""
         node = self._graph.nodes[position]
         op = FACTS.canonical(node.op)
-        dtypes = self._around.certain_dtypes
+        dtypes = self._state.certain_dtypes
         if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
             return None
         if op in ("_np_reshape", "_npx_reshape"):
             return _reshape(node) if node.inputs[0].node in self._filled else None
         if op == "_npi_concatenate":
-            return None if position in self._around.heads else _concat(node)
+            return None if position in self._state.heads else _concat(node)
         if op == "_maximum_scalar":
             return _without(node, "relu", "scalar", "is_int") if _is_zero(node) else None
         if op in _SAME:

@@ -10,7 +10,9 @@ from mxamp.params.padded import PaddedParameter
 from mxamp.params.parameter import Parameter
 from mxamp.passes.channel_regions import LAYERS, TERMS, ChannelRegions, Region
 from mxamp.passes.edit import GraphEdit, NodeShapes
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.records import PreparedNode
+from mxamp.passes.state import Done, State
 
 __all__ = ["PadChannels"]
 
@@ -59,9 +61,9 @@ class PadChannels(PreparationPass):
     operators = LAYERS
     asks_target = True
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with whole blocks of channels."""
-        search = ChannelRegions(graph, around)
+        search = ChannelRegions(graph, state)
         regions, before = list(search.regions()), -1
         while len(regions) != before:  # a layer that gains by a wider input does not where that stays
             before = len(regions)
@@ -72,17 +74,17 @@ class PadChannels(PreparationPass):
                 if number == 0
             }
             regions = [region for region in regions if search.pays(region, wider)]
-        return _Rewrite(graph, around, search, regions, self.step).done() if regions else None
+        return _Rewrite(graph, state, search, regions, self.step).done() if regions else None
 
 
 class _Rewrite:
     """Builds the graph in which regions have whole blocks of channels."""
 
     def __init__(
-        self, graph: Graph, around: Surroundings, search: ChannelRegions, regions: Sequence[Region], step: str
+        self, graph: Graph, state: State, search: ChannelRegions, regions: Sequence[Region], step: str
     ) -> None:
         self._graph = graph
-        self._around = around
+        self._state = state
         self._search = search
         self._step = step
         self._region = {position: region for region in regions for position in region.members}
@@ -96,10 +98,10 @@ class _Rewrite:
         for region in regions:
             self._widen(region)
 
-    def done(self) -> Prepared:
+    def done(self) -> Done:
         """Return the new graph and what was done."""
         graph = self._graph
-        edit = GraphEdit(graph, self._around.params)
+        edit = GraphEdit(graph, self._state.params)
         wide: dict[int, Entry] = {}
         slices: dict[int, Entry] = {}
         changes = []
@@ -129,7 +131,7 @@ class _Rewrite:
                     edit.replace(position, made, shapes=growing and self._grown(position, growing))
                 continue
             made, shapes = self._with_more_filters(position, made, region), self._grown(position, region)
-            if position in self._around.heads:
+            if position in self._state.heads:
                 made = made._replace(name=f"{node.name}_padded")
                 wide[position] = edit.insert(made, before=position, shapes=shapes)
                 edit.replace(position, _slice(node.name, wide[position], region.channels))
@@ -139,7 +141,7 @@ class _Rewrite:
             if self._search.is_layer[position]:
                 reason = f"has {region.padded} channels for {region.channels}, the others are zeros"
                 changes.append(PreparedNode(node.name, node.op, self._step, node.name, reason))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
     def _widen(self, region: Region) -> None:
         """Note which parameters get more rows or columns, and what reads the region after a slice."""
@@ -150,7 +152,7 @@ class _Rewrite:
                 parameter = node.inputs[number].node
                 rows = 1 if name == "Deconvolution" and number == 1 else 0
                 if name == "LeakyReLU":  # a slope a channel, or one for all
-                    sizes = self._around.params[self._graph.nodes[parameter].name].shape
+                    sizes = self._state.params[self._graph.nodes[parameter].name].shape
                     if region.channels not in sizes:
                         continue
                     rows = sizes.index(region.channels)
@@ -166,14 +168,14 @@ class _Rewrite:
                 layers = [use.node for use in self._graph.uses[reader][0]]
             for layer in layers:
                 weight = self._graph.nodes[layer].inputs[1].node
-                size = self._around.params[self._graph.nodes[weight].name].shape[1]
+                size = self._state.params[self._graph.nodes[weight].name].shape[1]
                 if self._search.names[layer] == "FullyConnected":
                     self._added[weight][1] = more * (size // region.channels)
                 else:
                     self._added[weight][0 if self._search.names[layer] == "Deconvolution" else 1] = more
 
     def _padded(self, position: int) -> Parameter:
-        parameter = self._around.params[self._graph.nodes[position].name]
+        parameter = self._state.params[self._graph.nodes[position].name]
         return PaddedParameter(parameter, self._added[position], self._fill.get(position, 0.0))
 
     def _with_more_filters(self, position: int, node: Node, region: Region) -> Node:
@@ -185,13 +187,13 @@ class _Rewrite:
         return node._replace(attrs=attrs)
 
     def _shapes_of(self, position: int) -> NodeShapes | None:
-        shape = self._around.shape(Entry(position))
+        shape = self._state.shape(Entry(position))
         return None if shape is None else (shape,)
 
     def _grown(self, position: int, region: Region) -> NodeShapes | None:
         """Return the shapes of a node's outputs with the channels added."""
         outputs = [
-            self._around.shape(Entry(position, number))
+            self._state.shape(Entry(position, number))
             for number in range(self._graph.nodes[position].num_outputs)
         ]
         grown: list[tuple[int, ...] | None] = []

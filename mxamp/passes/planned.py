@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
-
 from mxamp.decisions import Plan
-from mxamp.dtypes import DType
 from mxamp.errors import PassError
-from mxamp.graph.graph import Graph
-from mxamp.graph.output_names import output_names
-from mxamp.params.parameter import Parameter
-from mxamp.passes.base import GraphPass
+from mxamp.passes.base import Pass
+from mxamp.passes.records import PlannedNode
+from mxamp.passes.state import State
 
 __all__ = ["PlannedPass"]
 
 
-class PlannedPass(GraphPass):
-    """A pass over a graph that has been decided about, which changes the graph, the plan and the parameters.
+class PlannedPass(Pass):
+    """A pass over a graph that was decided about. It decides nothing: the new graph computes as planned."""
 
-    Parameters
-    ----------
-    plan
-        The decisions for the graph the pass will run on.
-    arg_params, aux_params
-        Its parameters.
-    dtype
-        The low dtype.
-    """
+    step = ""
+    """What the report calls the pass."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        arg_params: Mapping[str, Parameter],
-        aux_params: Mapping[str, Parameter],
-        dtype: DType,
-    ) -> None:
-        self._before = plan
-        self._params = {**arg_params, **aux_params}
-        self._dtype = dtype
-        self.plan = plan
-        """The plan for the graph after. Set by :meth:`run`."""
-        self.arg_params = arg_params
-        """The parameters after. Set by :meth:`run`."""
-        self.aux_params = aux_params
-        """The auxiliary states after. Set by :meth:`run`."""
-        self.positions: Sequence[int] = ()
-        """For every node its position after; -1 for variables that are gone. Set by :meth:`run`."""
+    def requires(self, state: State) -> None:
+        """Check that there is a plan, and that it was made for this graph."""
+        self.plan(state)
 
-    def requires(self, graph: Graph) -> None:
-        """Check that the plan was made for this graph."""
-        if len(self._before.decisions) != len(graph.nodes):
+    def ensures(self, before: State, after: State) -> None:
+        """Check that outputs kept their names, and that every operator has a decision."""
+        super().ensures(before, after)
+        for node, decision in zip(after.graph.nodes, self.plan(after).decisions):
+            if decision is None and not node.is_variable:
+                raise PassError(f"There is no decision for {node}.")
+
+    def plan(self, state: State) -> Plan:
+        """Return the decisions for a graph."""
+        plan = state.plan
+        if plan is None or len(plan.decisions) != len(state.graph.nodes):
             raise PassError("The plan was made for another graph: it has other nodes.")
+        if len(plan.heads) != len(state.graph.heads):
+            raise PassError("The plan was made for another graph: it has other outputs.")
+        return plan
 
-    def ensures(self, before: Graph, after: Graph) -> None:
-        """Check that outputs kept their names."""
-        if output_names(before) != output_names(after):
-            raise PassError("The names of the graph's outputs changed.")
+    def changed(self, state: State, position: int, reason: str, *, is_gone: bool = False) -> PlannedNode:
+        """Say what became of a node, and why.
+
+        Parameters
+        ----------
+        state
+            Before the pass.
+        position
+            The node.
+        reason
+            What the report says besides what was decided; instead of that, where the node is gone.
+        is_gone
+            Whether another node computes its values now.
+        """
+        return PlannedNode(state.since_plan.back(position), self.step.replace("_", " "), reason, is_gone)

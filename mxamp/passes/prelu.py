@@ -11,7 +11,8 @@ from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import channels_of, image_nodes
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["RewritePReLU"]
 
@@ -56,7 +57,7 @@ class RewritePReLU(PreparationPass):
     operators = frozenset({"LeakyReLU", "_npx_leaky_relu"})
     asks_target = True
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with convolutions."""
         images = image_nodes(graph)
         slopes: dict[int, NDArray[np.float32]] = {}
@@ -66,15 +67,15 @@ class RewritePReLU(PreparationPass):
                 and node.attrs.get("act_type") == "prelu"
                 and len(node.inputs) == 2
                 and node.inputs[0].node in images
-                and around.dtypes[position][0] is DType.FLOAT32
-                and not around.is_fixed(position)
+                and state.dtypes[position][0] is DType.FLOAT32
+                and not state.is_fixed(position)
             ):
-                slope = _slopes(around.parameter(node.inputs[1]), channels_of(graph, node.inputs[0]))
+                slope = _slopes(state.parameter(node.inputs[1]), channels_of(graph, node.inputs[0]))
                 if slope is not None:
                     slopes[position] = slope
         if not slopes:
             return None
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         minus: dict[int, Entry] = {}
         changes = []
         for position, slope in slopes.items():
@@ -96,7 +97,7 @@ class RewritePReLU(PreparationPass):
             edit.replace(position, node._replace(op="elemwise_add", attrs=attrs, inputs=(positive, scaled)))
             reason = "two relus and two depthwise convolutions compute the same, with kernels of the backend"
             changes.append(self.changed(node, reason))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
 
 def _slopes(gamma: Parameter | None, channels: int | None) -> NDArray[np.float32] | None:

@@ -6,7 +6,8 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["RewriteRelu"]
 
@@ -43,21 +44,21 @@ class RewriteRelu(PreparationPass):
     step = "relu"
     operators = frozenset({"relu"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with activations."""
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, node in enumerate(graph.nodes):
-            if node.op != "relu" or len(node.inputs) != 1 or around.is_fixed(position):
+            if node.op != "relu" or len(node.inputs) != 1 or state.is_fixed(position):
                 continue
             layer = node.inputs[0].node
             if (
                 node.inputs[0].output == 0
                 and FACTS.canonical(graph.nodes[layer].op) in _BEFORE
-                and around.only_reader(layer) == position
-                and around.dtypes[position][0] in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+                and state.only_reader(layer) == position
+                and state.dtypes[position][0] in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
             ):
                 attrs = {**node.attrs, "act_type": "relu"}
                 edit.replace(position, node._replace(op="Activation", attrs=attrs))
                 changes.append(self.changed(node, "Activation is what backends fuse with a layer"))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Mapping
+from dataclasses import dataclass
+from typing import Callable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
-from mxamp.errors import PassError
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
-from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
-from mxamp.passes.base import GraphPass
-from mxamp.passes.prepare import PreparedNode
+from mxamp.passes.base import Pass
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.records import PreparedNode, RescaledEntries
+from mxamp.passes.state import Done, State
 
 __all__ = ["RESCALE", "RescaleOverflows"]
 
@@ -61,7 +62,7 @@ class _Boundary:
     norm: bool = False
 
 
-class RescaleOverflows(GraphPass):
+class RescaleOverflows(Pass):
     """Scale tensors that would overflow by a power of two, and the parameters around them.
 
     Before::
@@ -84,12 +85,8 @@ class RescaleOverflows(GraphPass):
 
     Parameters
     ----------
-    arg_params, aux_params
-        The parameters.
     largest
-        Entry -> the largest magnitude it was observed to have.
-    dtype
-        The low dtype.
+        Returns for a state entry -> the largest magnitude it was observed to have.
     headroom
         How many times larger values may be than was observed, and fit.
 
@@ -105,133 +102,113 @@ class RescaleOverflows(GraphPass):
     Linear in nodes and inputs.
     """
 
-    def __init__(
-        self,
-        arg_params: Mapping[str, Parameter],
-        aux_params: Mapping[str, Parameter],
-        largest: Mapping[Entry, float],
-        dtype: DType,
-        *,
-        headroom: float,
-    ) -> None:
-        self._params = {**arg_params, **aux_params}
-        self._largest, self._limit, self._headroom = largest, dtype.max_finite, headroom
-        self.arg_params, self.aux_params = dict(arg_params), dict(aux_params)
-        """The parameters after. Set by :meth:`run`."""
-        self.exponents: dict[Entry, int] = {}
-        """Entry -> k, for those that are what they were times 2^-k. Set by :meth:`run`."""
-        self.changes: tuple[PreparedNode, ...] = ()
-        """What was done, for the report. Set by :meth:`run`."""
+    def __init__(self, largest: Callable[[State], Mapping[Entry, float]], headroom: float) -> None:
+        self._observed = largest
+        self._headroom = headroom
 
-    def ensures(self, before: Graph, after: Graph) -> None:
-        """Check that outputs kept their names."""
-        if output_names(before) != output_names(after):
-            raise PassError("The names of the graph's outputs changed.")
-
-    def run(self, graph: Graph) -> Graph:
-        """Return the graph; only an attribute of a BatchNorm may be another."""
-        if not any(value * self._headroom > self._limit for value in self._largest.values()):
-            return graph
-        scales = _Scales(graph, self._params)
-        wanted = self._wanted(scales)
+    def run(self, state: State) -> Done | None:
+        """Return the graph with other parameters; only an attribute of a BatchNorm may be another."""
+        largest, limit = self._observed(state), state.policy.target_dtype.max_finite
+        if not any(value * self._headroom > limit for value in largest.values()):
+            return None
+        graph, scales = state.graph, _Scales(state.graph, state.params)
+        wanted = self._wanted(scales, largest, limit)
         while wanted:
             # A parameter that would lose bits keeps what is around it as it is.
             lossy = {
                 side
                 for boundary in scales.boundaries
-                if not self._is_exact(self._factors(graph, boundary, scales, wanted))
+                if not _is_exact(state, _factors(graph, boundary, scales, wanted))
                 for side in scales.sides(boundary)
                 if side in wanted
             }
             lossy.update(
                 root
                 for name, root in scales.summands
-                if root in wanted and not self._is_exact({name: -wanted[root]})
+                if root in wanted and not _is_exact(state, {name: -wanted[root]})
             )
             if not lossy:
-                return self._rescaled(graph, scales, wanted)
+                return _rescaled(state, scales, wanted)
             wanted = {root: exponent for root, exponent in wanted.items() if root not in lossy}
-        return graph
+        return None
 
-    def _wanted(self, scales: _Scales) -> dict[Entry, int]:
+    def _wanted(self, scales: _Scales, largest: Mapping[Entry, float], limit: float) -> dict[Entry, int]:
         """Return the exponent of each set of entries that are to be scaled."""
         wanted: dict[Entry, int] = {}
-        for entry, value in self._largest.items():
-            excess = value * self._headroom / self._limit
+        for entry, value in largest.items():
+            excess = value * self._headroom / limit
             if excess > 1.0 and math.isfinite(value):
                 root = scales.root(entry)
                 if root != scales.root(_FIXED):
                     wanted[root] = max(wanted.get(root, 0), math.ceil(math.log2(excess)))
         return wanted
 
-    def _factors(
-        self, graph: Graph, boundary: _Boundary, scales: _Scales, wanted: Mapping[Entry, int]
-    ) -> dict[str, int]:
-        """Return parameter -> exponent of the power of two that it is multiplied by."""
+
+def _factors(
+    graph: Graph, boundary: _Boundary, scales: _Scales, wanted: Mapping[Entry, int]
+) -> dict[str, int]:
+    """Return parameter -> exponent of the power of two that it is multiplied by."""
+    node = graph.nodes[boundary.node]
+    before, after = (wanted.get(side, 0) for side in scales.sides(boundary))
+
+    def name(number: int) -> str:
+        return graph.nodes[node.inputs[number].node].name
+
+    if boundary.norm:
+        found = {name(1): before - after, name(2): -after, name(3): -before}
+    else:
+        found = {name(1): before - after}
+        if boundary.bias is not None:
+            found[name(2)] = -after
+    return {name: exponent for name, exponent in found.items() if exponent}
+
+
+def _is_exact(state: State, factors: Mapping[str, int]) -> bool:
+    """Return whether parameters lose no bit when they are multiplied by powers of two."""
+    for name, exponent in factors.items():
+        for part in state.params[name].parts():
+            with np.errstate(all="ignore"):
+                scaled = np.ldexp(part, exponent)
+                if not np.array_equal(np.ldexp(scaled, -exponent), part, equal_nan=True):
+                    return False
+    return True
+
+
+def _rescaled(state: State, scales: _Scales, wanted: Mapping[Entry, int]) -> Done:
+    graph, params, edit = state.graph, state.params, GraphEdit(state.graph, state.params)
+    changes: list[PreparedNode | RescaledEntries] = []
+    for boundary in scales.boundaries:
+        factors = _factors(graph, boundary, scales, wanted)
+        if not factors:
+            continue
         node = graph.nodes[boundary.node]
-        before, after = (wanted.get(side, 0) for side in scales.sides(boundary))
-
-        def name(number: int) -> str:
-            return graph.nodes[node.inputs[number].node].name
-
-        if boundary.norm:
-            found = {name(1): before - after, name(2): -after, name(3): -before}
-        else:
-            found = {name(1): before - after}
-            if boundary.bias is not None:
-                found[name(2)] = -after
-        return {name: exponent for name, exponent in found.items() if exponent}
-
-    def _is_exact(self, factors: Mapping[str, int]) -> bool:
-        """Return whether parameters lose no bit when they are multiplied by powers of two."""
+        gamma = graph.nodes[node.inputs[1].node].name
+        if boundary.norm and gamma in factors and is_true(node.attrs, "fix_gamma", default=True):
+            edit.replace(boundary.node, node._replace(attrs={**node.attrs, "fix_gamma": "False"}))
+            ones: NDArray[np.float32] = np.ones(params[gamma].shape, np.float32)
+            edit.change_parameter(graph.variables[gamma], ArrayParameter(np.ldexp(ones, factors.pop(gamma))))
         for name, exponent in factors.items():
-            for part in self._params[name].parts():
-                with np.errstate(all="ignore"):
-                    scaled = np.ldexp(part, exponent)
-                    if not np.array_equal(np.ldexp(scaled, -exponent), part, equal_nan=True):
-                        return False
-        return True
+            edit.change_parameter(graph.variables[name], _scaled(params[name], exponent))
+        changes.append(_told(node, factors))
+    for name, root in scales.summands:
+        if root in wanted:
+            edit.change_parameter(graph.variables[name], _scaled(params[name], -wanted[root]))
+    exponents = {
+        entry: wanted[scales.root(entry)] for entry in scales.entries if scales.root(entry) in wanted
+    }
+    return Done(edit.finish(), (*changes, RescaledEntries(exponents)))
 
-    def _rescaled(self, graph: Graph, scales: _Scales, wanted: Mapping[Entry, int]) -> Graph:
-        nodes = list(graph.nodes)
-        changed: dict[str, Parameter] = {}
-        changes = []
-        for boundary in scales.boundaries:
-            factors = self._factors(graph, boundary, scales, wanted)
-            if not factors:
-                continue
-            node = nodes[boundary.node]
-            gamma = graph.nodes[node.inputs[1].node].name
-            if boundary.norm and gamma in factors and is_true(node.attrs, "fix_gamma", default=True):
-                nodes[boundary.node] = node._replace(attrs={**node.attrs, "fix_gamma": "False"})
-                ones: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.ones(
-                    self._params[gamma].shape, np.float32
-                )
-                changed[gamma] = ArrayParameter(np.ldexp(ones, factors.pop(gamma)))
-            for name, exponent in factors.items():
-                changed[name] = _scaled(self._params[name], exponent)
-            changes.append(self._told(node, factors))
-        for parameter, root in scales.summands:
-            if root in wanted:
-                changed[parameter] = _scaled(self._params[parameter], -wanted[root])
-        self.arg_params = {name: changed.get(name, value) for name, value in self.arg_params.items()}
-        self.aux_params = {name: changed.get(name, value) for name, value in self.aux_params.items()}
-        self.exponents = {
-            entry: wanted[scales.root(entry)] for entry in scales.entries if scales.root(entry) in wanted
-        }
-        self.changes = tuple(changes)
-        return replace(graph, nodes=tuple(nodes))
 
-    def _told(self, node: Node, factors: Mapping[str, int]) -> PreparedNode:
-        powers = ", ".join(f"{name} by 2^{exponent}" for name, exponent in factors.items())
-        return PreparedNode(
-            node.name,
-            node.op,
-            RESCALE,
-            node.name,
-            f"multiplied {powers or 'its scale by a power of two'}, for values between layers that would "
-            "overflow; no bit of the result changes",
-        )
+def _told(node: Node, factors: Mapping[str, int]) -> PreparedNode:
+    powers = ", ".join(f"{name} by 2^{exponent}" for name, exponent in factors.items())
+    return PreparedNode(
+        node.name,
+        node.op,
+        RESCALE,
+        node.name,
+        f"multiplied {powers or 'its scale by a power of two'}, for values between layers that would "
+        "overflow; no bit of the result changes",
+    )
 
 
 def _scaled(parameter: Parameter, exponent: int) -> Parameter:

@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Mapping, Sequence
+from functools import partial
+from typing import Iterable, Sequence
 
 import numpy as np
 
 from mxamp.errors import PassError
-from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.graph.infer import infer_dtypes, variable_dtypes
-from mxamp.graph.output_names import output_names
+from mxamp.graph.graph import Entry, Node
 from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.passes.base import GraphPass
-from mxamp.passes.edit import GraphEdit
+from mxamp.passes.base import Pass
+from mxamp.passes.edit import Edited, GraphEdit
 from mxamp.passes.mask_operators import find_masks, has_masks
 from mxamp.passes.mask_values import SCORES_BELOW, Findings
+from mxamp.passes.records import RewrittenMask
+from mxamp.passes.state import Done, State
 from mxamp.policy.color import Color
 from mxamp.policy.policy import Policy
 
-__all__ = ["RewriteMasks", "RewrittenMask"]
+__all__ = ["RewriteMasks"]
 
 
-@dataclass(frozen=True)
-class RewrittenMask:
-    """What became of one constant beyond the dtype's range.
-
-    Attributes
-    ----------
-    node
-        The node whose attribute it is, or the parameter that holds it.
-    op
-        The operator; ``null`` for a parameter.
-    before
-        The value it had.
-    after
-        The value it has now; None where it stays.
-    reason
-        Why it stays; empty where it does not.
-    inserted
-        The nodes put in for it: each bounds the values of the node it follows.
-    """
-
-    node: str
-    op: str
-    before: float
-    after: float | None
-    reason: str = ""
-    inserted: tuple[str, ...] = ()
-
-
-class RewriteMasks(GraphPass):
+class RewriteMasks(Pass):
     """Replace mask values beyond the dtype's range by the dtype's most negative finite value.
 
     A mask is a large negative constant that makes softmax give some elements the weight zero. -1e18 is minus
@@ -85,13 +57,6 @@ class RewriteMasks(GraphPass):
     in FP32, perhaps because the scores do not fit; masks in the bodies of control flow. Such nodes stay FP32,
     as they do without the pass.
 
-    Parameters
-    ----------
-    arg_params, aux_params
-        The parameters.
-    policy
-        The policy: its dtype, and the user's wishes.
-
     Notes
     -----
     Why the result is the same, whether a node behind the mask computes in FP32 or in the low dtype, given
@@ -117,83 +82,67 @@ class RewriteMasks(GraphPass):
     masks that meet are rewritten together or not at all. Linear in nodes and inputs.
     """
 
-    def __init__(
-        self, arg_params: Mapping[str, Parameter], aux_params: Mapping[str, Parameter], policy: Policy
-    ) -> None:
-        self._params = {**arg_params, **aux_params}
-        self._policy = policy
-        self._dtype = policy.target_dtype
-        self.arg_params = arg_params
-        """The parameters after. Set by :meth:`run`."""
-        self.positions: Sequence[int] = ()
-        """For every node of the new graph the node before whose values it has. Set by :meth:`run`."""
-        self.masks: tuple[RewrittenMask, ...] = ()
-        """What became of each constant. Set by :meth:`run`."""
-
-    def run(self, graph: Graph) -> Graph:
+    def run(self, state: State) -> Done | None:
         """Return the graph with masks that the dtype holds."""
-        self.positions = range(len(graph.nodes))
-        if self._dtype.max_finite < 2 * SCORES_BELOW - 1024 or not has_masks(
-            graph, self._params, self._dtype
-        ):
-            return graph
-        stored = {name: parameter.dtype for name, parameter in self._params.items()}
-        dtypes = infer_dtypes(graph, variable_dtypes(graph, stored))
-        found = find_masks(graph, dtypes, self.arg_params, self._dtype, self._is_kept)
-        after = self._rewrite(graph, found) if found.masks else graph
-        self._note_refusals(graph, found)
-        return after
-
-    def ensures(self, before: Graph, after: Graph) -> None:
-        """Check that the names of inputs and outputs are kept."""
-        if output_names(before) != output_names(after) or list(before.variables) != list(after.variables):
-            raise PassError("The names of the graph's inputs or outputs changed.")
-
-    def _is_kept(self, node: Node) -> bool:
-        """Whether a rule of the user's keeps a node in FP32."""
-        rule = next((rule for rule in self._policy.rules if rule.selector.picks(node)), None)
-        return rule is not None and rule.color is Color.RED
-
-    def _rewrite(self, graph: Graph, found: Findings) -> Graph:
-        edit = GraphEdit(graph, self._params)
-        inserted: dict[int, list[str]] = {}
-        limit = self._dtype.max_finite
-        for position, mask in sorted(found.masks.items()):
-            node = graph.nodes[position]
-            if mask.attribute is None:
-                edit.change_parameter(position, _replaced(self._params[node.name], mask.before, mask.after))
-            elif not mask.capped:
-                edit.replace(position, node._replace(attrs={**node.attrs, mask.attribute: repr(mask.after)}))
-        capped = {position: (-limit, (position,)) for position, mask in found.masks.items() if mask.capped}
-        for position, (low, carried) in sorted({**capped, **found.bounds}.items()):
-            clip = {"a_min": repr(low), "a_max": repr(limit)}
-            name = f"{graph.nodes[position].name}_bounded"
-            bounded = edit.insert(Node("clip", name, clip, (Entry(position),)), after=position)
-            for use in graph.uses_of(Entry(position)):
-                edit.connect(use, bounded)
-            for source in carried:
-                inserted.setdefault(source, []).append(edit.node(bounded).name)
-        edited = edit.finish()
-        self.positions = edited.nodes.origins
-        self.arg_params = {name: edited.params.get(name, value) for name, value in self.arg_params.items()}
-        self.masks = tuple(
-            RewrittenMask(
-                graph.nodes[position].name,
-                graph.nodes[position].op,
-                mask.before,
-                mask.after,
-                inserted=tuple(inserted.get(position, ())),
-            )
-            for position, mask in sorted(found.masks.items())
-        )
-        return edited.graph
-
-    def _note_refusals(self, graph: Graph, found: Findings) -> None:
+        graph, dtype = state.graph, state.policy.target_dtype
+        if dtype.max_finite < 2 * SCORES_BELOW - 1024 or not has_masks(graph, state.params, dtype):
+            return None
+        is_kept = partial(_is_kept, state.policy)
+        found = find_masks(graph, state.dtypes, state.arg_params, dtype, is_kept)
         refused = [
             RewrittenMask(graph.nodes[position].name, graph.nodes[position].op, before, None, reason)
             for position, (before, reason) in sorted(found.refused.items())
         ]
-        self.masks = (*self.masks, *refused)
+        if not found.masks:
+            return Done(None, tuple(refused))
+        edited, rewritten = _rewritten(state, found)
+        return Done(edited, (*rewritten, *refused))
+
+    def ensures(self, before: State, after: State) -> None:
+        """Check that the names of inputs and outputs are kept."""
+        super().ensures(before, after)
+        if list(before.graph.variables) != list(after.graph.variables):
+            raise PassError("The names of the graph's inputs or parameters changed.")
+
+
+def _is_kept(policy: Policy, node: Node) -> bool:
+    """Whether a rule of the user's keeps a node in FP32."""
+    rule = next((rule for rule in policy.rules if rule.selector.picks(node)), None)
+    return rule is not None and rule.color is Color.RED
+
+
+def _rewritten(state: State, found: Findings) -> tuple[Edited, Sequence[RewrittenMask]]:
+    graph, edit = state.graph, GraphEdit(state.graph, state.params)
+    inserted: dict[int, list[str]] = {}
+    limit = state.policy.target_dtype.max_finite
+    bounds: dict[int, tuple[float, Iterable[int]]] = {}
+    for position, mask in sorted(found.masks.items()):
+        node = graph.nodes[position]
+        if mask.attribute is None:
+            edit.change_parameter(position, _replaced(state.params[node.name], mask.before, mask.after))
+        elif not mask.capped:
+            edit.replace(position, node._replace(attrs={**node.attrs, mask.attribute: repr(mask.after)}))
+        if mask.capped:
+            bounds[position] = (-limit, (position,))
+    for position, (low, carried) in sorted({**bounds, **found.bounds}.items()):
+        clip = {"a_min": repr(low), "a_max": repr(limit)}
+        name = f"{graph.nodes[position].name}_bounded"
+        bounded = edit.insert(Node("clip", name, clip, (Entry(position),)), after=position)
+        for use in graph.uses_of(Entry(position)):
+            edit.connect(use, bounded)
+        for source in carried:
+            inserted.setdefault(source, []).append(edit.node(bounded).name)
+    masks = [
+        RewrittenMask(
+            graph.nodes[position].name,
+            graph.nodes[position].op,
+            mask.before,
+            mask.after,
+            inserted=tuple(inserted.get(position, ())),
+        )
+        for position, mask in sorted(found.masks.items())
+    ]
+    return edit.finish(), masks
 
 
 def _replaced(parameter: Parameter, before: float, after: float) -> Parameter:

@@ -6,7 +6,8 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
 
 __all__ = ["ShareLayout"]
 
@@ -68,19 +69,19 @@ class ShareLayout(PreparationPass):
     operators = frozenset({"Convolution"})
     device = "cpu"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with shared layouts."""
         shared = {
             position
             for position, node in enumerate(graph.nodes)
             if node.op in ("Convolution", "BatchNorm")
-            and _has_plain_readers(graph, position, around)
+            and _has_plain_readers(graph, position, state)
             and _writes_blocks(graph, node)
-            and position not in around.heads
+            and position not in state.heads
         }
         if not shared:
             return None
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position in sorted(shared):
             node, source = graph.nodes[position], Entry(position)
@@ -92,16 +93,16 @@ class ShareLayout(PreparationPass):
                     edit.connect(use, plain)
             reason = f"{edit.node(plain).name!r} reorders it once for all that read plain tensors"
             changes.append(self.changed(node, reason))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
 
-def _has_plain_readers(graph: Graph, position: int, around: Surroundings) -> bool:
+def _has_plain_readers(graph: Graph, position: int, state: State) -> bool:
     """Whether two or more inputs need the plain order, all of operators that may be changed."""
     uses = graph.uses[position].get(0, ())
     if len(uses) < 2:
         return False
     readers = [use.node for use in uses if _reads_plain(graph.nodes[use.node])]
-    return len(readers) > 1 and not any(around.is_fixed(reader) for reader in readers)
+    return len(readers) > 1 and not any(state.is_fixed(reader) for reader in readers)
 
 
 def _writes_blocks(graph: Graph, node: Node) -> bool:

@@ -7,7 +7,9 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import PreparationPass, Prepared, PreparedNode, Surroundings
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.records import PreparedNode
+from mxamp.passes.state import Done, State
 
 __all__ = ["RewriteShortSums"]
 
@@ -47,26 +49,26 @@ class RewriteShortSums(PreparationPass):
     step = "short_sums"
     operators = frozenset({"sum", "sum_axis", "add_n", "ElementWiseSum"})
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with additions."""
         sums: dict[int, int | None] = {}  # the axis; None of add_n
         for position, node in enumerate(graph.nodes):
-            if node.op not in self.operators or around.is_fixed(position):
+            if node.op not in self.operators or state.is_fixed(position):
                 continue
             if FACTS.canonical(node.op) == "add_n":
-                if len(node.inputs) == _TERMS and around.dtypes[position][0] is DType.FLOAT32:
+                if len(node.inputs) == _TERMS and state.dtypes[position][0] is DType.FLOAT32:
                     sums[position] = None
             elif len(node.inputs) == 1:
                 axis = _axis(node)
                 if (
                     axis is not None
-                    and around.dtypes[position][0] is DType.FLOAT32
+                    and state.dtypes[position][0] is DType.FLOAT32
                     and _has_two(graph, node.inputs[0], axis)
                 ):
                     sums[position] = axis
         if not sums:
             return None
-        edit = GraphEdit(graph, around.params)
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, axis in sums.items():
             node = graph.nodes[position]
@@ -83,7 +85,7 @@ class RewriteShortSums(PreparationPass):
             edit.replace(position, node._replace(op="elemwise_add", attrs=attrs, inputs=terms))
             reason = "the axis is of length two: one addition"
             changes.append(PreparedNode(node.name, "sum", self.step, node.name, reason))
-        return Prepared(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes))
 
 
 def _axis(node: Node) -> int | None:

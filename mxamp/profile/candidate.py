@@ -10,7 +10,6 @@ from pathlib import Path
 from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.placing import Choose, MeasuredTimes, Placing
-from mxamp.graph.graph import Entry
 from mxamp.graph.serde import write_symbol
 from mxamp.params.stream import stream_params
 from mxamp.profile.cache import graph_content
@@ -45,7 +44,7 @@ class Candidate:
     @property
     def casts(self) -> int:
         """How many casts it has."""
-        return len(self.rewrites.insert.casts)
+        return len(self.rewrites.casts.casts)
 
     @property
     def estimates(self) -> Estimates | None:
@@ -56,11 +55,8 @@ class Candidate:
         """Return what a forward pass is expected to take, in milliseconds."""
         rewrites = self.rewrites
         microseconds = sum(estimates.mixed(self.low))
-        for cast in rewrites.insert.casts:
-            origin = rewrites.origins.get(cast.origin.node)
-            if origin is not None:
-                entry = Entry(origin, cast.origin.output)
-                microseconds += estimates.cast(entry, down=cast.dtype.is_low_precision)
+        for cast in rewrites.casts.casts:
+            microseconds += estimates.cast(rewrites.origin(cast), down=cast.dtype.is_low_precision)
         return microseconds / 1000
 
 

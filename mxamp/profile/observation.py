@@ -84,25 +84,21 @@ def observation(rewrites: Rewrites, result: Mapping[str, Any]) -> Observation:
     """
     microseconds: Mapping[str, float] = result["microseconds"]
     fused: Mapping[str, Sequence[str]] = result["fused"]
-    after = rewrites.after
+    before, after = rewrites.decided.graph, rewrites.converted.graph
     origins: dict[int, list[int]] = {}
-    for before, position in enumerate(rewrites.positions):
-        if position >= 0 and not rewrites.before.nodes[before].is_variable:
-            origins.setdefault(position, []).append(before)
+    for old, node in enumerate(before.nodes):
+        new = rewrites.converted.since_plan.forward(old)
+        if new is not None and not node.is_variable:
+            origins.setdefault(new, []).append(old)
     casts_by_node = {
-        cast.node: (
-            Entry(rewrites.origins[cast.origin.node], cast.origin.output),
-            cast.dtype.is_low_precision,
-        )
-        for cast in rewrites.insert.casts
-        if cast.origin.node in rewrites.origins
+        cast.node: (rewrites.origin(cast), cast.dtype.is_low_precision) for cast in rewrites.casts.casts
     }
     times = {p: 0.0 for own in origins.values() for p in own}
     kernels: dict[int, tuple[int, ...]] = {}
     casts: dict[Cast, float] = {}
     for name, time in microseconds.items():
         ran = [_position(member, after) for member in fused.get(name, [name])]
-        members = sorted({before for position in ran for before in origins.get(position, ())})
+        members = sorted({old for position in ran for old in origins.get(position, ())})
         if members:
             times[members[0]] += time
             if len(ran) > 1:

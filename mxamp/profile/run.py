@@ -261,7 +261,7 @@ def _measured_plans(
     if in_float32 is None:
         return None, []
     say("casts, where they would be")
-    shapes = base.rewrites.shapes
+    shapes = base.rewrites.decided.shapes
     assert shapes is not None  # without them nothing could have run
     times = combine(in_float32, in_low, [], shapes)
     # Units are what really runs as one kernel, which is known now.
@@ -310,7 +310,7 @@ def _suspects(
         elif len(nodes) > 1:
             waiting += [nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]]
     if suspects:
-        names = [low.rewrites.before.nodes[position].name for position in sorted(suspects)]
+        names = [low.rewrites.decided.graph.nodes[position].name for position in sorted(suspects)]
         measuring.problems.append(
             f"the model did not run with these nodes low, so they stay float32 where it was measured: "
             f"{', '.join(names[:_NAMES_SHOWN])}{' ...' if len(names) > _NAMES_SHOWN else ''}"

@@ -10,12 +10,12 @@ from typing import Mapping, Optional, Sequence, Tuple
 from mxamp.decisions import Decision, Plan
 from mxamp.decisions.estimates import estimate
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Entry, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
 from mxamp.params.saturate import Saturation
-from mxamp.passes import FoldedNorms, InsertCasts, InsertedCast, Preparation, RewrittenMask
+from mxamp.passes import InsertedCast, InsertedCasts, PlannedNode, PreparedNode, RewrittenMask, State
 from mxamp.report.guard import GuardReport
 from mxamp.report.model import (
     CastReport,
@@ -28,7 +28,7 @@ from mxamp.report.model import (
     SaturationReport,
     TimeReport,
 )
-from mxamp.report.prepared import ParameterForm, with_prepared, with_prepared_parameters
+from mxamp.report.prepared import ParameterForm, with_made, with_prepared
 from mxamp.targets import Target
 
 __all__ = ["ParameterForm", "Rewrites", "Shapes", "build_report"]
@@ -39,69 +39,76 @@ Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
 @dataclass(frozen=True)
 class Rewrites:
-    """A conversion's graphs, plan and passes.
+    """What a conversion went through; without the values of parameters, which it must not keep alive.
 
     Attributes
     ----------
-    before
-        The user's graph.
-    prepared
-        The graph after the passes that come before casts.
-    after
-        The converted graph.
-    plan
-        The decisions for ``before``.
-    fold
-        What came between ``before`` and ``prepared``.
-    insert
-        The pass from ``prepared`` to ``after``.
-    shapes
-        For every node of ``before`` the shape of each output, where known.
+    user
+        The user's model.
+    decided
+        The prepared one, with the decisions.
+    planned
+        After the passes that come before casts.
+    converted
+        With casts.
+    users, forms
+        The parameters of ``user``, in the shapes that they have when they are decided about, and those of
+        ``planned``.
     """
 
-    before: Graph
-    prepared: Graph
-    after: Graph
-    plan: Plan
-    fold: FoldedNorms
-    insert: InsertCasts
-    shapes: Shapes | None = None
+    user: State
+    decided: State
+    planned: State
+    converted: State
+    users: Mapping[str, ParameterForm]
+    forms: Mapping[str, ParameterForm]
+
+    @classmethod
+    def of(cls, user: State, planned: State, converted: State) -> Rewrites:
+        """Return the states without their parameters."""
+        decided = planned.decided
+        assert decided is not None  # nothing is converted without decisions
+        users = {**_forms(user), **_forms(decided)}
+        decided = replace(decided, params={})
+        return cls(
+            replace(user, params={}),
+            decided,
+            replace(planned, params={}, decided=decided),
+            replace(converted, params={}, decided=decided),
+            {name: users[name] for name in user.params},
+            _forms(planned),
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """The decisions."""
+        plan = self.decided.plan
+        assert plan is not None  # it was decided about
+        return plan
 
     @cached_property
-    def positions(self) -> Sequence[int]:
-        """For every node of ``before`` its position in ``after``; -1 for variables that are gone."""
-        return [self.insert.positions[p] if p >= 0 else -1 for p in self.fold.positions]
+    def casts(self) -> InsertedCasts:
+        """The casts that were put in, and what is stored cast."""
+        (inserted,) = self.converted.record(InsertedCasts)
+        return inserted
 
-    @cached_property
-    def origins(self) -> Mapping[int, int]:
-        """Node of ``prepared`` -> the node of ``before`` whose values it computes."""
-        return {new: old for old, new in enumerate(self.fold.positions)}
+    def origin(self, cast: InsertedCast) -> Entry:
+        """Return the entry of the graph that was decided about whose values a cast carries."""
+        return Entry(self.planned.since_plan.back(cast.origin.node), cast.origin.output)
 
-    def describe(self, entry: Entry) -> str:
-        """Name an entry of ``prepared`` as the user would."""
-        origin = self.origins.get(entry.node)
-        if origin is None:
-            return self.prepared.describe(entry)
-        return self.before.describe(Entry(origin, entry.output))
+
+def _forms(state: State) -> Mapping[str, ParameterForm]:
+    return {name: ParameterForm(value.shape, value.dtype) for name, value in state.params.items()}
 
 
 def build_report(
     rewrites: Rewrites,
-    params: Mapping[str, ParameterForm],
     *,
-    target_dtype: DType,
-    target: str,
     inputs: Sequence[str],
-    shapes: Shapes | None = None,
     warnings: Sequence[str] = (),
     saturations: Mapping[str, Saturation] | None = None,
-    masks: Sequence[RewrittenMask] = (),
-    users: Mapping[str, ParameterForm] | None = None,
-    preparation: Preparation | None = None,
-    origins: Sequence[int] = (),
     race: Sequence[PlanReport] = (),
     guard: GuardReport | None = None,
-    machine: str = "",
     here: Target | None = None,
     nothing_low: str | None = None,
     assumed_shapes: Mapping[str, tuple[int, ...]] | None = None,
@@ -112,32 +119,16 @@ def build_report(
     ----------
     rewrites
         What was done.
-    params
-        The parameters before conversion, of the prepared graph.
-    target_dtype, target
-        What was converted to, and for which target.
     inputs
         Names of the variables that are no parameters.
-    shapes
-        Shapes of the entries of the user's graph, where known.
     warnings
         What the user should know.
     saturations
         Parameter -> what clamping it lost.
-    masks
-        What became of masks, before ``rewrites``.
-    users
-        The user's parameters, where they are others than ``params``.
-    preparation
-        What prepared the graph, before that; its parameters are not looked at.
-    origins
-        For every node of the graph that was rewritten the node before preparation that it is.
     race
         The plans that were run against each other.
     guard
         What the guard measured.
-    machine
-        The machine that the target's costs are of.
     here
         What describes this machine, where that is not the target.
     nothing_low
@@ -145,31 +136,27 @@ def build_report(
     assumed_shapes
         Input -> the shape that was assumed to weigh costs.
     """
+    decided, converted = rewrites.decided, rewrites.converted
+    low, target, planned = decided.policy.target_dtype, decided.target, rewrites.planned
     nodes: list[NodeReport] = []
-    casts = _casts(rewrites, shapes)
-    starts = _add_nodes(nodes, rewrites, shapes, _Times(rewrites, target_dtype))
-    changes = preparation.changes if preparation is not None else ()
-    of_user: Sequence[NodeReport] = nodes
-    if preparation is not None and changes:
-        of_user = with_prepared(nodes, starts, preparation, origins)
-    parameters = _parameters(rewrites, params, saturations or {})
-    if preparation is not None and users is not None:
-        parameters = with_prepared_parameters(parameters, users, preparation)
-    prepared, plan = rewrites.prepared, rewrites.fold.plan
-    heads = [_name(dtype) for dtype in _head_dtypes(prepared, plan)]
+    casts = _casts(rewrites)
+    parameters = _parameters(rewrites, saturations or {})
+    starts = _add_nodes(nodes, rewrites, _Times(rewrites, low))
+    changes = decided.record(PreparedNode)
+    heads = [_name(dtype) for dtype in _head_dtypes(planned)]
     return Report(
-        target_dtype=target_dtype.label,
-        target=target,
-        nodes=tuple(of_user),
+        target_dtype=low.label,
+        target=target.name,
+        nodes=tuple(with_prepared(nodes, starts, rewrites.user, decided)),
         casts=casts,
-        parameters=parameters,
-        inputs={name: rewrites.insert.new_variables[name].label for name in inputs},
-        outputs=dict(zip(output_names(rewrites.before), heads)),
+        parameters=with_made(parameters, rewrites.users, rewrites.user, planned),
+        inputs={name: rewrites.casts.variables[name].label for name in inputs},
+        outputs=dict(zip(output_names(decided.graph), heads)),
         warnings=tuple(warnings),
-        masks=tuple([MaskReport(**vars(mask)) for mask in masks]),
+        masks=tuple([MaskReport(**vars(mask)) for mask in converted.record(RewrittenMask)]),
         preparations=tuple([PreparationReport(**vars(change)) for change in changes]),
-        time=_time(rewrites, nodes, casts, machine),
-        time_here=None if here is None else _time_here(rewrites, here, target_dtype),
+        time=_time(rewrites, nodes, casts, "" if target.cost is None else target.cost.machine),
+        time_here=None if here is None else _time_here(rewrites, here, low),
         race=tuple(race),
         guard=guard,
         nothing_low=nothing_low,
@@ -197,19 +184,18 @@ class _Times:
             }
         )
         self._casts: dict[int, float] = {}
-        for cast in rewrites.insert.casts:
-            origin = rewrites.origins.get(cast.origin.node)
-            if origin is not None:
-                self._casts[origin] = self._casts.get(origin, 0.0) + (_cast_us(rewrites, cast) or 0.0)
+        for cast in rewrites.casts.casts:
+            origin = rewrites.origin(cast).node
+            self._casts[origin] = self._casts.get(origin, 0.0) + (_cast_us(rewrites, cast) or 0.0)
 
-    def add_to(self, report: NodeReport, position: int, *, is_folded: bool) -> NodeReport:
+    def add_to(self, report: NodeReport, position: int, *, is_gone: bool) -> NodeReport:
         """Return the report of a node with what the node is expected to take."""
         if self._estimates is None:
             return report
         return replace(
             report,
             float32_us=_rounded(self._estimates.float32[position]),
-            mixed_us=0.0 if is_folded else _rounded(self._mixed[position]),
+            mixed_us=0.0 if is_gone else _rounded(self._mixed[position]),
             cast_us=_rounded(self._casts.get(position, 0.0)),
             is_time_measured=position in self._estimates.in_model,
         )
@@ -221,10 +207,10 @@ def _rounded(microseconds: float) -> float:
 
 def _cast_us(rewrites: Rewrites, cast: InsertedCast) -> float | None:
     """Return what a cast is expected to take."""
-    estimates, origin = rewrites.plan.estimates, rewrites.origins.get(cast.origin.node)
-    if estimates is None or origin is None:
+    estimates = rewrites.plan.estimates
+    if estimates is None:
         return None
-    return _rounded(estimates.cast(Entry(origin, cast.origin.output), down=cast.dtype.is_low_precision))
+    return _rounded(estimates.cast(rewrites.origin(cast), down=cast.dtype.is_low_precision))
 
 
 def _time(
@@ -247,22 +233,21 @@ def _time(
 
 def _time_here(rewrites: Rewrites, here: Target, low: DType) -> TimeReport | None:
     """Return what the plan is expected to take on another target than the one that it was made for."""
-    if rewrites.shapes is None or here.cost is None:
+    graph, shapes = rewrites.decided.graph, rewrites.decided.shapes
+    if shapes is None or here.cost is None:
         return None
-    graph = rewrites.before
     positions = {
         position
         for position, decision in enumerate(rewrites.plan.decisions)
         if decision is not None and decision.compute is low
     }
     names = [node.op if node.is_variable else FACTS.canonical(node.op) for node in graph.nodes]
-    found = estimate(graph, names, here, here.cost, rewrites.shapes, choices=positions)
+    found = estimate(graph, names, here, here.cost, shapes, choices=positions)
     casts = 0.0
-    for cast in rewrites.insert.casts:
-        origin = rewrites.origins.get(cast.origin.node)
-        if origin is not None:
-            casts += found.cast(Entry(origin, cast.origin.output), down=cast.dtype.is_low_precision)
-    mixed = [us for position, us in enumerate(found.mixed(positions)) if position not in rewrites.fold.layers]
+    for cast in rewrites.casts.casts:
+        casts += found.cast(rewrites.origin(cast), down=cast.dtype.is_low_precision)
+    gone = {change.node for change in rewrites.planned.record(PlannedNode) if change.is_gone}
+    mixed = [us for position, us in enumerate(found.mixed(positions)) if position not in gone]
     return TimeReport(
         float32_us=_rounded(sum(found.float32)),
         mixed_us=_rounded(sum(mixed) + casts),
@@ -272,35 +257,26 @@ def _time_here(rewrites: Rewrites, here: Target, low: DType) -> TimeReport | Non
     )
 
 
-def _add_nodes(
-    nodes: list[NodeReport], rewrites: Rewrites, shapes: Shapes | None, times: _Times
-) -> Sequence[tuple[int, int]]:
+def _add_nodes(nodes: list[NodeReport], rewrites: Rewrites, times: _Times) -> Sequence[tuple[int, int]]:
     """Add what happened to every operator; return where each begins: its position, and that in ``nodes``."""
     starts = []
-    before, folded = rewrites.before, rewrites.fold.layers
-    for position, (node, decision) in enumerate(zip(before.nodes, rewrites.plan.decisions)):
+    decided, converted = rewrites.decided, rewrites.converted
+    changes = {change.node: change for change in converted.record(PlannedNode)}
+    for position, (node, decision) in enumerate(zip(decided.graph.nodes, rewrites.plan.decisions)):
         if decision is None:
             continue
-        name_after = rewrites.after.nodes[rewrites.positions[position]].name
-        if position in folded:
-            layer = before.nodes[folded[position]].name
-            decision = decision._replace(
-                rule="fold batch norm",
-                reason=f"folded into the weights of {layer!r}, each rounded once; it costs nothing any more",
-            )
-        elif position in rewrites.fold.subnormal:
-            layer = before.nodes[rewrites.fold.subnormal[position]].name
-            decision = decision._replace(
-                reason=f"{decision.reason}; not folded into {layer!r}, whose weights would become subnormal"
-            )
-        elif position in rewrites.fold.convolved:
-            decision = decision._replace(
-                reason=f"{decision.reason}; written as a depthwise Convolution, which is faster"
-            )
-        work = multiply_adds(before, position, shapes) if shapes is not None else None
+        place = converted.since_plan.forward(position)
+        name_after = node.name if place is None else converted.graph.nodes[place].name
+        change = changes.get(position)
+        is_gone = change is not None and change.is_gone
+        if change is not None and is_gone:
+            decision = decision._replace(rule=change.step, reason=change.reason)
+        elif change is not None:
+            decision = decision._replace(reason=f"{decision.reason}; {change.reason}")
+        work = multiply_adds(decided.graph, position, decided.shapes) if decided.shapes is not None else None
         report = _node_report(node, decision, node.name, name_after, work)
         starts.append((position, len(nodes)))
-        nodes.append(times.add_to(report, position, is_folded=position in folded))
+        nodes.append(times.add_to(report, position, is_gone=is_gone))
         _add_bodies(nodes, node, decision, node.name)
     return starts
 
@@ -330,7 +306,9 @@ def _node_report(node: Node, decision: Decision, name: str, name_after: str, wor
     )
 
 
-def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[DType | None]:
+def _head_dtypes(planned: State) -> Sequence[DType | None]:
+    graph, plan = planned.graph, planned.plan
+    assert plan is not None  # it is carried out by the casts
     found = []
     for head, wanted in zip(graph.heads, plan.heads):
         decision = plan.decisions[head.node]
@@ -344,14 +322,16 @@ def _head_dtypes(graph: Graph, plan: Plan) -> Sequence[DType | None]:
     return found
 
 
-def _casts(rewrites: Rewrites, shapes: Shapes | None) -> tuple[CastReport, ...]:
+def _casts(rewrites: Rewrites) -> tuple[CastReport, ...]:
     reports = []
-    after, insert = rewrites.after, rewrites.insert
+    before, after, insert = rewrites.decided.graph, rewrites.converted.graph, rewrites.casts
     heads = set(after.heads)
     # A layer that a BatchNorm was folded into is what reads; what it hands on goes by the BatchNorm's name.
     reader: dict[int, str] = {}
-    for old, new in enumerate(rewrites.positions):
-        reader.setdefault(new, rewrites.before.nodes[old].name)
+    for old, node in enumerate(before.nodes):
+        new = rewrites.converted.since_plan.forward(old)
+        if new is not None:
+            reader.setdefault(new, node.name)
     read_by: dict[int, list[int]] = {cast.node: [] for cast in insert.casts}
     for position, node in enumerate(after.nodes):
         for entry in node.inputs:
@@ -361,11 +341,11 @@ def _casts(rewrites: Rewrites, shapes: Shapes | None) -> tuple[CastReport, ...]:
         consumers = [reader.get(position, after.nodes[position].name) for position in read_by[cast.node]]
         if Entry(cast.node) in heads:
             consumers.append("(output)")
-        moved = _cast_bytes(rewrites, cast, shapes)
-        source = rewrites.describe(cast.origin)
+        moved = _cast_bytes(rewrites, cast)
+        source = before.describe(rewrites.origin(cast))
         name = after.nodes[cast.node].name
         reports.append(_cast_report(cast, name, source, consumers, moved, _cast_us(rewrites, cast)))
-    for body in insert.body_casts:
+    for body in insert.bodies:
         for cast in body.casts:
             consumers = [
                 f"{body.path}/{body.after.nodes[use.node].name}"
@@ -399,37 +379,27 @@ def _cast_report(
     )
 
 
-def _cast_bytes(rewrites: Rewrites, cast: InsertedCast, shapes: Shapes | None) -> int | None:
+def _cast_bytes(rewrites: Rewrites, cast: InsertedCast) -> int | None:
     """Return the bytes that a forward pass reads and writes for a cast."""
-    origin = rewrites.origins.get(cast.origin.node)
-    if shapes is None or origin is None or cast.before is None:
+    origin, shapes = rewrites.origin(cast), rewrites.decided.shapes
+    if shapes is None or cast.before is None:
         return None
-    shape = shapes[origin][cast.origin.output]
+    shape = shapes[origin.node][origin.output]
     return None if shape is None else math.prod(shape) * (cast.before.itemsize + cast.dtype.itemsize)
 
 
-def _parameters(
-    rewrites: Rewrites, params: Mapping[str, ParameterForm], saturations: Mapping[str, Saturation]
-) -> tuple[ParameterReport, ...]:
+def _parameters(rewrites: Rewrites, saturations: Mapping[str, Saturation]) -> Sequence[ParameterReport]:
+    """Return the reports of the parameters that casts were made of."""
     held: dict[str, dict[str, DType]] = {}
-    for name, form in rewrites.insert.parameters.items():
+    for name, form in rewrites.casts.parameters.items():
         held.setdefault(form.source, {})[name] = form.dtype
-    after = rewrites.after.variables
+    after = rewrites.converted.graph.variables
     reports = []
-    for name, parameter in params.items():
-        if name not in rewrites.before.variables:
+    for name, parameter in rewrites.forms.items():
+        if name not in rewrites.planned.graph.variables:
             continue
-        successor = rewrites.fold.successors.get(name)
         stored = {name: parameter.dtype, **held.get(name, {})} if name in after else {}
-        if successor is not None:
-            stored = held[successor]
         elements = math.prod(parameter.shape)
-        own = [dtype.itemsize for dtype in stored.values()]
-        added = 0
-        if name in rewrites.fold.biases:  # the bias that folding added belongs to the weight beside it
-            bias, channels = rewrites.fold.biases[name]
-            stored = {**stored, bias: held.get(bias, {}).get(bias, DType.FLOAT32)}
-            added = channels * stored[bias].itemsize
         reports.append(
             ParameterReport(
                 name=name,
@@ -437,11 +407,11 @@ def _parameters(
                 dtype_before=parameter.dtype.label,
                 stored={twin: dtype.label for twin, dtype in stored.items()},
                 bytes_before=elements * parameter.dtype.itemsize,
-                bytes_after=elements * sum(own) + added,
+                bytes_after=elements * sum(dtype.itemsize for dtype in stored.values()),
                 saturation=_saturation(saturations.get(name)),
             )
         )
-    return tuple(reports)
+    return reports
 
 
 def _saturation(found: Saturation | None) -> SaturationReport | None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Mapping, NamedTuple, Sequence
 
 from mxamp.dtypes import DType
-from mxamp.passes import Preparation, PreparedNode
+from mxamp.passes import PreparedNode, State
 from mxamp.report.model import NodeReport, ParameterReport
 
-__all__ = ["ParameterForm", "with_prepared", "with_prepared_parameters"]
+__all__ = ["ParameterForm", "with_made", "with_prepared"]
 
 
 class ParameterForm(NamedTuple):
@@ -29,11 +29,8 @@ class ParameterForm(NamedTuple):
 
 
 def with_prepared(
-    nodes: Sequence[NodeReport],
-    starts: Sequence[tuple[int, int]],
-    preparation: Preparation,
-    origins: Sequence[int],
-) -> list[NodeReport]:
+    nodes: Sequence[NodeReport], starts: Sequence[tuple[int, int]], user: State, decided: State
+) -> Sequence[NodeReport]:
     """Return the reports of all nodes of the user's graph, in its order.
 
     Parameters
@@ -41,23 +38,25 @@ def with_prepared(
     nodes
         The reports of the nodes that were decided about, those in bodies behind the node they belong to.
     starts
-        For each node that is in no body its position in the prepared graph, and that of its report.
-    preparation
-        What prepared the graph.
-    origins
-        For every node of the prepared graph the node of the user's that it is.
+        For each node that is in no body its position in the graph that was decided about, and that of its
+        report.
+    user, decided
+        The user's model, and the one that was decided about.
     """
-    changes = {change.node: change for change in preparation.changes if change.into is not None}
+    prepared = decided.record(PreparedNode)
+    if not prepared:
+        return nodes
+    changes = {change.node: change for change in prepared if change.into is not None}
     ends = [start for _, start in starts[1:]] + [len(nodes)]
-    decided: dict[int, list[NodeReport]] = {}
+    found: dict[int, list[NodeReport]] = {}
     for (position, start), end in zip(starts, ends):
         # A node that was put in is reported behind the one whose values it bounds.
-        decided.setdefault(origins[position], []).extend(nodes[start:end])
+        found.setdefault(decided.nodes.back(position), []).extend(nodes[start:end])
     by_name = {nodes[start].name: nodes[start] for _, start in starts}
     result = []
-    for position, node in enumerate(preparation.before.nodes):
-        if position in decided:
-            result += decided[position]
+    for position, node in enumerate(user.graph.nodes):
+        if position in found:
+            result += found[position]
         elif node.name in changes:
             result.append(_dropped(changes[node.name], _survivor(node.name, changes, by_name)))
     return result
@@ -94,19 +93,19 @@ def _dropped(change: PreparedNode, survivor: NodeReport | None) -> NodeReport:
     )
 
 
-def with_prepared_parameters(
-    reports: Sequence[ParameterReport], users: Mapping[str, ParameterForm], preparation: Preparation
+def with_made(
+    reports: Sequence[ParameterReport], users: Mapping[str, ParameterForm], user: State, planned: State
 ) -> tuple[ParameterReport, ...]:
     """Return the reports of the user's parameters; what was computed from them is reported with them.
 
     Parameters
     ----------
     reports
-        The reports of the parameters that were decided about.
+        The reports of the parameters that casts were made of.
     users
         The user's parameters.
-    preparation
-        What prepared the graph.
+    user, planned
+        The user's model, and the one before casts.
 
     Returns
     -------
@@ -115,8 +114,8 @@ def with_prepared_parameters(
         has a share of its bytes, as large as its share of the elements. Those that were computed from none
         come last.
     """
-    read = preparation.before.variables
-    if not preparation.made_from and read.keys() == preparation.graph.variables.keys():
+    read = user.graph.variables
+    if not planned.made_from and read.keys() == planned.graph.variables.keys():
         return tuple(reports)
     by_name = {report.name: report for report in reports}
     found = {
@@ -129,7 +128,7 @@ def with_prepared_parameters(
         if name in read
     }
     for name, report in list(by_name.items()):
-        sources = [source for source in preparation.made_from.get(name, ()) if source in found]
+        sources = [source for source in planned.made_from.get(name, ()) if source in found]
         if not sources:
             by_name[name] = replace(report, bytes_before=0)
             continue

@@ -318,7 +318,10 @@ _PREPARED = {
 def preparation_lines(report: Report) -> list[str]:
     """Return as sentences what was dropped, merged and rewritten before anything was decided."""
     lines = []
-    for step, (noun, what) in _PREPARED.items():
+    sentences = dict(_PREPARED)
+    for change in report.preparations:
+        sentences.setdefault(change.step, ("node", f"changed by {change.step}"))
+    for step, (noun, what) in sentences.items():
         names = [
             change.node
             for change in report.preparations

@@ -8,22 +8,26 @@ from mxamp.dtypes import DType
 from mxamp.graph import Graph, verify_graph, write_symbol
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import output_names
-from mxamp.passes import GraphPass, InsertCasts, Pipeline
-from tests.building import BF16, F32, plan_for
-
-MakePass = Callable[[Graph], GraphPass]
-"""Makes the pass for the graph it will run on; called again for the second run."""
+from mxamp.passes import InsertCasts, InsertedCasts, Pass, State, run_passes
+from tests.building import BF16, F32, planned_state
 
 
-def run_pass(graph: Graph, make: MakePass, *, variables_may_go: bool = False) -> Graph:
+def run_pass(
+    state: State,
+    step: Pass,
+    again: Callable[[State], State] = lambda after: after,
+    *,
+    variables_may_go: bool = False,
+) -> State:
     """Run a pass and check what every pass must do.
 
     The graph it read is untouched; the one it returns verifies and has the same inputs, in MXNet's order,
-    and the same outputs; returning another object means that something changed; a second run changes
-    nothing.
+    and the same outputs; it says where every node went; returning another object means that something
+    changed; a second run, on what ``again`` makes of the first's result, changes nothing.
     """
-    text = write_symbol(graph)
-    after = Pipeline([make(graph)]).run(graph)
+    graph, text = state.graph, write_symbol(state.graph)
+    done = run_passes([step], state)
+    after = done.graph
     assert write_symbol(graph) == text, "the pass wrote to its input"
     verify_graph(after)
     if not variables_may_go:
@@ -31,9 +35,10 @@ def run_pass(graph: Graph, make: MakePass, *, variables_may_go: bool = False) ->
         assert set(after.variables) >= set(graph.variables)
     assert output_names(after) == output_names(graph)
     assert (after is graph) == (after == graph), "the pass is not honest about what it changed"
-    again = Pipeline([make(after)]).run(after)
-    assert again is after, "a second run changed something"
-    return after
+    assert (len(done.nodes.places), len(done.nodes.origins)) == (len(graph.nodes), len(after.nodes))
+    second = again(done)
+    assert run_passes([step], second).graph is second.graph, "a second run changed something"
+    return done
 
 
 def inputs(graph: Graph, before: Graph, after: Graph) -> list[str]:
@@ -56,25 +61,26 @@ def insert_casts(
 ) -> Graph:
     """Run :class:`InsertCasts` under the harness; the second run decides anew on what the first returned."""
     params = params or {}
-    stored: dict[str, DType] = {}
-    made: list[InsertCasts] = []
 
-    def make(current: Graph) -> InsertCasts:
+    def planned(current: Graph, arrays: Mapping[str, Any]) -> State:
+        return planned_state(current, arrays, dtype, offline=offline, **options)
+
+    def again(done: State) -> State:
         # What the first run stored in another dtype, the second finds so.
-        if made:
-            stored.update({name: kept.dtype for name, kept in made[0].parameters.items()})
-        values = {
-            name: params.get(name, None) if name in params else params[made[0].parameters[name].source]
-            for name in current.variables
-            if name in params or (made and name in made[0].parameters)
-        }
-        arrays = {name: value.astype(stored.get(name, F32).numpy) for name, value in values.items()}
-        plan = plan_for(current, arrays, dtype, offline=offline, **options)
-        made.append(InsertCasts(plan, cast_op=cast_op))
-        return made[-1]
+        (inserted,) = done.record(InsertedCasts)
+        arrays = {}
+        for name in done.graph.variables:
+            kept = inserted.parameters.get(name)
+            if kept is not None:
+                arrays[name] = params[kept.source].astype(kept.dtype.numpy)
+            elif name in params:
+                arrays[name] = params[name].astype(F32.numpy)
+        return planned(done.graph, arrays)
 
-    after = run_pass(graph, make)
-    found = infer_dtypes(after, {**variable_dtypes(after, {}), **made[0].new_variables})
+    first = {name: value.astype(F32.numpy) for name, value in params.items() if name in graph.variables}
+    done = run_pass(planned(graph, first), InsertCasts(cast_op), again)
+    after, (inserted,) = done.graph, done.record(InsertedCasts)
+    found = infer_dtypes(after, {**variable_dtypes(after, {}), **inserted.variables})
     if heads_fp32:
         before = infer_dtypes(graph, variable_dtypes(graph, {}))
         for old, new in zip(graph.heads, after.heads):

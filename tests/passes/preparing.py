@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Collection, Mapping, Sequence
 
+from mxamp.conversion import PREPARATIONS, Options, check_prepare, pipeline
+from mxamp.conversion.pipeline import run_steps
 from mxamp.graph import Graph, write_symbol
 from mxamp.graph.printer import print_graph
 from mxamp.params.parameter import Parameter
-from mxamp.passes import PreparationPass, PreparedNode, prepare_graph
+from mxamp.passes import PreparationPass, PreparedNode, State
 from mxamp.passes.edit import NodeShapes
 from mxamp.policy import Policy
 from mxamp.targets import Target
@@ -22,6 +24,22 @@ class Done:
     positions: Sequence[int]
     changes: tuple[PreparedNode, ...]
     params: Mapping[str, Parameter]
+
+
+def prepare_graph(
+    graph: Graph,
+    params: Mapping[str, Parameter],
+    policy: Policy,
+    steps: Sequence[str] = PREPARATIONS,
+    *,
+    target: Target | None = None,
+    shapes: Sequence[NodeShapes] | None = None,
+) -> State:
+    """Run passes that prepare a graph, as a conversion does."""
+    target = target or Target.for_dtype(policy.target_dtype)
+    options = Options(policy, target, prepare=check_prepare(steps), rewrite_masks=False)
+    start = State.of(graph, params, policy, target, shapes=shapes)
+    return run_steps(pipeline.PREPARING, start, options)
 
 
 def prepared(
@@ -50,18 +68,18 @@ def prepared(
     again = prepare_graph(after, done.params, policy, [step.step], target=target, shapes=done.shapes)
     assert again.graph is after, "a second run changed something"
     assert len(done.nodes.origins) == len(after.nodes)
-    assert (after is graph) == (not done.changes)
+    assert (after is graph) == (not done.record(PreparedNode))
     names = {node.name for node in after.nodes}
     for origin, node in zip(done.nodes.origins, after.nodes):
         assert (graph.nodes[origin].name == node.name) != (node.name in inserted)
-    for change in done.changes:
+    for change in done.record(PreparedNode):
         assert change.step == step.step
         assert change.into in names
         assert change.reason
     gone = [node.name for node in graph.nodes if node.name not in names and not node.is_variable]
-    assert set(gone) <= {change.node for change in done.changes}
+    assert set(gone) <= {change.node for change in done.record(PreparedNode)}
     assert {name for name in graph.variables if name not in given} <= names
-    return after, Done(done.nodes.origins, done.changes, done.params)
+    return after, Done(done.nodes.origins, done.record(PreparedNode), done.params)
 
 
 def operators(graph: Graph) -> list[str]:

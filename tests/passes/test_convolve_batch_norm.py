@@ -13,7 +13,7 @@ from mxamp.errors import PassError
 from mxamp.graph import VARIABLE, Entry, Graph, Node
 from mxamp.model import Model
 from mxamp.params.cast import cast_array
-from mxamp.passes import ConvolveBatchNorm, Pipeline
+from mxamp.passes import ConvolveBatchNorm, Done, State, run_passes
 from mxamp.policy import Color, Policy
 from mxamp.report.text import node_table
 from mxamp.targets import Target
@@ -26,9 +26,10 @@ from tests.building import (
     capable,
     convert,
     named,
-    parameters,
     plan_for,
+    planned_state,
     reads,
+    state_for,
 )
 from tests.passes.harness import run_pass
 
@@ -75,22 +76,16 @@ class PreActivation(Net):
 
 def convolve(
     graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any
-) -> tuple[Graph, ConvolveBatchNorm]:
+) -> tuple[Graph, State]:
     """Run the pass under the harness; parameters that the first run replaced are those of the second."""
-    made: list[ConvolveBatchNorm] = []
 
-    def make(current: Graph) -> ConvolveBatchNorm:
-        values = params
-        if made:
-            kept = {**made[0].arg_params, **made[0].aux_params}
-            values = {name: np.asarray(value.numpy(), np.float32) for name, value in kept.items()}
-        args = {name: value for name, value in values.items() if not name.endswith(AUXILIARY)}
-        auxs = {name: value for name, value in values.items() if name.endswith(AUXILIARY)}
-        plan = plan_for(current, values, dtype, **options)
-        made.append(ConvolveBatchNorm(plan, parameters(args), parameters(auxs), dtype))
-        return made[-1]
+    def again(done: State) -> State:
+        values = {name: np.asarray(value.numpy(), np.float32) for name, value in done.params.items()}
+        return planned_state(done.graph, values, dtype, **options)
 
-    return run_pass(graph, make, variables_may_go=True), made[0]
+    start = planned_state(graph, params, dtype, **options)
+    done = run_pass(start, ConvolveBatchNorm(), again, variables_may_go=True)
+    return done.graph, done
 
 
 def is_convolved(net: Net, head: Entry, **options: Any) -> bool:
@@ -154,7 +149,7 @@ def test_a_gamma_that_somebody_else_reads_stays() -> None:
     after, done = convolve(net.graph(net.last, other), net.params)
     assert "bn_gamma" in after.variables
     assert {"bn_gamma", "bn_weight", "bn_bias"} <= set(done.arg_params)
-    assert done.successors == {"bn_beta": "bn_bias"}
+    assert done.made_from == {"bn_weight": ("bn_gamma",), "bn_bias": ("bn_beta",)}
 
 
 def test_names_that_are_taken_are_avoided() -> None:
@@ -256,9 +251,9 @@ def test_a_plan_for_another_graph_is_refused() -> None:
     net = PreActivation()
     graph = net.graph(net.last)
     small = Graph((Node(VARIABLE, "x"), Node("exp", "y", {}, (Entry(0),))), (Entry(1),))
-    step = ConvolveBatchNorm(plan_for(small), {}, {}, BF16)
+    state = state_for(graph, net.params).after(Done(None, plan=plan_for(small)))
     with pytest.raises(PassError, match="another graph"):
-        Pipeline([step]).run(graph)
+        run_passes([ConvolveBatchNorm()], state)
 
 
 # ---------------------------------------------------------------------- as a part of the conversion

@@ -9,11 +9,11 @@ import pytest
 
 import mxamp
 from mxamp.graph import Entry, Graph
-from mxamp.passes import SeparateDenseInput, prepare_graph
+from mxamp.passes import SeparateDenseInput
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import Net, parameters, reads
-from tests.passes.preparing import prepared
+from tests.passes.preparing import prepare_graph, prepared
 
 CHANNELS = 32
 

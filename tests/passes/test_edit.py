@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 import mxamp
+from mxamp.conversion import PREPARATIONS, pipeline
+from mxamp.conversion.pipeline import preparing
 from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph import Entry, Graph, Node
 from mxamp.graph.printer import print_graph
 from mxamp.params.parameter import ArrayParameter
-from mxamp.passes import PREPARATIONS, PreparationPass, preparation, prepare_graph
+from mxamp.passes import Done, PreparationPass, PreparedNode, State
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.prepare import Prepared, Surroundings
 from mxamp.policy import Policy
 from tests.building import BF16, Net, convert, parameters
+from tests.passes.preparing import prepare_graph
 
 
 class _AddNow(PreparationPass):
@@ -25,11 +27,11 @@ class _AddNow(PreparationPass):
 
     step = "add_now"
 
-    def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
-        edit = GraphEdit(graph, around.params)
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
+        edit = GraphEdit(graph, state.params)
         changes = []
         for position, node in enumerate(graph.nodes):
-            sources = [around.parameter(entry) for entry in node.inputs]
+            sources = [state.parameter(entry) for entry in node.inputs]
             known = [source for source in sources if source is not None]
             if node.op == "elemwise_add" and len(known) == len(sources):
                 names = [graph.nodes[entry.node].name for entry in node.inputs]
@@ -43,7 +45,7 @@ class _AddNow(PreparationPass):
                 total = edit.insert(joined, before=position, shapes=((6, 4),))
                 edit.replace(position, node._replace(op="exp", inputs=(total,)))
                 changes.append(self.changed(node, "for the test"))
-        return Prepared(edit.finish(), tuple(changes)) if changes else None
+        return Done(edit.finish(), tuple(changes)) if changes else None
 
 
 def network(*, with_negative: bool = False) -> tuple[Graph, dict[str, Any]]:
@@ -65,8 +67,7 @@ def network(*, with_negative: bool = False) -> tuple[Graph, dict[str, Any]]:
 @pytest.fixture
 def adding(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """Run the pass for the test as one of mxamp's, and return the names of all."""
-    monkeypatch.setattr(preparation, "_PASSES", {**preparation._PASSES, "add_now": _AddNow})
-    monkeypatch.setattr(preparation, "PREPARATIONS", (*PREPARATIONS, "add_now"))
+    monkeypatch.setattr(pipeline, "PREPARING", (*pipeline.PREPARING, preparing(_AddNow)))
     return (*PREPARATIONS, "add_now")
 
 
@@ -118,19 +119,19 @@ def test_a_parameter_gets_a_free_name_where_another_has_it(adding: tuple[str, ..
         graph, parameters({**arrays, "total": np.zeros(1, np.float32)}), Policy.default(BF16), ["add_now"]
     )
     assert list(done.params) == ["total_1", "apart", "first", "unread", "total"]
-    assert done.changes[0].node == "total"
+    assert done.record(PreparedNode)[0].node == "total"
 
 
 def test_a_pass_that_drops_an_input_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     class _Drop(_AddNow):
-        def rewrite(self, graph: Graph, around: Surroundings) -> Prepared | None:
-            edit = GraphEdit(graph, around.params)
+        def rewrite(self, graph: Graph, state: State) -> Done | None:
+            edit = GraphEdit(graph, state.params)
             ones, position = ArrayParameter(np.ones((1, 4), np.float32)), graph.variables["data"]
             edit.drop(position, edit.add_parameter("data", ones, before=position))
-            return Prepared(edit.finish(), ())
+            return Done(edit.finish(), ())
 
     graph, arrays = network()
-    monkeypatch.setattr(preparation, "_PASSES", {"add_now": _Drop})
+    monkeypatch.setattr(pipeline, "PREPARING", (preparing(_Drop),))
     with pytest.raises(
         PassError, match="The pass _Drop left the graph broken: The names of the graph's inputs"
     ):

@@ -14,10 +14,10 @@ from mxamp.graph.infer import infer_dtypes
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.ops.rounding import is_rounding
-from mxamp.passes import EmulateLowPrecision, Emulation
+from mxamp.passes import EmulateLowPrecision, Emulation, run_passes
 from mxamp.policy import Policy
 from mxamp.targets import Target
-from tests.building import BF16, F16, Net, capable, convert, named, reads, variables_of
+from tests.building import BF16, F16, Net, capable, convert, named, reads, state_for, variables_of
 
 CPU = Target.builtin("cpu-bf16")
 
@@ -247,7 +247,7 @@ def test_a_float32_graph_is_left_as_it_is() -> None:
     net = Net()
     graph = net.graph(net.op("exp", net.var("data"), name="exp0"))
     step = EmulateLowPrecision({"data": DType.FLOAT32}, capable(F16))
-    assert step.run(graph) is graph
+    assert run_passes([step], state_for(graph, {}, F16)).graph is graph
 
 
 def test_the_report_names_the_format() -> None:

@@ -12,9 +12,20 @@ from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph import Entry, Graph
 from mxamp.model import Model
-from mxamp.passes import FoldBatchNorm, Pipeline
+from mxamp.passes import Done, FoldBatchNorm, PlannedNode, State, run_passes
 from mxamp.policy import Policy
-from tests.building import AUXILIARY, BF16, F16, Net, convert, named, parameters, plan_for, reads
+from tests.building import (
+    AUXILIARY,
+    BF16,
+    F16,
+    Net,
+    convert,
+    named,
+    plan_for,
+    planned_state,
+    reads,
+    state_for,
+)
 from tests.passes.harness import run_pass
 
 
@@ -23,27 +34,19 @@ def split(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: value for name, value in params.items() if name not in auxs}, auxs
 
 
-def fold(
-    graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any
-) -> tuple[Graph, FoldBatchNorm]:
+def fold(graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any) -> tuple[Graph, State]:
     """Fold under the harness; parameters that the first run replaced are those of the second."""
-    made: list[FoldBatchNorm] = []
 
-    def make(current: Graph) -> FoldBatchNorm:
-        values = params
-        if made:
-            kept = {**made[0].arg_params, **made[0].aux_params}
-            values = {name: np.asarray(value.numpy(), np.float32) for name, value in kept.items()}
-        args, auxs = split(values)
-        plan = plan_for(current, values, dtype, **options)
-        made.append(FoldBatchNorm(plan, parameters(args), parameters(auxs), dtype))
-        return made[-1]
+    def again(done: State) -> State:
+        values = {name: np.asarray(value.numpy(), np.float32) for name, value in done.params.items()}
+        return planned_state(done.graph, values, dtype, **options)
 
     before = {node.name for node in graph.nodes if not node.is_variable}
-    after = run_pass(graph, make, variables_may_go=True)
-    gone = {graph.nodes[position].name for position in made[0].folded}
-    assert {node.name for node in after.nodes if not node.is_variable} == before - gone
-    return after, made[0]
+    start = planned_state(graph, params, dtype, **options)
+    done = run_pass(start, FoldBatchNorm(), again, variables_may_go=True)
+    gone = {graph.nodes[change.node].name for change in done.record(PlannedNode) if change.is_gone}
+    assert {node.name for node in done.graph.nodes if not node.is_variable} == before - gone
+    return done.graph, done
 
 
 def statistics(net: Net, name: str = "bn") -> dict[str, Any]:
@@ -193,8 +196,9 @@ def test_a_plan_for_another_graph_is_refused() -> None:
     net, last = conv_bn()
     small = Net()
     plan = plan_for(small.graph(small.op("exp", small.var("x"))))
+    state = state_for(after_it(net, last), net.params).after(Done(None, plan=plan))
     with pytest.raises(PassError, match="another graph"):
-        Pipeline([FoldBatchNorm(plan, {}, {}, BF16)]).run(after_it(net, last))
+        run_passes([FoldBatchNorm()], state)
 
 
 def whole(net: Net, last: Entry, **extra: Any) -> Model:

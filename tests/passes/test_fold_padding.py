@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mxamp.graph import Entry, Graph
-from mxamp.passes import FoldPadding, prepare_graph
+from mxamp.passes import FoldPadding
 from mxamp.policy import Policy
 from tests.building import BF16, Net, named, parameters, reads
-from tests.passes.preparing import prepared
+from tests.passes.preparing import prepare_graph, prepared
 
 AROUND = "(0, 0, 0, 0, 1, 1, 2, 2)"
 

@@ -8,9 +8,9 @@ from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph, Node
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
-from mxamp.passes import InsertCasts, Pipeline
+from mxamp.passes import InsertCasts, run_passes
 from mxamp.policy import Color, Policy
-from tests.building import BF16, F16, F32, LOW, Net, casts, named, plan_for, reads
+from tests.building import BF16, F16, F32, LOW, Net, casts, named, planned_state, reads
 from tests.passes.harness import insert_casts
 
 
@@ -304,7 +304,7 @@ def test_multicast_stands_only_where_nobody_can_tell_the_dtype() -> None:
     half = net.op("amp_cast", net.var("x"), name="half", dtype="float16")
     unknown = net.op("mystery", net.var("y"), name="u")
     graph = net.graph(net.op("Concat", unknown, half, name="both"))
-    after = Pipeline([InsertCasts(plan_for(graph))]).run(graph)
+    after = run_passes([InsertCasts()], planned_state(graph)).graph
     assert [op for op in ops(after) if op == "amp_multicast"] == ["amp_multicast"]
     assert reads(after, "both") == ["both_amp_multicast", "both_amp_multicast[1]"]
 

@@ -13,11 +13,11 @@ from mxamp.graph import Entry
 from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
-from mxamp.passes import RewriteInstanceNorm, prepare_graph
+from mxamp.passes import RewriteInstanceNorm
 from mxamp.policy import Policy
 from mxamp.targets import Target, resolve_target
 from tests.building import BF16, F16, Net, parameters
-from tests.passes.preparing import operators, prepared
+from tests.passes.preparing import operators, prepare_graph, prepared
 
 PARTS = ["rows", "first_row", "row", "ones", "zeros", "normalized", "image", "moving_mean", "moving_var"]
 INSERTED = [f"n_{part}" for part in PARTS]

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
-from mxamp.passes import Pipeline, RewriteMasks
+from mxamp.passes import RewriteMasks, RewrittenMask, run_passes
 from mxamp.policy import Color, Policy
-from tests.building import BF16, F16, F32, Net, capable, convert
+from tests.building import BF16, F16, F32, Net, capable, convert, state_for
 from tests.passes.evaluation import Array, evaluate
 
 LEAST = float(np.finfo(np.float32).min)
@@ -106,9 +106,9 @@ def test_in_float32_the_weights_are_the_same_to_the_bit(
         "bias": data.draw(scores_of(F32, 1e3)),
     }
     before = original(form, value)
-    done = RewriteMasks({}, {}, Policy.default(dtype))
-    after = Pipeline([done]).run(before)
-    assert abs(done.masks[0].after or 0) == dtype.max_finite
+    done = run_passes([RewriteMasks()], state_for(before, {}, dtype))
+    after, masks = done.graph, done.record(RewrittenMask)
+    assert abs(masks[0].after or 0) == dtype.max_finite
     np.testing.assert_array_equal(evaluate(after, values), evaluate(before, values))
 
 

@@ -12,11 +12,11 @@ from mxamp.graph import Entry, Graph
 from mxamp.graph.output_names import output_names
 from mxamp.params.padded import PaddedParameter
 from mxamp.params.parameter import ArrayParameter
-from mxamp.passes import PadChannels, prepare_graph
+from mxamp.passes import PadChannels
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, named, parameters
-from tests.passes.preparing import prepared
+from tests.passes.preparing import prepare_graph, prepared
 
 
 class Layers(Net):

@@ -10,12 +10,12 @@ import pytest
 import mxamp
 from mxamp.graph import Entry
 from mxamp.model import Model
-from mxamp.passes import RewritePReLU, prepare_graph
+from mxamp.passes import PreparedNode, RewritePReLU
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import lost_branches
 from tests.building import BF16, Net, parameters
-from tests.passes.preparing import operators, prepared
+from tests.passes.preparing import operators, prepare_graph, prepared
 
 INSERTED = ["p_minus", "p_slope", "p_positive", "p_mirrored", "p_negative", "p_scaled"]
 SLOPES = [0.25, -0.5, 1.75, 0.0, -0.0, 1.0, -1.0, 3.3, 1e-20, -1e-20, 0.1, 0.2, 0.3, 0.7, 64.0, -3.0]
@@ -128,7 +128,7 @@ def test_targets_choose() -> None:
         ("cuda-fp16", False),
     ):
         done = prepare_graph(graph, given, Policy.default(BF16), target=Target.builtin(name))
-        assert any(change.step == "prelu" for change in done.changes) is chosen
+        assert any(change.step == "prelu" for change in done.record(PreparedNode)) is chosen
     good_prelu = replace(Target.builtin("cpu-bf16"), rewrites=())
     assert prepare_graph(graph, given, Policy.default(BF16), target=good_prelu).graph is graph
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import mxamp
+from mxamp.conversion import PREPARATIONS, check_prepare
 from mxamp.errors import MxampWarning, PolicyError
 from mxamp.graph import Graph
-from mxamp.passes import PREPARATIONS, check_prepare, prepare_graph
+from mxamp.passes import PreparedNode
 from mxamp.policy import Policy
 from mxamp.targets import Target
-from tests.building import BF16, Net, convert, parameters
+from tests.building import BF16, F16, Net, convert, parameters
+from tests.passes.preparing import prepare_graph
 
 
 def network() -> tuple[Graph, Net]:
@@ -109,7 +111,7 @@ def test_a_graph_without_anything_to_do_is_returned_itself() -> None:
     shapes = [((number,),) for number in range(len(graph.nodes))]
     preparation = prepare_graph(graph, parameters(net.params), Policy.default(BF16), shapes=shapes)
     assert preparation.graph is graph
-    assert not preparation.changes
+    assert not preparation.record(PreparedNode)
     assert preparation.shapes is shapes
 
 
@@ -140,14 +142,14 @@ def test_a_merge_that_would_mislead_fusion_is_taken_back() -> None:
     unguarded = [step for step in PREPARATIONS if step != "keep_branches"]
     preparation = prepare_graph(graph, parameters(net.params), Policy.default(BF16), unguarded)
     assert preparation.graph is graph
-    (change,) = preparation.changes
+    (change,) = preparation.record(PreparedNode)
     assert (change.node, change.into) == ("second", None)
     elsewhere = prepare_graph(
-        graph, parameters(net.params), Policy.default(BF16), target=Target.builtin("cuda-fp16")
+        graph, parameters(net.params), Policy.default(F16), target=Target.builtin("cuda-fp16")
     )
-    assert [change.into for change in elsewhere.changes] == ["first"]
+    assert [change.into for change in elsewhere.record(PreparedNode)] == ["first"]
     guarded = prepare_graph(graph, parameters(net.params), Policy.default(BF16))
-    assert [(change.node, change.into) for change in guarded.changes] == [
+    assert [(change.node, change.into) for change in guarded.record(PreparedNode)] == [
         ("second", "first"),
         ("first", "first"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Mapping, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,8 +10,10 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
 from mxamp.model import Model
+from mxamp.passes import PreparedNode, RescaledEntries, State, run_passes
 from mxamp.passes.rescale import RescaleOverflows
-from tests.building import Net, parameters
+from mxamp.policy import Policy
+from tests.building import F16, Net, capable, parameters
 
 mx = pytest.importorskip("mxnet")
 
@@ -89,13 +91,21 @@ def values(model: Model, data: dict[str, Any]) -> dict[Entry, Any]:
     return dict(run_entries(model, data, entries))
 
 
-def rescaled(
-    model: Model, largest: dict[Entry, float], headroom: float = 2.0
-) -> tuple[Model, RescaleOverflows]:
-    step = RescaleOverflows(model.arg_params, model.aux_params, largest, DType.FLOAT16, headroom=headroom)
-    graph = step.run(model.graph)
-    step.ensures(model.graph, graph)
-    return Model(graph, step.arg_params, step.aux_params), step
+class Rescaled(NamedTuple):
+    """What the pass says of its work."""
+
+    exponents: Mapping[Entry, int]
+    changes: tuple[PreparedNode, ...]
+
+
+def rescaled(model: Model, largest: dict[Entry, float], headroom: float = 2.0) -> tuple[Model, Rescaled]:
+    params = {**model.arg_params, **model.aux_params}
+    policy = Policy.default(DType.FLOAT16)
+    start = State.of(model.graph, params, policy, capable(F16), auxiliary=frozenset(model.aux_params))
+    done = run_passes([RescaleOverflows(lambda state: largest, headroom)], start)
+    exponents = [record.exponents for record in done.record(RescaledEntries)]
+    found = Rescaled(exponents[0] if exponents else {}, done.record(PreparedNode))
+    return Model(done.graph, done.arg_params, done.aux_params), found
 
 
 def large(found: dict[Entry, Any]) -> dict[Entry, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
 from mxamp.graph.printer import print_graph
-from mxamp.passes import RewriteMasks
+from mxamp.passes import RewriteMasks, RewrittenMask, State
 from mxamp.policy import Policy
-from tests.building import BF16, F16, Net, named, parameters, reads
+from tests.building import BF16, F16, Net, named, reads, state_for
 from tests.passes.harness import run_pass
 
 LEAST = float(np.finfo(np.float32).min)
@@ -21,16 +21,11 @@ LEAST_BF16 = -3.3895313892515355e38
 
 def rewrite(
     graph: Graph, net: Net | None = None, dtype: DType = F16, policy: Policy | None = None
-) -> tuple[Graph, RewriteMasks]:
+) -> tuple[Graph, State]:
     """Rewrite under the harness; the second run sees the parameters of the first."""
-    made: list[RewriteMasks] = []
-
-    def make(current: Graph) -> RewriteMasks:
-        params: Any = made[0].arg_params if made else parameters(net.params if net is not None else {})
-        made.append(RewriteMasks(params, {}, policy or Policy.default(dtype)))
-        return made[-1]
-
-    return run_pass(graph, make), made[0]
+    start = state_for(graph, {} if net is None else net.params, dtype, policy=policy)
+    done = run_pass(start, RewriteMasks())
+    return done.graph, done
 
 
 def lines(graph: Graph) -> list[str]:
@@ -81,7 +76,7 @@ def test_a_chosen_constant_is_replaced() -> None:
         "masked = where(m, x, least)",
         "weights = softmax(masked) {axis: -1}",
     ]
-    (mask,) = done.masks
+    (mask,) = done.record(RewrittenMask)
     assert (mask.node, mask.op, mask.before, mask.after) == ("least", "_mul_scalar", -1e18, -65504.0)
     assert (mask.reason, mask.inserted) == ("", ())
 
@@ -97,7 +92,7 @@ def test_an_added_constant_is_replaced_and_the_sum_is_bounded() -> None:
         "masked_bounded = clip(masked) {a_max: 65504.0, a_min: -32768.0}",
         "weights = softmax(masked_bounded) {axis: -1}",
     ]
-    assert done.masks[0].inserted == ("masked_bounded",)
+    assert done.record(RewrittenMask)[0].inserted == ("masked_bounded",)
 
 
 def test_a_constant_that_scales_what_nobody_knows_stays_and_its_product_is_bounded() -> None:
@@ -113,8 +108,8 @@ def test_a_constant_that_scales_what_nobody_knows_stays_and_its_product_is_bound
         "masked_bounded = clip(masked) {a_max: 65504.0, a_min: -32768.0}",
         "weights = softmax(masked_bounded) {axis: -1}",
     ]
-    assert done.masks[0].inserted == ("least_bounded", "masked_bounded")
-    origins = [graph.nodes[origin].name for origin in done.positions[-4:]]
+    assert done.record(RewrittenMask)[0].inserted == ("least_bounded", "masked_bounded")
+    origins = [graph.nodes[origin].name for origin in done.nodes.origins[-4:]]
     assert origins == ["wide", "masked", "masked", "weights"]
 
 
@@ -130,7 +125,7 @@ def test_what_bfloat16_holds_is_left_alone() -> None:
     graph = softmax(net, chosen(net, -1e18))
     after, done = rewrite(graph, dtype=BF16)
     assert after is graph
-    assert done.masks == ()
+    assert done.record(RewrittenMask) == ()
 
 
 def test_a_parameter_that_holds_the_mask_is_replaced() -> None:
@@ -144,7 +139,7 @@ def test_a_parameter_that_holds_the_mask_is_replaced() -> None:
     )
     np.testing.assert_array_equal(net.params["mask"], original)
     assert reads(after, "weights") == ["masked_bounded"]
-    assert (done.masks[0].node, done.masks[0].op) == ("mask", "null")
+    assert (done.record(RewrittenMask)[0].node, done.record(RewrittenMask)[0].op) == ("mask", "null")
 
 
 def full(net: Net, value: float = -1e18) -> Entry:
@@ -204,8 +199,8 @@ ACCEPTED: dict[str, Callable[[Net], Entry]] = {
 def test_every_usual_form_is_recognised(form: str) -> None:
     net = Net()
     after, done = rewrite(softmax(net, ACCEPTED[form](net)))
-    assert done.masks
-    assert all(mask.after is not None for mask in done.masks)
+    assert done.record(RewrittenMask)
+    assert all(mask.after is not None for mask in done.record(RewrittenMask))
     values = [
         float(value)
         for node in after.nodes
@@ -232,7 +227,7 @@ def test_every_usual_form_is_recognised(form: str) -> None:
 def test_a_mask_may_end_in_what_makes_nothing_of_it(op: str, attrs: dict[str, str]) -> None:
     net = Net()
     _, done = rewrite(net.graph(net.op(op, chosen(net), name="end", **attrs)))
-    assert done.masks[0].after == -65504
+    assert done.record(RewrittenMask)[0].after == -65504
 
 
 def test_a_clip_above_the_mask_ends_it_too() -> None:
@@ -240,7 +235,7 @@ def test_a_clip_above_the_mask_ends_it_too() -> None:
     masked = chosen(net)
     clipped = net.op("clip", masked, name="clipped", a_min=-100, a_max=100)
     _, done = rewrite(net.graph(net.op("softmax", masked, name="weights"), net.op("square", clipped)))
-    assert done.masks[0].after == -65504
+    assert done.record(RewrittenMask)[0].after == -65504
 
 
 def test_one_mask_of_many_softmaxes_is_replaced_once() -> None:
@@ -248,7 +243,7 @@ def test_one_mask_of_many_softmaxes_is_replaced_once() -> None:
     least = full(net)
     heads = [net.op("softmax", net.op("where", net.var(f"m{n}"), net.var(f"x{n}"), least)) for n in range(3)]
     after, done = rewrite(net.graph(*heads))
-    assert len(done.masks) == 1
+    assert len(done.record(RewrittenMask)) == 1
     assert named(after, "least").attrs["value"] == "-65504.0"
 
 
@@ -337,8 +332,8 @@ def test_a_mask_whose_result_might_change_stays(case: str) -> None:
     graph = net.graph(build(net))
     after, done = rewrite(graph)
     assert after is graph
-    assert done.masks
-    for mask in done.masks:
+    assert done.record(RewrittenMask)
+    for mask in done.record(RewrittenMask):
         assert mask.after is None
         assert reason in mask.reason
 
@@ -351,7 +346,7 @@ def test_masks_that_meet_stay_together() -> None:
     graph = net.graph(net.op("softmax", masked), one)
     after, done = rewrite(graph)
     assert after is graph
-    assert {mask.node for mask in done.masks} == {"one", "least"}
+    assert {mask.node for mask in done.record(RewrittenMask)} == {"one", "least"}
 
 
 def test_an_infinity_of_the_users_stays() -> None:
@@ -366,7 +361,7 @@ def test_a_constant_that_is_no_mask_is_not_mentioned() -> None:
     graph = net.graph(net.op("relu", net.op("square", net.op("_plus_scalar", net.var("x"), scalar=1e6))))
     after, done = rewrite(graph)
     assert after is graph
-    assert done.masks == ()
+    assert done.record(RewrittenMask) == ()
 
 
 @pytest.mark.parametrize("values", [[-1e18, np.inf], [-1e18, -1e17], [np.nan, 0]], ids=["inf", "two", "nan"])
@@ -391,7 +386,7 @@ def test_a_bound_takes_no_name_that_exists() -> None:
     data = net.var("masked_bounded")
     graph = net.graph(net.op("softmax", added(net), name="weights"), net.op("exp", data))
     after, done = rewrite(graph)
-    assert done.masks[0].inserted == ("masked_bounded_1",)
+    assert done.record(RewrittenMask)[0].inserted == ("masked_bounded_1",)
     assert reads(after, "weights") == ["masked_bounded_1"]
 
 
@@ -401,9 +396,11 @@ def test_scores_that_the_user_keeps_in_float32_keep_their_mask(kept: str, stays:
     net = Net()
     policy = Policy.default(F16).excluding(names=[kept])
     _, done = rewrite(softmax(net, chosen(net)), policy=policy)
-    assert (done.masks[0].after is None) == stays
+    assert (done.record(RewrittenMask)[0].after is None) == stays
     if stays:
-        assert "'masked' (where), which you keep in float32, joins it to scores" in done.masks[0].reason
+        assert "'masked' (where), which you keep in float32, joins it to scores" in (
+            done.record(RewrittenMask)[0].reason
+        )
 
 
 def test_what_a_layer_computes_is_no_mask() -> None:
@@ -420,7 +417,7 @@ def test_an_input_stays_a_mask_when_it_is_multiplied_and_moved() -> None:
     off = net.op("broadcast_sub", net.op("ones_like", both), net.op("amp_cast", both, dtype="float32"))
     least = net.op("_mul_scalar", off, name="least", scalar=-1e18)
     _, done = rewrite(softmax(net, net.op("broadcast_add", net.var("x"), least)))
-    assert done.masks[0].after == -65504
+    assert done.record(RewrittenMask)[0].after == -65504
 
 
 def test_a_stored_mask_of_zeros_and_ones_is_known_to_be_one() -> None:
@@ -441,11 +438,11 @@ def test_every_addition_halves_the_bound() -> None:
     after, done = rewrite(softmax(net, twice))
     assert named(after, "masked_bounded").attrs["a_min"] == "-32768.0"
     assert named(after, "twice_bounded").attrs["a_min"] == "-16384.0"
-    assert done.masks[0].inserted == ("masked_bounded", "twice_bounded")
+    assert done.record(RewrittenMask)[0].inserted == ("masked_bounded", "twice_bounded")
     net = Net()
     thrice = added(net)
     for name in ("one", "two"):
         thrice = net.op("broadcast_add", thrice, net.var(name))
     _, done = rewrite(softmax(net, thrice))
-    assert done.masks[0].after is None
-    assert "would read -8192, not far below all scores" in done.masks[0].reason
+    assert done.record(RewrittenMask)[0].after is None
+    assert "would read -8192, not far below all scores" in (done.record(RewrittenMask)[0].reason)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mxamp.graph import Entry, Graph
-from mxamp.passes import ShareLayout, prepare_graph
+from mxamp.passes import ShareLayout
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, parameters, reads
-from tests.passes.preparing import prepared
+from tests.passes.preparing import prepare_graph, prepared
 
 
 def hard_swish(*, norm: bool = False) -> tuple[Net, Entry]:

@@ -21,7 +21,7 @@ NOTHING: Mapping[Any, Any] = {}
 
 def names_in(candidate: Candidate) -> dict[str, str]:
     """Return the user's name of every operator and ``source->dtype`` of every cast -> its name in the run."""
-    after = candidate.rewrites.after
+    after = candidate.rewrites.converted.graph
     found = {}
     for position, node in enumerate(after.nodes):
         if node.op == "amp_cast":
@@ -55,7 +55,7 @@ def test_times_find_their_nodes_and_casts_their_entries(tmp_path: Path) -> None:
             "fused": {},
         },
     )
-    before = candidate.rewrites.before
+    before = candidate.rewrites.decided.graph
     position = {node.name: number for number, node in enumerate(before.nodes)}
     assert run.times == {
         position["conv0"]: 7.0,
@@ -78,7 +78,7 @@ def test_a_fused_node_counts_at_its_first_member(tmp_path: Path) -> None:
             "fused": {"sg_mkldnn_conv_act_0": [names["conv1"], names["relu"]]},
         },
     )
-    position = {node.name: number for number, node in enumerate(candidate.rewrites.before.nodes)}
+    position = {node.name: number for number, node in enumerate(candidate.rewrites.decided.graph.nodes)}
     assert run.times[position["conv1"]] == 9.0
     assert run.times[position["relu"]] == 0.0
     assert run.kernels == {position["conv1"]: (position["conv1"], position["relu"])}

@@ -11,11 +11,11 @@ mx = pytest.importorskip("mxnet", reason="graphs are executed with fusion and wi
 
 from mxamp.graph import Entry
 from mxamp.graph.output_names import output_names
-from mxamp.passes import prepare_graph
 from mxamp.policy import Policy
 from mxamp.runtime.symbol import symbol_from_graph
 from mxamp.targets.fusion_defect import lost_branches
 from tests.building import BF16, Net, parameters
+from tests.passes.preparing import prepare_graph
 from tests.property.strategies import SHAPE, Sample, _reachable
 
 DATA = np.random.default_rng(5).uniform(-2, 2, SHAPE).astype(np.float32)

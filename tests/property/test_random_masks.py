@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxamp.graph import Entry, Graph
-from mxamp.passes import Pipeline, RewriteMasks
+from mxamp.passes import RewriteMasks, run_passes
 from mxamp.policy import Color, Policy
-from tests.building import LOW, Net, capable, convert
+from tests.building import LOW, Net, capable, convert, state_for
 from tests.passes.evaluation import Array, evaluate
 
 SHAPE = (4, 6)
@@ -87,7 +87,7 @@ def inputs(seed: int, spread: float) -> dict[str, Array]:
 @given(seed=st.integers(0, 2**32))
 def test_rewriting_masks_changes_no_result_in_float32(dtype, seed):
     graph = masked_graph(random.Random(seed))
-    after = Pipeline([RewriteMasks({}, {}, Policy.default(dtype))]).run(graph)
+    after = run_passes([RewriteMasks()], state_for(graph, {}, dtype)).graph
     values = inputs(seed, 20)
     for old, new in zip(graph.heads, after.heads):
         np.testing.assert_allclose(evaluate(after, values, new), evaluate(graph, values, old), atol=1e-6)

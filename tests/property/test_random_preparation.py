@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 mx = pytest.importorskip("mxnet", reason="graphs are executed before and after")
 
+from mxamp.conversion import PREPARATIONS
 from mxamp.graph import Entry, Graph, Node, verify_graph
 from mxamp.graph.output_names import output_names
-from mxamp.passes import PREPARATIONS, prepare_graph
+from mxamp.passes import PreparedNode
 from mxamp.policy import Policy
 from mxamp.runtime.symbol import symbol_from_graph
 from mxamp.targets.fusion_defect import lost_branches
 from tests.building import BF16, parameters
+from tests.passes.preparing import prepare_graph
 from tests.property.strategies import SHAPE, Sample, samples
 from tests.property.test_random_graphs import kept_params
 
@@ -90,7 +92,7 @@ def test_prepared_graphs_compute_the_same(sample: Sample) -> None:
     assert not lost_branches(after)
     names = {node.name for node in after.nodes}
     gone = [node.name for node in sample.graph.nodes if node.name not in names]
-    reported = {change.node: change.into for change in preparation.changes}
+    reported = {change.node: change.into for change in preparation.record(PreparedNode)}
     assert all(reported[name] is not None for name in gone)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MXNET_SUBGRAPH_BACKEND", "NONE")
@@ -98,7 +100,7 @@ def test_prepared_graphs_compute_the_same(sample: Sample) -> None:
     for one, other in zip(before, found):
         scale = max(1.0, float(np.abs(one).max(initial=0.0)))
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4 * scale)
-    if all(change.step != "hard_sigmoid" for change in preparation.changes):
+    if all(change.step != "hard_sigmoid" for change in preparation.record(PreparedNode)):
         for one, other in zip(before, found):
             np.testing.assert_array_equal(other, one)
 

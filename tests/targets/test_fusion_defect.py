@@ -10,11 +10,13 @@ import pytest
 mx = pytest.importorskip("mxnet", reason="the defect is MXNet's, and is looked for by execution")
 
 import mxamp
+from mxamp.conversion import PREPARATIONS
 from mxamp.errors import MxampWarning
-from mxamp.passes import PREPARATIONS, prepare_graph
+from mxamp.passes import PreparedNode
 from mxamp.policy import Policy
 from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
 from mxamp.targets.fusion_defect import lost_branches
+from tests.passes.preparing import prepare_graph
 
 S = mx.sym
 SHAPE = (1, 4, 8, 8)
@@ -198,7 +200,7 @@ def test_a_guarded_graph_is_computed_as_it_is_written(
 ) -> None:
     symbol = make(Parts())
     guarded = prepare_graph(graph_from_symbol(symbol), {}, Policy.default("bfloat16"), ["keep_branches"])
-    assert [change.step for change in guarded.changes] == ["keep_branches"]
+    assert [change.step for change in guarded.record(PreparedNode)] == ["keep_branches"]
     after = symbol_from_graph(guarded.graph)
     assert after.list_outputs() == symbol.list_outputs()
     assert after.list_arguments() == symbol.list_arguments()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxamp.passes import PREPARATIONS
+from mxamp.conversion import PREPARATIONS
 from tools.fuzz_conversion.model import RandomModel
 
 __all__ = ["FUSED_TOO", "known_fault"]

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mxamp.conversion import PREPARATIONS
 from mxamp.graph.output_names import output_names
-from mxamp.passes import PREPARATIONS, Emulation
+from mxamp.passes import Emulation
 from tools.fuzz_conversion.model import RandomModel
 
 __all__ = ["arguments", "described", "random_options"]

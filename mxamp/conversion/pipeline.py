@@ -1,0 +1,170 @@
+"""The whole conversion: its steps in their order, and why each stands where it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, NamedTuple, Sequence
+
+from mxamp.arguments import items
+from mxamp.conversion.options import Options
+from mxamp.conversion.plan import Decide, largest_values
+from mxamp.errors import PolicyError, nearest_names
+from mxamp.passes import (
+    ConvolveBatchNorm,
+    DropNeedlessCasts,
+    DropNoOps,
+    FoldBatchNorm,
+    FoldConstants,
+    FoldPadding,
+    InsertCasts,
+    KeepBranches,
+    MergeCommonSubexpressions,
+    OneSpelling,
+    PadChannels,
+    Pass,
+    PreparationPass,
+    RescaleOverflows,
+    RewriteGlobalPooling,
+    RewriteHardSigmoid,
+    RewriteInstanceNorm,
+    RewriteMasks,
+    RewritePReLU,
+    RewriteRelu,
+    RewriteShortSums,
+    SeparateDenseInput,
+    ShareLayout,
+    State,
+    run_passes,
+)
+
+__all__ = [
+    "CASTING",
+    "PLANNING",
+    "PREPARATIONS",
+    "PREPARING",
+    "Step",
+    "check_prepare",
+    "preparing",
+    "run_steps",
+]
+
+
+class Step(NamedTuple):
+    """One step of a conversion.
+
+    Attributes
+    ----------
+    make
+        Makes the pass, as the options ask for it.
+    when
+        Whether it runs.
+    prepare
+        What the option ``prepare`` calls it; empty for what that does not pick.
+    """
+
+    make: Callable[[Options], Pass]
+    when: Callable[[Options], bool]
+    prepare: str = ""
+
+
+def preparing(kind: type[PreparationPass]) -> Step:
+    """Return the step of a pass that ``prepare`` picks."""
+
+    def runs(options: Options) -> bool:
+        # A pure policy asks what low precision does to the user's own nodes.
+        return not options.policy.is_pure and options.prepares(kind.step) and kind().runs_for(options.target)
+
+    return Step(lambda options: kind(), runs, kind.step)
+
+
+PREPARING: tuple[Step, ...] = (
+    # Nothing is decided yet, and every value is kept.
+    preparing(DropNoOps),  # what does nothing hides duplicates,
+    preparing(OneSpelling),  # as do several words for one thing,
+    preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
+    preparing(FoldConstants),  # of parameters,
+    preparing(FoldPadding),
+    preparing(RewriteGlobalPooling),
+    preparing(RewriteShortSums),
+    preparing(RewriteHardSigmoid),
+    preparing(RewriteRelu),
+    preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
+    preparing(RewriteInstanceNorm),
+    preparing(PadChannels),
+    preparing(RewritePReLU),
+    preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
+    preparing(SeparateDenseInput),
+    preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.
+    # No value of a mask counts but that it is far below all others: the rules are to see one in range.
+    Step(lambda o: RewriteMasks(), lambda o: o.rewrite_masks and not o.policy.is_pure),
+    # What values would leave the range is known by a calibration, and of masks their old value.
+    Step(
+        lambda o: RescaleOverflows(partial(largest_values, o), o.headroom),
+        lambda o: o.calibration is not None and not o.policy.is_pure,
+    ),
+)
+
+PLANNING: tuple[Step, ...] = (
+    # The only step that decides. It is done anew, with all behind it, where casts turn out to lose range.
+    Step(Decide, lambda o: True),
+    # Before casts are put in, so that a layer and its BatchNorm need none between them, and the product of
+    # both is rounded once.
+    Step(
+        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.fold_float32),
+        lambda o: o.fold_batch_norm,
+    ),
+    # What no layer took.
+    Step(
+        lambda o: ConvolveBatchNorm(),
+        lambda o: o.fold_batch_norm and o.target.convolves_batch_norm and not o.policy.is_pure,
+    ),
+    # What is only known to do nothing now that there is a plan.
+    Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),
+)
+
+CASTING: tuple[Step, ...] = (
+    # Carries the plan out, while the parameters are being cast as it says.
+    Step(lambda o: InsertCasts(o.cast_op), lambda o: True),
+)
+
+PREPARATIONS = tuple(dict.fromkeys(step.prepare for step in PREPARING if step.prepare))
+"""The names of the passes that ``prepare`` picks, in the order in which they run."""
+
+
+def run_steps(steps: Sequence[Step], state: State, options: Options) -> State:
+    """Run the steps that the options ask for.
+
+    Raises
+    ------
+    PassError
+        When a pass breaks the graph, or its own promise.
+    """
+    passes = [step.make(options) for step in steps if step.when(options)]
+    keeps = any(isinstance(each, PreparationPass) and each.keeps_branches for each in passes)
+    return run_passes(passes, replace(state, keeps_branches=keeps))
+
+
+def check_prepare(given: Any) -> tuple[str, ...]:
+    """Return the passes asked for, in the order in which they run.
+
+    Raises
+    ------
+    PolicyError
+        When ``given`` is no sequence of their names.
+    """
+    known = list(dict.fromkeys(step.prepare for step in PREPARING if step.prepare))
+    valid = ", ".join(repr(name) for name in known)
+    names = items(given)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise PolicyError(
+            f"prepare must be a list of passes, not {given!r}. Name those that shall run, of {valid}; [] for "
+            "none."
+        )
+    for name in names:
+        if name not in known:
+            raise PolicyError(
+                f"prepare holds {name!r}, which is no pass.{nearest_names(name, known)} "
+                f"The passes are {valid}."
+            )
+    return tuple(name for name in known if name in names)

@@ -1,0 +1,77 @@
+"""The step of a conversion that decides."""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+import numpy as np
+
+from mxamp.calibration.ranges import observed, out_of_range
+from mxamp.calibration.statistics import EntryStatistics
+from mxamp.conversion.assumed_shapes import assumed_for
+from mxamp.conversion.options import Options
+from mxamp.decisions import DecisionInputs, decide
+from mxamp.graph.graph import Entry
+from mxamp.passes import Done, Pass, RescaledEntries, RewrittenMask, State
+
+__all__ = ["Decide", "largest_values"]
+
+
+class Decide(Pass):
+    """Make the plan: one immutable decision a node (:func:`mxamp.decisions.decide`).
+
+    Parameters
+    ----------
+    options
+        How to convert.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def run(self, state: State) -> Done | None:
+        """Return the decisions for the graph, which stays as it is."""
+        options = self._options
+        castable = [name for name, value in state.arg_params.items() if not value.is_sparse]
+        inputs = [name for name in state.graph.variables if name not in state.params]
+        assumed = assumed_for(options, state.graph, state.params, inputs) if state.shapes is None else None
+        plan = decide(
+            DecisionInputs(
+                graph=state.graph,
+                variables=state.variables,
+                params=state.params,
+                policy=state.policy,
+                target=state.target,
+                shapes=state.shapes if assumed is None else assumed.entries,
+                are_shapes_assumed=assumed is not None,
+                low_inputs=state.low_inputs,
+                low_heads=state.low_heads,
+                castable=frozenset(castable if options.cast_offline else ()),
+                saturate=options.saturate,
+                low_precision=options.low_precision,
+                kept={**_beyond_range(options, state), **options.kept},
+                placing=options.placing,
+            )
+        )
+        return Done(None, () if assumed is None else (assumed,), plan=plan)
+
+
+def largest_values(options: Options, state: State) -> Mapping[Entry, float]:
+    """Return the largest magnitude of each entry that the calibration knows."""
+    return {entry: statistics.largest for entry, statistics in _observed(options, state).items()}
+
+
+def _observed(options: Options, state: State) -> Mapping[Entry, EntryStatistics]:
+    assert options.calibration is not None  # asked for with one only
+    masks = [abs(mask.before) for mask in state.record(RewrittenMask) if mask.after is not None]
+    return observed(state.graph, options.calibration, below=min(masks, default=np.inf) / 2)
+
+
+def _beyond_range(options: Options, state: State) -> Mapping[str, str]:
+    """Return the nodes that compute with values that the dtype may not hold, and why."""
+    if options.calibration is None or options.policy.is_pure:
+        return {}
+    rescaled = state.record(RescaledEntries)
+    exponents = rescaled[0].exponents if rescaled else {}
+    known, low = _observed(options, state), options.policy.target_dtype
+    return out_of_range(state.graph, known, low, options.headroom, exponents)
