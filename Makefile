@@ -2,6 +2,7 @@
 
 VENV := .venv
 CORE_VENV := .venv-core
+DOCS_VENV := .venv-docs
 PEERS_VENV := .venv-peers
 RUN := $(VENV)/bin/python
 RUN_CORE := $(CORE_VENV)/bin/python
@@ -26,7 +27,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-browser lint format environment environment-core environment-peers \
+.PHONY: help demo test test-core test-browser docs lint format environment environment-core environment-peers \
 	bench bench-runtimes environment-runtimes bench-estimates bench-convert bench-files bench-operators bench-calibration \
 	bench-peers gpu-validation verify-emulation verify-rounding \
 	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
@@ -38,6 +39,7 @@ help:
 	@echo "  make test             run the tests (a few minutes on two cores)"
 	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
 	@echo "  make test-browser     run the tests of HTML reports in Chromium, which must be there (a minute)"
+	@echo "  make docs             the documentation as a site, in build/site, with the reference of the Python API"
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
 	@echo "  make bench            measure 42 models: FP32, MXNet's own converter, mxamp (hours)"
@@ -84,6 +86,13 @@ test-core: environment-core
 test-browser: environment
 	@$(RUN) -m pip install -q -c constraints/browser.txt playwright
 	@$(RUN) -m pytest -m browser tests/html $(ARGS)
+
+docs:
+	@test -x $(DOCS_VENV)/bin/mkdocs || { \
+		python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(DOCS_VENV)) && \
+		$$python -m venv $(DOCS_VENV) && \
+		$(DOCS_VENV)/bin/python -m pip install -q -c constraints/docs.txt mkdocs-material 'mkdocstrings[python]'; }
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build $(ARGS)
 
 lint: environment
 	@$(RUN) -m ruff check .

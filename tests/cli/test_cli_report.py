@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mxamp.provenance import read_provenance
+
 
 def data_of(path: Path) -> dict:
     page = path.read_text(encoding="utf-8")
@@ -30,7 +32,8 @@ def test_a_report_of_files_has_their_reasons_and_their_origin(mxamp, folder):
     reasons = {node["name"]: node["reason"] for node in recorded["decisions"]["nodes"]}
     assert reason_of(folder / "out.html", "exp0") == reasons["exp0"]
     page = (folder / "out.html").read_text(encoding="utf-8")
-    assert recorded["source"]["symbol"]["blake2b"] in page
+    provenance = read_provenance("out")
+    assert provenance.source_symbol.digest in page
 
 
 def test_convert_writes_the_page_that_report_writes(mxamp, folder):
