@@ -120,7 +120,7 @@ def test_a_wrong_shape_is_told_with_its_place(images: Images) -> None:
         fed(Samples(small_model(), [images, images[:, :3]]))
 
 
-@pytest.mark.parametrize("data", [None, 3, object()], ids=str)
+@pytest.mark.parametrize("data", [None, 3, object()], ids=["None", "3", "object"])
 def test_what_is_no_data_is_refused(data: Any) -> None:
     with pytest.raises(DataError, match="Give a mapping"):
         Samples(small_model(), data)

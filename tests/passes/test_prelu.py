@@ -127,7 +127,8 @@ def test_targets_choose() -> None:
         ("cpu-bf16-intel", True),
         ("cuda-fp16", False),
     ):
-        done = prepare_graph(graph, given, Policy.default(BF16), target=Target.builtin(name))
+        target = Target.builtin(name)
+        done = prepare_graph(graph, given, Policy.default(target.dtype), target=target)
         assert any(change.step == "prelu" for change in done.record(PreparedNode)) is chosen
     good_prelu = replace(Target.builtin("cpu-bf16"), rewrites=())
     assert prepare_graph(graph, given, Policy.default(BF16), target=good_prelu).graph is graph

@@ -106,7 +106,8 @@ def test_gpus_have_no_blocks() -> None:
     graph = net.graph(last)
     for name, inserted in (("cpu-bf16", True), ("cuda-fp16", False)):
         target = Target.builtin(name)
-        after = prepare_graph(graph, parameters(net.params), Policy.default(BF16), target=target).graph
+        policy = Policy.default(target.dtype)
+        after = prepare_graph(graph, parameters(net.params), policy, target=target).graph
         assert any(node.name == "conv_plain" for node in after.nodes) is inserted
 
 
