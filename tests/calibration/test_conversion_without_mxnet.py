@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def test_files_are_compensated(tmp_path: Path) -> None:
     calibration = Calibration.load(tmp_path / "calibration")
     loaded = load(tmp_path / "net")
     arrays = (loaded.graph, loaded.arg_params, loaded.aux_params)
-    found = convert_model(*arrays, "bfloat16", calibration=calibration, compensate="full")
+    options: dict[str, Any] = {"calibration": calibration, "compensate": "full", "low_precision": "required"}
+    found = convert_model(*arrays, "bfloat16", **options)
     found.save(tmp_path / "out")
     assert found.report is not None
     assert found.report.compensation is not None

@@ -33,7 +33,7 @@ def machine(monkeypatch):
 
 def test_without_shapes_one_line_says_why_nothing_is_measured(mxamp, folder):
     pytest.importorskip("mxnet", reason="without it, that is what is said")
-    result = mxamp(*CONVERT)
+    result = mxamp(*CONVERT, "--verbose")
     assert result.status == 0, result.err
     assert " ".join(result.out.split()).count("Not measured against float32: the shapes of the inputs") == 1
     assert result.err == ""
@@ -47,7 +47,7 @@ def test_no_guard_says_nothing(mxamp, folder):
 
 def test_a_conversion_is_measured_by_default(mxamp, folder, machine):
     fake = machine(conv0=-0.004)
-    result = mxamp(*CONVERT, *ALL_LOW)
+    result = mxamp(*CONVERT, *ALL_LOW, "--verbose")
     assert result.status == 0, result.err
     assert fake.races == [2]
     assert "Measured on a CPU, 2 threads: float32 19.00 ms, this one 11.40: 1.67 times as fast" in " ".join(

@@ -34,7 +34,7 @@ def test_the_default_policy_knows_every_operator_with_facts_and_no_other(default
     assert not [record.name for record in left_out if any(role.shares_dtype for role in record.roles)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "fp16", "half", "", None, 16, DType.INT32])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "half", "", None, 16, DType.INT32])
 def test_a_dtype_no_model_can_be_converted_to_is_refused(dtype: object) -> None:
     with pytest.raises(PolicyError, match=r"'float16' .* or 'bfloat16'"):
         Policy.default(dtype)

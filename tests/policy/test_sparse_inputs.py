@@ -41,7 +41,8 @@ FORMS = {
 def test_what_reads_it_is_float32_and_no_cast_is_put_before_it(
     form: str, policy: str | None, dtype: str
 ) -> None:
-    model = mxamp.convert_model(FORMS[form](), ARGS, {}, dtype, policy=policy)
+    options = {"policy": policy, "low_precision": "required"}
+    model = mxamp.convert_model(FORMS[form](), ARGS, {}, dtype, **options)
     assert model.report is not None
     assert model.report.node("dot").compute == "float32"
     assert "the input 'data' is sparse" in model.report.node("dot").reason
