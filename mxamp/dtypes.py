@@ -160,7 +160,7 @@ class DType(enum.Enum):
             return value
         if isinstance(value, str):
             text = value.strip().lower()
-            if aliases:
+            if aliases is not False:
                 text = _ALIASES.get(text, text)
             if text in _EMULATED_BY_LABEL:
                 return cls.parse(_EMULATED_BY_LABEL[text], emulated=emulated)

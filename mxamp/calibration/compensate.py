@@ -55,7 +55,7 @@ class Compensation:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        if self.mode not in (FULL, MEAN):
+        if not isinstance(self.mode, str) or self.mode not in (FULL, MEAN):
             raise PolicyError(f"compensate must be {FULL!r}, {MEAN!r} or None, not {self.mode!r:.80}.")
         number = isinstance(self.damping, (int, float)) and not isinstance(self.damping, bool)
         if not number or not 0.0 < self.damping < float("inf"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Mapping
 
@@ -26,7 +27,7 @@ def check_headroom(given: object) -> float:
         When it is no number from 1 on.
     """
     number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not number or not 1.0 <= given < float("inf"):  # type: ignore[operator]
+    if not number or not 1.0 <= given <= sys.float_info.max:  # type: ignore[operator]
         raise PolicyError(
             f"headroom must be a number from 1 on, not {given!r:.80}: how many times larger than on the "
             "calibration's samples values may be, and still fit."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.arguments import path_fault
 from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import Inputs, counted, fitted_arrays, input_names, with_labels
 from mxamp.errors import DataError
@@ -167,7 +170,12 @@ class Samples:
             raise DataError(
                 f"The function {self._source} returned {items!r:.80}, and no batches to go through."
             )
-        for number, item in enumerate(items):
+        try:
+            iterator = iter(items)
+        except Exception as error:  # whatever an object of the user's raises, there is nothing to go through
+            reason = f"{type(error).__name__}: {error}"
+            raise DataError(f"The data ({self._source}) cannot be gone through: {reason:.200}.") from error
+        for number, item in enumerate(iterator):
             for batch in self._fitted(item, watch, f"batch {number}"):
                 yield batch
                 if self._limit is not None and watch.samples >= self._limit:
@@ -332,7 +340,7 @@ def _reader(data: Any) -> tuple[str, Callable[[], Iterable[Any]], int | None]:
         return name, _once(data), None
     if hasattr(data, "__iter__"):
         return name, lambda: data, None
-    if callable(data):
+    if inspect.isroutine(data) or isinstance(data, functools.partial):  # a block can be called, too
         return getattr(data, "__name__", name), data, None
     raise DataError(f"{name} is no data. Give {_KINDS}.")
 
@@ -352,6 +360,9 @@ def _once(iterator: Iterator[Any]) -> Callable[[], Iterator[Any]]:
 
 
 def _file_reader(path: Path) -> tuple[str, Callable[[], Iterable[Any]], int | None]:
+    fault = path_fault(path)
+    if fault is not None:
+        raise DataError(f"{fault}. Give the path of a .npz or .npy file, or of a folder of them.")
     if not path.is_dir():
         loaded = load_data(path)
         return path.name, lambda: [_Whole(loaded)], _count(loaded)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Sequence
 
+from mxamp.arguments import path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError
 from mxamp.files import atomic_write
@@ -92,6 +93,9 @@ def export_openvino_graph(
     OnnxMissingError, OpenvinoMissingError
         When a package is not installed.
     """
+    fault = path_fault(path)
+    if fault is not None:
+        raise ExportError(f"{fault}. Give the path of the .xml file to write.")
     written = Path(path)
     if written.suffix != ".xml":
         raise ExportError(f"OpenVINO's files end in .xml, and {str(path)!r:.80} does not: name it model.xml.")

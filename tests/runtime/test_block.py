@@ -238,7 +238,7 @@ def test_symbol_block_converts():
     internals = sym.get_internals()
     relu = next(name for name in internals.list_outputs() if "relu" in name)
     block = SymbolBlock([sym, internals[relu]], mx.sym.var("data"), params=net.collect_params())
-    low = mxamp.convert_block(block, target_dtype="bfloat16")
+    low = mxamp.convert_block(block, target_dtype="bfloat16", low_precision="required")
     assert_close(low(image()), block(image()))
     assert low._cached_graph[1].list_outputs() == block._cached_graph[1].list_outputs()
 
