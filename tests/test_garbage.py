@@ -74,6 +74,7 @@ def test_what_the_caller_froze_stays_frozen() -> None:
         frozen = gc.get_freeze_count()
         with paused_collection():
             pass
-        assert gc.get_freeze_count() == frozen > 0
+        # Other threads may let go of something that was frozen; unfrozen, nothing would be left.
+        assert gc.get_freeze_count() > 0.9 * frozen > 0
     finally:
         gc.unfreeze()

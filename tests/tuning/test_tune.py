@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+mx = pytest.importorskip("mxnet")
+
 import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import DataError, TargetError
 from tests.tuning.test_prices import network, with_weights
-
-mx = pytest.importorskip("mxnet")
 
 
 @pytest.fixture(scope="module")
