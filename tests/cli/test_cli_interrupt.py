@@ -20,6 +20,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SITE = """
 import os, signal, sys
 
+# Where the tests run in the background of a shell, interrupts are ignored, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
