@@ -10,9 +10,8 @@ from mxamp.calibration import Calibration, calibrate
 from mxamp.calibration.file import is_calibration
 from mxamp.calibration.text import calibration_text, entry_table
 from mxamp.cli.console import Steps, print_json
-from mxamp.cli.source import add_model_argument, add_source_options, read_source
-from mxamp.errors import DataError, ExportError, MxnetMissingError
-from mxamp.installation import why_no_mxnet
+from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
+from mxamp.errors import DataError, ExportError
 from mxamp.report.text import count_of
 
 __all__ = ["add_parser"]
@@ -38,10 +37,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_model_argument(parser)
-    for action in parser._actions:
-        if action.dest == "model":
-            action.nargs, action.default = "?", None
+    add_model_argument(parser, is_optional=True)
     parser.add_argument("--show", metavar="FILE", help="print what a calibration holds, and nothing else")
     parser.add_argument(
         "--data",
@@ -76,9 +72,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     output = _output(args)
     merged = [Calibration.load(path) for path in args.merge]
-    missing = why_no_mxnet()
-    if missing is not None:
-        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    require_mxnet()
     steps = Steps(quiet=args.quiet or args.json)
     with steps.step(f"reading {args.model}"):
         source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)

@@ -17,7 +17,14 @@ from mxamp.cli.console import (
 )
 from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
 from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
-from mxamp.cli.source import Source, add_source_options, check_epoch, parse_input_shapes, read_source
+from mxamp.cli.source import (
+    Source,
+    add_source_options,
+    check_epoch,
+    parse_input_shapes,
+    read_source,
+    require_mxnet,
+)
 from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
@@ -25,8 +32,7 @@ from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
 from mxamp.compare.text import format_fidelity
 from mxamp.convert import convert_model
-from mxamp.errors import AccuracyError, DataError, MxnetMissingError
-from mxamp.installation import why_no_mxnet
+from mxamp.errors import AccuracyError, DataError
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.policy.policy import PURE
@@ -155,9 +161,7 @@ def run(args: argparse.Namespace) -> int:
         print(compared.to_json() if args.json else compared)
         return _status(compared, args.tolerance)
     shapes = parse_input_shapes(args.input_shape)
-    missing = why_no_mxnet()  # before advice that would need it
-    if missing is not None:
-        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    require_mxnet()  # before advice that would need it
     reference = read_source(
         args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
     )

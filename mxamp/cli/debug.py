@@ -8,13 +8,11 @@ from typing import Any
 
 from mxamp.cli.console import print_json, show_comparison_progress, supports_progress
 from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
-from mxamp.cli.source import add_source_options, check_epoch, read_source
+from mxamp.cli.source import add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.debug import debug_models
 from mxamp.debug.run import DEFAULT_SAMPLES, DEFAULT_TRIALS
 from mxamp.debug.text import format_suspects, suspects_section
-from mxamp.errors import MxnetMissingError
-from mxamp.installation import why_no_mxnet
 
 __all__ = ["add_parser"]
 
@@ -65,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
         When the models cannot be run.
     """
     check_new_file(args.html, force=args.force)
-    missing = why_no_mxnet()
-    if missing is not None:
-        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    require_mxnet()
     reference = read_source(args.prefix, epoch=args.epoch, pretrained=args.pretrained)
     source = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch"))
     found = debug_models(

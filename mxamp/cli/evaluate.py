@@ -6,10 +6,9 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import Steps
-from mxamp.cli.source import add_source_options, check_epoch, read_source
+from mxamp.cli.source import add_model_argument, add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
-from mxamp.errors import DataError, MxnetMissingError
-from mxamp.installation import why_no_mxnet
+from mxamp.errors import DataError
 
 __all__ = ["add_parser", "run"]
 
@@ -38,9 +37,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "model", metavar="PREFIX", help="PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME"
-    )
+    add_model_argument(parser)
     parser.add_argument("converted", metavar="OUT", nargs="?", help="its conversion, to compare with")
     parser.add_argument(
         "--data",
@@ -78,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
     for metric in args.metric or ():
         find_metric(metric)  # before anything is read
-    missing = why_no_mxnet()
-    if missing is not None:
-        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    require_mxnet()
     steps = Steps(quiet=args.json)
     with steps.step(f"reading {args.model}"):
         first = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model
@@ -91,7 +86,6 @@ def run(args: argparse.Namespace) -> int:
     def progress(done: int, total: int | None) -> None:
         steps.now(f"evaluating: sample {done}" + (f" of {total}" if total is not None else ""))
 
-    steps = Steps(quiet=args.json)
     with steps.step("evaluating"):
         found = evaluate(
             first,

@@ -10,12 +10,11 @@ from typing import Any
 
 from mxamp.cli.console import Steps, show_comparison_progress, supports_progress
 from mxamp.cli.html import check_new_file, findings_of, write_page
-from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source
+from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
-from mxamp.errors import DataError, MxnetMissingError
-from mxamp.installation import why_no_mxnet
+from mxamp.errors import DataError
 from mxamp.model import model_paths
 from mxamp.provenance import hash_file
 from mxamp.report.table import format_bytes
@@ -75,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.against is not None and args.data is None:
         raise DataError("--against goes with --data: comparing runs both models.")
     if args.data is not None:
-        missing = why_no_mxnet()
-        if missing is not None:
-            raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+        require_mxnet()
     steps = Steps(quiet=args.quiet)
     check_new_file(args.html, force=args.force)
     with steps.step(f"reading {args.model}"):

@@ -6,9 +6,7 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import Steps
-from mxamp.cli.source import add_source_options, read_source
-from mxamp.errors import MxnetMissingError
-from mxamp.installation import why_no_mxnet
+from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 
 __all__ = ["add_parser", "run"]
 
@@ -32,9 +30,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "model", metavar="PREFIX", help="PREFIX-symbol.json and PREFIX-0000.params, or zoo:NAME"
-    )
+    add_model_argument(parser)
     parser.add_argument(
         "--data",
         metavar="FILE",
@@ -57,9 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand and return its exit status."""
     from mxamp.tuning import sensitivity
 
-    missing = why_no_mxnet()
-    if missing is not None:
-        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
+    require_mxnet()
     steps = Steps(quiet=args.json)
     with steps.step(f"reading {args.model}"):
         model = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.errors import DataError, MxampWarning, ReportError
+from mxamp.errors import DataError, MxampWarning, MxnetMissingError, ReportError
+from mxamp.installation import why_no_mxnet
 from mxamp.model import Model, load, model_paths
 from mxamp.provenance import Provenance, read_provenance
 
@@ -22,6 +23,7 @@ __all__ = [
     "parse_input_shapes",
     "read_source",
     "recorded_provenance",
+    "require_mxnet",
     "split_prefix",
 ]
 
@@ -61,10 +63,11 @@ class Source:
     epoch: int = 0
 
 
-def add_model_argument(parser: argparse.ArgumentParser) -> None:
+def add_model_argument(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
     """Add the argument that names a model: files, or one of the zoo."""
     parser.add_argument(
         "model",
+        nargs="?" if is_optional else None,
         metavar="PREFIX",
         help="the files' path up to -symbol.json and -0000.params, or zoo:NAME for a model of GluonCV's zoo",
     )
@@ -101,6 +104,19 @@ def add_input_option(parser: Any) -> None:
         metavar="NAME",
         help="this variable is an input, though it looks like a parameter without a value (repeatable)",
     )
+
+
+def require_mxnet() -> None:
+    """Refuse to go on where MXNet is not installed, before anything is read.
+
+    Raises
+    ------
+    MxnetMissingError
+        With what to do about it.
+    """
+    missing = why_no_mxnet()
+    if missing is not None:
+        raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
 
 
 def check_epoch(epoch: int | None, option: str) -> int | None:

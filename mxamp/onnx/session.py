@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError
 from mxamp.onnx.package import import_onnxruntime
 
-__all__ = ["OnnxSession"]
+__all__ = ["OnnxSession", "one_line"]
 
 _NUMPY_OF = {
     "tensor(float)": np.float32,
@@ -73,7 +73,7 @@ class OnnxSession:
             )
         except Exception as error:  # its exceptions have no common class of their own
             raise OperatorError(
-                f"ONNX Runtime {runtime.__version__} cannot load {self.path}: {_one_line(error)}"
+                f"ONNX Runtime {runtime.__version__} cannot load {self.path}: {one_line(error)}"
             ) from error
         self._inputs = {entry.name: entry for entry in self._session.get_inputs()}
         self.input_shapes = {
@@ -113,7 +113,7 @@ class OnnxSession:
         try:
             self._session.run_with_iobinding(self._binding)
         except Exception as error:  # its exceptions have no common class of their own
-            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {_one_line(error)}") from error
+            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {one_line(error)}") from error
 
     def run(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Run once.
@@ -139,7 +139,7 @@ class OnnxSession:
         try:
             outputs = self._session.run(None, fed)
         except Exception as error:  # its exceptions have no common class of their own
-            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {_one_line(error)}") from error
+            raise OperatorError(f"ONNX Runtime cannot run {self.path}: {one_line(error)}") from error
         return [value.astype(np.float32) if value.dtype == np.float16 else value for value in outputs]
 
     def _fed(self, data: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -153,5 +153,6 @@ class OnnxSession:
         return fed
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Return what a runtime said, shortened, on one line."""
     return " ".join(str(error).split())[:400]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError
+from mxamp.onnx.session import one_line
 from mxamp.openvino.package import import_openvino
 
 __all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "OpenvinoSession"]
@@ -68,7 +69,7 @@ class OpenvinoSession:
             self._compiled: Any = core.compile_model(model, "CPU", self.settings)
         except Exception as error:  # RuntimeError, and classes of its own
             raise OperatorError(
-                f"OpenVINO {openvino.__version__} cannot load {self.path}: {_one_line(error)}"
+                f"OpenVINO {openvino.__version__} cannot load {self.path}: {one_line(error)}"
             ) from error
         self._request: Any = self._compiled.create_infer_request()
         self._inputs = {_name(port): port for port in self._compiled.inputs}
@@ -114,7 +115,7 @@ class OpenvinoSession:
         try:
             self._request.infer()
         except Exception as error:  # RuntimeError, and classes of its own
-            raise OperatorError(f"OpenVINO cannot run {self.path}: {_one_line(error)}") from error
+            raise OperatorError(f"OpenVINO cannot run {self.path}: {one_line(error)}") from error
 
     def run(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Run once.
@@ -158,7 +159,3 @@ def _name(port: Any) -> str:
     """Return the name of an input or output; OpenVINO may give one tensor several."""
     names = sorted(port.get_names())
     return names[0] if names else str(port.get_node().get_friendly_name())
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:400]
