@@ -220,6 +220,15 @@ def test_weights_say_what_is_drawn() -> None:
     assert {one.op for one in drawn} == {"Pooling"}
 
 
+def test_products_fit_the_smallest_network_too() -> None:
+    # One in some hundred graphs asked for a product that its loop could not make small enough, for ever.
+    for seed in range(300):
+        for one in draw_kernels(8, np.random.default_rng(seed), {"product": 1.0}):
+            first, second = (operand.shape for operand in one.operands)
+            columns = math.prod(second[1:]) // first[-1] if one.op == "batch_dot" else second[-1]
+            assert math.prod(first) * columns <= 3e8, one
+
+
 def test_one_of_each_family_runs_and_is_timed() -> None:
     pytest.importorskip("mxnet", reason="MXNet runs the kernels")
     from mxamp.runtime.kernel_times import time_kernels

@@ -187,8 +187,10 @@ def _dense(draw: Draw) -> Kernel:
     rows = 1 if draw.chance(0.4) else draw.size(2, 512)
     width = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(4, 4096)
     units = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(1, 4096)
-    while rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements:
-        units = max(1, units // 2)
+    while units > 1 and (
+        rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements
+    ):
+        units //= 2
     bias = draw.chance(0.8)
     return kernel(
         "FullyConnected",

@@ -205,8 +205,10 @@ def _reduction(draw: Draw) -> Kernel:
 
 def _product(draw: Draw) -> Kernel:
     heads, rows, inner, columns = draw.size(1, 32), draw.size(4, 256), draw.size(16, 256), draw.size(4, 256)
-    while heads * rows * inner * columns > draw.most_multiply_adds:
-        heads = max(1, heads // 2)
+    while heads > 1 and heads * rows * inner * columns > draw.most_multiply_adds:
+        heads //= 2
+    while rows * inner * columns > draw.most_multiply_adds:
+        rows, inner, columns = (max(1, size // 2) for size in (rows, inner, columns))
     if draw.chance(0.3):
         return kernel("dot", "dot", [Operand((rows, inner)), Operand((inner, columns))])
     flip = draw.chance(0.5)
