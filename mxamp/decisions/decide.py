@@ -22,6 +22,7 @@ from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
+from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
@@ -357,6 +358,12 @@ class _Decider:
                 if self.given.are_shapes_assumed
                 else "takes the least time here, as estimated"
             )
+            simple = simpler_placement(problem, chosen, wanted) if is_open else None
+            if simple is not None:
+                chosen, why_chosen = (
+                    simple,
+                    "needs the fewest casts here; more would hardly gain, as estimated",
+                )
         else:
             chosen, why_chosen = placing.choose(problem, wanted), placing.reason
         if self.given.low_precision is not LowPrecision.REQUIRED:

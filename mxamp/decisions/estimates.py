@@ -139,6 +139,8 @@ def estimate(
     float32 = [pricing.microseconds((position,), low=False) for position in range(len(graph.nodes))]
     alone = list(float32)
     low = {position: pricing.microseconds((position,), low=True) for position in choices}
+    if target.convolves_batch_norm:
+        low.update({position: cost for position in choices for cost in pricing.convolved(position)})
     for chain in groups:
         low.update(dict.fromkeys(chain, 0.0))
         low[chain[0]] = pricing.microseconds(chain, low=True)
@@ -205,6 +207,29 @@ class _Pricing:
             return 0.0
         work = chain_work(self._graph, chain, self._shapes, [self._works[position] for position in chain])
         return self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
+
+    def convolved(self, position: int) -> Sequence[float]:
+        """Return what a low BatchNorm costs as a depthwise convolution, for those that become one."""
+        node, work = self._graph.nodes[position], self._works[position]
+        if (
+            self._names[position] != "BatchNorm"
+            or work is None
+            or len(work.output) != _IMAGE
+            or node.attrs.get("axis", "1") != "1"
+            or work.output[1] % _BLOCK
+            or set(self._graph.uses[position]) - {0}
+        ):
+            return ()
+        channels = work.output[1]
+        attributes = {"kernel": "(1, 1)", "num_filter": str(channels), "num_group": str(channels)}
+        twin = work._replace(
+            multiply_adds=math.prod(work.output),
+            is_depthwise=True,
+            has_bias=True,
+            attributes=attributes,
+            inputs=(work.inputs[0], (channels, 1, 1, 1), (channels,)),
+        )
+        return (self._model.microseconds("Convolution", twin, low=True),)
 
 
 def chain_work(
@@ -279,6 +304,10 @@ def _is_blocked(graph: Graph, position: int) -> bool:
         position = node.inputs[0].node
     return False
 
+
+_IMAGE = 4
+_BLOCK = 16
+"""Which BatchNorms become convolutions (:mod:`mxamp.passes.convolve_batch_norm`)."""
 
 _BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""

@@ -138,6 +138,33 @@ def test_depthwise_convolutions_and_biases_are_seen() -> None:
 # ---------------------------------------------------------------------- what is decided by them
 
 
+@pytest.mark.parametrize(
+    ("channels", "attrs", "is_convolved"),
+    [(32, {}, True), (24, {}, False), (32, {"axis": "2"}, False)],
+    ids=["blocks", "no whole blocks", "another axis"],
+)
+def test_a_batch_norm_costs_what_it_becomes(channels: int, attrs: dict[str, str], is_convolved: bool) -> None:
+    net = Net()
+    parts = [net.param(f"bn_{part}", channels) for part in ("gamma", "beta", "moving_mean", "moving_var")]
+    graph = net.graph(net.op("BatchNorm", net.var("data"), *parts, name="bn", outputs=3, **attrs))
+    costs = {
+        "operators": {
+            "BatchNorm": [{"float32": 1, "low": 50}],
+            "Convolution": [{"depthwise": True, "float32": 1, "low": 2}, {"float32": 1, "low": 7}],
+        }
+    }
+    names = [FACTS.canonical(node.op) for node in graph.nodes]
+    shape = (1, channels, channels, 6)
+    found = {}
+    for convolves in (False, True):
+        where = target(costs, convolves_batch_norm=convolves)
+        assert where.cost is not None
+        position = len(graph.nodes) - 1
+        shapes = shapes_of(graph, net, shape)
+        found[convolves] = estimate(graph, names, where, where.cost, shapes, choices={position}).low[position]
+    assert found[True] == pytest.approx(found[False] * (2 / 50 if is_convolved else 1), rel=0.01)
+
+
 def converted(net: Net, head: Entry, where: Target, **options: Any) -> Model:
     graph = net.graph(head)
     options.setdefault("shapes", shapes_of(graph, net, (1, 4, 5, 5)))
