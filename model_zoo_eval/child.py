@@ -51,7 +51,7 @@ def main(
 
     try:
         # Imported here: what is wrong with an installation is a result too.
-        from mxamp.child import end_with_parent
+        from mxamp.measuring.child import end_with_parent
 
         folder = Path(result_path).resolve().parent
         end_with_parent(lambda: _remove(folder))

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mxamp.targets.machine import asks_for_amx, cpu_flags, cpu_name
+from mxamp.measuring.machine import asks_for_amx, cpu_flags, cpu_name
 from mxamp.version import __version__
 
 __all__ = ["describe_environment", "usable_cores"]

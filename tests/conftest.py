@@ -77,7 +77,7 @@ def any_target_suits_this_machine(request: pytest.FixtureRequest, monkeypatch: p
 @pytest.fixture
 def a_cpu(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Make the system describe another CPU than the one that is here."""
-    from mxamp.targets import machine
+    from mxamp.measuring import machine
 
     def describe(*flags: str, vendor: str = "GenuineIntel", told_to_use_amx: bool = False) -> None:
         path = Path(tmp_path_factory.mktemp("cpu")) / "cpuinfo"

@@ -23,8 +23,8 @@ from typing import Any, Mapping, Sequence
 
 from model_zoo_eval.heads import entries_before, first_rankings
 from model_zoo_eval.journal import Journal, read_results
-from mxamp.compare.race import Ratio
 from mxamp.errors import MxampError
+from mxamp.measuring.race import Ratio
 from mxamp.model import Model
 from mxamp.racing import RaceEntry, RaceResult, race
 from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO

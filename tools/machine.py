@@ -9,8 +9,8 @@ from importlib import metadata
 from pathlib import Path
 
 from mxamp.errors import DeviceError
+from mxamp.measuring.machine import AMX_SETTING, asks_for_amx, cpu_name, has_bfloat16_instructions
 from mxamp.runtime.amx import permit_amx
-from mxamp.targets.machine import AMX_SETTING, asks_for_amx, cpu_name, has_bfloat16_instructions
 
 __all__ = ["ROOT", "describe_machine", "machine_lines", "prepare_environment", "use_amx"]
 

@@ -35,6 +35,7 @@ from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
 from mxamp.html import Findings
+from mxamp.measuring.machine import compute_capability
 from mxamp.model import Model, model_paths
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
@@ -46,7 +47,6 @@ from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import count_of, summary
 from mxamp.targets import Target, resolve_target
 from mxamp.targets.choose import BEYOND_WHEELS
-from mxamp.targets.machine import compute_capability
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling

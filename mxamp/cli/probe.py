@@ -87,9 +87,9 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and write."""
     # Every other command does without the probe's cases.
+    from mxamp.measuring.machine import default_threads
     from mxamp.probe import ProbeSettings, run_probe
     from mxamp.probe.journal import journal_path
-    from mxamp.probe.machine import default_threads
 
     dtype = _dtype(args.dtype, args.ctx)
     if args.threads is not None and args.threads < 1:

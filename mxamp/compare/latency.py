@@ -7,9 +7,10 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.compare.race import FEWEST_TELLING_ROUNDS, Ratio, race
+from mxamp.compare.race import race
+from mxamp.measuring.machine import cpu_and_threads
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Ratio
 from mxamp.model import Model
-from mxamp.targets.machine import cpu_and_threads
 
 __all__ = ["Latency", "LatencyComparison", "alternate_latency", "summarize_latency", "time_models"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Iterable, Mapping
 
 from mxamp.arguments import argument
@@ -11,21 +10,18 @@ from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import DataError, MxnetMissingError
 from mxamp.guard.options import Guard
 from mxamp.installation import why_no_mxnet
+from mxamp.measuring.machine import (
+    AMX_SETTING,
+    available_memory,
+    cpu_and_threads,
+    leaves_amx_unused,
+    unmet_need,
+)
 from mxamp.model import Model
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target
-from mxamp.targets.machine import AMX_SETTING, cpu_and_threads, leaves_amx_unused, unmet_need
 
-__all__ = ["available_memory", "describe_machine", "why_not_here"]
-
-_MEMORY_INFO = Path("/proc/meminfo")
-_CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ),
-)
+__all__ = ["describe_machine", "why_not_here"]
 
 COPIES = 6
 """How many times the parameters of the float32 model are in memory at the worst: four models that race, one
@@ -102,19 +98,6 @@ def _device_problem(target: Target) -> str | None:
     return None
 
 
-def available_memory() -> int | None:
-    """Return how many bytes a process may still take without swapping; None where nothing tells."""
-    found = []
-    for line in _text(_MEMORY_INFO).splitlines():
-        if line.startswith("MemAvailable:"):
-            found.append(int(line.split()[1]) << 10)
-    for limit, used in _CGROUPS:
-        limit_text, used_text = _text(limit).strip(), _text(used).strip()
-        if limit_text.isdigit() and used_text.isdigit():
-            found.append(max(0, int(limit_text) - int(used_text)))
-    return min(found, default=None)
-
-
 def describe_machine(target: Target, *, is_measured_here: bool = True) -> Mapping[str, str]:
     """Return what the measurement holds for: the CPU and its threads, the device, MXNet's version."""
     if not is_measured_here:
@@ -129,10 +112,3 @@ def describe_machine(target: Target, *, is_measured_here: bool = True) -> Mappin
         "device": "gpu(0)" if target.device == "gpu" else "cpu(0)",
         "mxnet": str(import_mxnet().__version__),
     }
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""

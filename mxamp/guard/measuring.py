@@ -12,18 +12,16 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxamp.compare.inputs import prepare_inputs
-from mxamp.compare.race import FEWEST_TELLING_ROUNDS, Race, bind_for_timing, race
+from mxamp.compare.race import RACE_PROGRAM, bind_for_timing, race, write_for_race
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import OperatorError
 from mxamp.guard.options import Guard, Measure
+from mxamp.measuring.process import ProcessError, run_program
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race
 from mxamp.model import Model
-from mxamp.params.stream import stream_params
-from mxamp.profile.processes import ProcessError, run_program
 from mxamp.targets import Target
 
 __all__ = ["measuring_here"]
-
-_RACE_PROGRAM = "mxamp.profile.race_process"
 
 _MOST_ROUNDS = 1000
 """Time is what bounds a race; a small model needs many rounds on a busy machine."""
@@ -114,11 +112,14 @@ class _Processes:
         try:
             folder.mkdir()
             result = self._run(
-                _RACE_PROGRAM,
+                RACE_PROGRAM,
                 {
                     "data": str(self._folder / "data.npz"),
                     "ctx": self._device,
-                    "models": [_written(model, folder / f"{n}") for n, model in enumerate(models)],
+                    "models": [
+                        write_for_race(folder / f"{n}", one.graph, one.arg_params, one.aux_params)
+                        for n, one in enumerate(models)
+                    ],
                     "labels": list(labels),
                     "rounds": _MOST_ROUNDS,
                     "seconds": seconds,
@@ -132,11 +133,3 @@ class _Processes:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return Race(tuple(tuple(own) for own in result["seconds"]))
-
-
-def _written(model: Model, prefix: Path) -> str:
-    """Write a model where another process reads it, unsynced: it is gone soon."""
-    Path(f"{prefix}-symbol.json").write_text(model.symbol_json(), "utf-8")
-    with open(f"{prefix}-0000.params", "wb") as file:
-        stream_params(file, model.arg_params, model.aux_params, numpy_shapes=model.graph.has_numpy_shapes)
-    return str(prefix)

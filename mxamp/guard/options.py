@@ -11,13 +11,13 @@ from mxamp.errors import PolicyError
 from mxamp.names import short
 
 if TYPE_CHECKING:
-    from mxamp.compare.race import Race
+    from mxamp.measuring.race import Race
     from mxamp.model import Model
 
 __all__ = ["Guard", "Measure", "as_guard"]
 
 Measure = Callable[[Sequence["Model"], Sequence[str], float], "Race"]
-"""Times models by turns, given their labels and how many seconds it may take: :mod:`mxamp.compare.race`."""
+"""Times models by turns, given their labels and how many seconds it may take: :mod:`mxamp.measuring.race`."""
 
 
 @dataclass(frozen=True)

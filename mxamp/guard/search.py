@@ -9,7 +9,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple, Sequence
 
-from mxamp.compare.race import Race, Ratio
 from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import LowPrecision
 from mxamp.errors import MxampError
@@ -17,6 +16,7 @@ from mxamp.guard.machine import describe_machine, why_not_here
 from mxamp.guard.measuring import measuring_here
 from mxamp.guard.options import Guard, Measure
 from mxamp.guard.regions import Region, low_regions, names_of_operators
+from mxamp.measuring.race import Race, Ratio
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes import KeepBranches

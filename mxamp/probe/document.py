@@ -7,6 +7,7 @@ import statistics
 from typing import Any, Mapping, Sequence
 
 from mxamp.dtypes import DType
+from mxamp.measuring.machine import AMX, AMX_SETTING, BFLOAT16_INSTRUCTIONS
 from mxamp.probe.case import Case
 from mxamp.probe.fit import Sample, cast_rate, fit_costs, gather_samples, operator_overhead
 from mxamp.probe.fusion import check_patterns
@@ -15,7 +16,6 @@ from mxamp.probe.known import ALWAYS_FOLDS_INTO, FOLD_INTO, NORM_AND_CONVOLUTION
 from mxamp.probe.support import judge_operators
 from mxamp.probe.workers import Answer
 from mxamp.targets import Support, Target
-from mxamp.targets.machine import AMX, AMX_SETTING, BFLOAT16_INSTRUCTIONS
 
 __all__ = ["document_text", "make_document"]
 

@@ -14,6 +14,7 @@ from typing import Any, Callable, Mapping
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, TargetError, nearest_names
 from mxamp.files.atomic import atomic_write
+from mxamp.measuring.machine import describe_machine, processors
 from mxamp.ops import FACTS
 from mxamp.probe.case import Case
 from mxamp.probe.cases import all_cases
@@ -21,9 +22,8 @@ from mxamp.probe.document import document_text, make_document
 from mxamp.probe.fit_kernels import fit_kernels, read_kernels
 from mxamp.probe.jobs import CHECK, TIME, Unit, is_on_volumes, jobs_of, units_of
 from mxamp.probe.journal import Journal, journal_path
-from mxamp.probe.machine import describe_machine, processors
 from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels, weights_by_error
-from mxamp.probe.workers import Answer, Settings, Worker, process_environment, run_units
+from mxamp.probe.workers import Answer, Settings, Worker, probe_environment, run_units
 from mxamp.targets import Target
 from mxamp.version import __version__
 
@@ -116,7 +116,7 @@ def run_probe(
     _check_output(path)
     cases = _chosen_cases(settings.only)
     process = Settings(settings.dtype.label, settings.ctx, settings.rounds, settings.limit, settings.command)
-    worker = Worker(process, process_environment(settings.threads, check_heap=False))
+    worker = Worker(process, probe_environment(settings.threads, check_heap=False))
     about = worker.about
     worker.close()
     machine = {**describe_machine(settings.threads), **about, "cases": _fingerprint(cases, settings)}
@@ -163,7 +163,7 @@ def _add_kernels(document: dict[str, Any], settings: ProbeSettings) -> None:
     target = Target.from_document(document, source="what was measured")
     timing = KernelTiming(
         settings.dtype,
-        process_environment(settings.threads, check_heap=False),
+        probe_environment(settings.threads, check_heap=False),
         settings.kernel_seconds / 2,
     )
     timed = time_random_kernels(timing, target)
@@ -232,7 +232,7 @@ def _measure(
     for kind, workers, check_heap in ((CHECK, settings.workers or at_once, True), (TIME, 1, False)):
         todo = [unit for unit in units if unit.kind == kind and unit not in seen]
         if todo:
-            environment = process_environment(settings.threads, check_heap=check_heap)
+            environment = probe_environment(settings.threads, check_heap=check_heap)
             run_units(
                 todo,
                 process,

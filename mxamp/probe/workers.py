@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
-import os
 import queue
 import signal
-import subprocess
 import sys
 import threading
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from mxamp.errors import DeviceError, MxampError, MxnetMissingError, TargetError
+from mxamp.measuring.process import Dialogue, process_environment
 from mxamp.probe.jobs import Unit
 
-__all__ = ["Answer", "Settings", "Worker", "process_environment", "run_units"]
+__all__ = ["Answer", "Settings", "Worker", "probe_environment", "run_units"]
 
 _UNITS_A_PROCESS = 24
 """So few that doing them again is cheap, and so many that importing MXNet does not count."""
@@ -30,7 +28,6 @@ _START_LIMIT = 120.0
 """Seconds that a process may take until it is ready."""
 
 _HEAP_CHECK = "libc_malloc_debug.so.0"
-_LAST_LINES = 4000
 
 
 class Settings(NamedTuple):
@@ -96,28 +93,9 @@ class Worker:
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self._limit = settings.limit
-        self._process = subprocess.Popen(
-            settings.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env=dict(environment),
-            # The parent decides what an interrupt means.
-            start_new_session=True,
-        )
-        self._answers: queue.Queue[str | None] = queue.Queue()
-        self._last_words = ""
-        self._threads = [
-            threading.Thread(target=self._listen, daemon=True),
-            threading.Thread(target=self._overhear, daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._process = Dialogue(settings.command, environment)
         try:
-            self._send({"dtype": settings.dtype, "ctx": settings.ctx, "rounds": settings.rounds})
+            self._process.send({"dtype": settings.dtype, "ctx": settings.ctx, "rounds": settings.rounds})
             self.about = self._greeting()
         except BaseException:
             self.close()
@@ -133,37 +111,12 @@ class Worker:
         ready: Mapping[str, Any] = message["ready"]
         return ready
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._answers.put(None)
-
-    def _overhear(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._last_words = (self._last_words + line)[-_LAST_LINES:]
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
-        # A process that has died says so when its answer is waited for.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
-
     def _receive(self, seconds: float) -> dict[str, Any] | None:
         """Return the next message; None where the process is gone or says nothing for so long."""
         try:
-            line = self._answers.get(timeout=seconds)
-        except queue.Empty:
+            return self._process.receive(seconds)
+        except TimeoutError:
             return None
-        if line is None:
-            return None
-        try:
-            message: dict[str, Any] = json.loads(line)
-        except ValueError:  # it died in the middle of a line
-            return None
-        return message
 
     def do(self, unit: Unit) -> Answer:
         """Do one unit.
@@ -173,7 +126,7 @@ class Worker:
         _DeathError
             When the process does not survive it, or has to be ended.
         """
-        self._send({"case": unit.case, "kind": unit.kind})
+        self._process.send({"case": unit.case, "kind": unit.kind})
         jobs: list[Mapping[str, Any]] = []
         begun: Mapping[str, Any] = {}
         while True:
@@ -190,38 +143,19 @@ class Worker:
 
     def _post_mortem(self) -> dict[str, Any]:
         """Return how the process died; end it where it has not."""
-        try:
-            # Its answers may have ended a moment before it does.
-            status = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            self._end()
+        ended = self._process.how_it_ended(unless="Subgraph backend")
+        if ended is None:
+            self._process.kill()
             return {"outcome": "hangs", "note": f"no answer in {self._limit:g} s"}
-        self._threads[1].join(timeout=1.0)
-        lines = [line.strip() for line in self._last_words.splitlines()]
-        last = next((line for line in reversed(lines) if line and "Subgraph backend" not in line), "")
+        status, last = ended
         if status < 0:
             name = signal.Signals(-status).name
             return {"outcome": "crashes", "note": f"{name}{f': {last[:160]}' if last else ''}"}
         return {"outcome": "crashes", "note": f"exit status {status}: {last[:160]}"}
 
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
     def close(self) -> None:
         """End the process."""
-        with contextlib.suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-        try:
-            self._process.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
-            self._end()
-        for thread in self._threads:
-            thread.join(timeout=1.0)
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        self._process.close(grace=2.0)
 
     def kill(self) -> None:
         """End the process at once; whoever waits for its answer is told that it died."""
@@ -238,7 +172,7 @@ def _phase(begun: Mapping[str, Any]) -> dict[str, Any]:
     return {"phase": begun["begins"]} if "begins" in begun else {}
 
 
-def process_environment(threads: int, *, check_heap: bool) -> dict[str, str]:
+def probe_environment(threads: int, *, check_heap: bool) -> dict[str, str]:
     """Return the environment of a process.
 
     Parameters
@@ -249,11 +183,7 @@ def process_environment(threads: int, *, check_heap: bool) -> dict[str, str]:
         Whether glibc checks the heap, where it can: an operator that writes beyond its output is then
         caught. It takes time, so not where times are taken.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MXNET_SUBGRAPH_VERBOSE": "0"}
-    # The child must find this very mxamp, wherever it was imported from.
-    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment = process_environment({"OMP_NUM_THREADS": str(threads), "MXNET_SUBGRAPH_VERBOSE": "0"})
     for name in ("MXNET_SUBGRAPH_BACKEND", "MXNET_USE_FUSION"):
         environment.pop(name, None)
     if check_heap and _has_heap_check():

@@ -19,6 +19,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.graph.graph import Graph
 from mxamp.graph.serde import write_symbol
+from mxamp.measuring.machine import processors
 from mxamp.ops.libraries import folders
 from mxamp.params.parameter import Parameter
 
@@ -43,13 +44,12 @@ def environment(mxnet_version: str, device: str) -> dict[str, Any]:
         for name, value in os.environ.items()
         if name.startswith(_SETTINGS) and name not in _NOT_SETTINGS
     }
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "version": VERSION,
         "mxnet": mxnet_version,
         "device": device,
         "cpu": _cpu_model(),
-        "cores": cores,
+        "cores": processors(),
         "settings": settings,
     }
 

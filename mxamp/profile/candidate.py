@@ -7,11 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mxamp.compare.race import write_for_race
 from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.placing import Choose, MeasuredTimes, Placing
-from mxamp.graph.serde import write_symbol
-from mxamp.params.stream import stream_params
 from mxamp.profile.cache import graph_content
 from mxamp.profile.choices import float32
 from mxamp.profile.observation import with_positions_as_names
@@ -95,12 +94,8 @@ class Candidates:
         content = graph_content(graph, {**model.arg_params, **model.aux_params})
         if content not in self._made:
             self._written += 1
-            prefix = str(self._folder / f"candidate{self._written}")
-            named = with_positions_as_names(graph)
-            Path(f"{prefix}-symbol.json").write_text(write_symbol(named), "utf-8")
-            with open(f"{prefix}-0000.params", "wb") as file:
-                stream_params(file, model.arg_params, model.aux_params, numpy_shapes=graph.has_numpy_shapes)
-            self._made[content] = prefix
+            prefix, named = self._folder / f"candidate{self._written}", with_positions_as_names(graph)
+            self._made[content] = write_for_race(prefix, named, model.arg_params, model.aux_params)
         self._times_made[content] += 1
         return Candidate(self._made[content], content, rewrites, low)
 

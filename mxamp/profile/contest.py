@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
-from mxamp.compare.race import Ratio
+from mxamp.measuring.race import Ratio
 
 __all__ = ["TIE", "Contestant", "winner"]
 

@@ -8,19 +8,20 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.compare.race import Ratio
+from mxamp.compare.race import RACE_PROGRAM
 from mxamp.errors import MxampError
+from mxamp.measuring.process import ProcessError, run_program
+from mxamp.measuring.race import Ratio
 from mxamp.profile.cache import MeasurementCache
 from mxamp.profile.candidate import Candidate
 from mxamp.profile.observation import Observation, observation
-from mxamp.profile.processes import ProcessError, run_program
 from mxamp.profile.settings import Profiling
 
 __all__ = ["Lap", "Measuring"]
 
 RunProgram = Callable[..., Any]
 
-_NODES, _RACE = "mxamp.runtime.node_times", "mxamp.profile.race_process"
+_NODES = "mxamp.runtime.node_times"
 
 _ENGINE = "NaiveEngine"
 """With it a node has finished before the next one starts."""
@@ -28,7 +29,7 @@ _ENGINE = "NaiveEngine"
 _NODE_ROUNDS = 30
 _RACE_ROUNDS = 100
 _FEWEST_ROUNDS = 9
-"""Of a race; from 8 on the median is known with some confidence (:class:`mxamp.compare.race.Ratio`)."""
+"""Of a race; from 8 on the median is known with some confidence (:class:`mxamp.measuring.race.Ratio`)."""
 
 
 class Lap(NamedTuple):
@@ -165,7 +166,7 @@ class Measuring:
 
     def _laps(self, candidates: Sequence[Candidate], names: Sequence[str], seconds: float) -> list[Lap]:
         result = self._measure(
-            _RACE,
+            RACE_PROGRAM,
             candidates,
             {"seconds": seconds, "rounds": _RACE_ROUNDS, "labels": list(names)},
         )

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.child import end_with_parent
 from mxamp.errors import MxampError
+from mxamp.measuring.child import end_with_parent
 
 if TYPE_CHECKING:
     from mxamp.openvino.export import OpenvinoExport

@@ -10,10 +10,10 @@ from typing import Any, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
+from mxamp.measuring.machine import AMX_SETTING, has_bfloat16_instructions, leaves_amx_unused
 from mxamp.model import Model
 from mxamp.openvino.session import BFLOAT16, FLOAT32
 from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO
-from mxamp.targets.machine import AMX_SETTING, has_bfloat16_instructions, leaves_amx_unused
 
 __all__ = ["Contender", "Entrant", "line_up", "low_dtype"]
 

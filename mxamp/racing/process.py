@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import queue
-import subprocess
 import sys
-import tempfile
-import threading
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Mapping
 
-import mxamp
 from mxamp.errors import OperatorError
+from mxamp.measuring.process import Dialogue, process_environment
 
 __all__ = ["CompetitorProcess"]
 
-_LAST_LINES = 4000
 
-
-class CompetitorProcess:
+class CompetitorProcess(Dialogue):
     """A process that runs :mod:`mxamp.racing.competitor`.
 
     Parameters
@@ -48,40 +37,16 @@ class CompetitorProcess:
     ) -> None:
         self.label = label
         self._timeout = timeout
-        package = str(Path(mxamp.__file__).resolve().parent.parent)
-        inherited = os.environ.get("PYTHONPATH", "")
-        variables = {
-            **os.environ,
-            **(environment or {}),
-            # The same mxamp, also where it is not installed but lies in the current folder.
-            "PYTHONPATH": os.pathsep.join(filter(None, (package, inherited))),
-        }
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        python = python or sys.executable
         try:
-            self._process = subprocess.Popen(
-                [python or sys.executable, "-W", "ignore", "-m", "mxamp.racing.competitor"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=variables,
-                text=True,
-                encoding="utf-8",
+            super().__init__(
+                [python, "-W", "ignore", "-m", "mxamp.racing.competitor"], process_environment(environment)
             )
         except OSError as error:
-            self._errors.close()
             raise OperatorError(
-                f"{label} cannot run: the interpreter {python or sys.executable!r} cannot be started "
+                f"{label} cannot run: the interpreter {python!r} cannot be started "
                 f"({error.strerror or error})."
             ) from None
-        self._answers: queue.Queue[str] = queue.Queue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._answers.put("")  # it ended
 
     def do(self, job: str, **details: Any) -> Mapping[str, Any]:
         """Let it do a job, and return its answer.
@@ -91,50 +56,19 @@ class CompetitorProcess:
         OperatorError
             When it cannot, takes too long, or ends.
         """
-        assert self._process.stdin is not None
+        self.send({"do": job, **details})
         try:
-            self._process.stdin.write(json.dumps({"do": job, **details}) + "\n")
-            self._process.stdin.flush()
-            line = self._answers.get(timeout=self._timeout)
-        except OSError:
-            line = ""
-        except queue.Empty:
+            answer = self.receive(self._timeout)
+        except TimeoutError:
             self.close()
             raise OperatorError(f"{self.label} took longer than {self._timeout:g} s.") from None
-        if not line:
+        if answer is None:
             raise OperatorError(self._why_it_ended())
-        answer: Mapping[str, Any] = json.loads(line)
         if "error" in answer:
             raise OperatorError(str(answer["error"]))
         return answer
 
     def _why_it_ended(self) -> str:
-        code = self._process.wait(timeout=self._timeout)
-        self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - _LAST_LINES))
-        said = [line.strip() for line in self._errors.read().decode("utf-8", "replace").splitlines()]
-        last = next((line for line in reversed(said) if line), "")
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
+        status, last = self.how_it_ended() or (0, "")
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"The process of {self.label} {how}{': ' if last else ''}{last[:400]}."
-
-    def close(self) -> None:
-        """End it."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._listener.join()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None and not stream.closed:
-                with contextlib.suppress(OSError):  # a line that it never read
-                    stream.close()
-
-    def __enter__(self) -> CompetitorProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from mxamp.compare.race import Ratio
 from mxamp.errors import AccuracyError
+from mxamp.measuring.race import Ratio
 
 __all__ = ["RaceEntry", "RaceResult"]
 

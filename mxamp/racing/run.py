@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from mxamp.compare.inputs import expected_input_shapes, input_names, prepare_inputs
 from mxamp.compare.metrics import DistanceMeter
-from mxamp.compare.race import FEWEST_TELLING_ROUNDS, Race, race_is_clear, run_by_turns
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.convert import convert_model
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, ModelFileNotFoundError, MxampError, OperatorError, nearest_names
 from mxamp.graph.output_names import output_names
 from mxamp.installation import install_hint
+from mxamp.measuring.machine import cpu_name, leaves_amx_unused
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race, race_is_clear, run_by_turns
 from mxamp.model import Model, load
 from mxamp.onnx import OnnxSession
 from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO, RUNTIMES
@@ -31,7 +32,6 @@ from mxamp.racing.lineup import Contender, Entrant, line_up, low_dtype
 from mxamp.racing.process import CompetitorProcess
 from mxamp.racing.result import RaceEntry, RaceResult
 from mxamp.targets import Target
-from mxamp.targets.machine import cpu_name, leaves_amx_unused
 
 __all__ = ["DEFAULT_TOLERANCE", "as_contender", "race"]
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 
 from mxamp.errors import DeviceError
-from mxamp.targets.machine import AMX_SETTING, asks_for_amx
+from mxamp.measuring.machine import AMX_SETTING, asks_for_amx
 
 __all__ = ["permit_amx"]
 

@@ -18,7 +18,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.child import do_job
+from mxamp.measuring.child import do_job
 
 __all__ = ["ENGINE", "NodeClock", "kernels", "time_nodes"]
 

@@ -14,11 +14,11 @@ from typing import Any, TextIO
 
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, MxampError
+from mxamp.measuring.machine import compute_capability
 from mxamp.probe.case import Dims
 from mxamp.probe.cases import all_cases
 from mxamp.probe.jobs import TIME, jobs_of
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.targets.machine import compute_capability
 
 __all__ = ["main"]
 

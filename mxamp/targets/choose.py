@@ -7,7 +7,7 @@ from typing import Union
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
-from mxamp.targets.machine import (
+from mxamp.measuring.machine import (
     asks_for_amx,
     compute_capability,
     cpu_vendor,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxamp.dtypes import DType
+from mxamp.measuring.machine import cpu_name, unmet_need
 from mxamp.targets.choose import AUTO, automatic_target
 from mxamp.targets.cost import CostModel
-from mxamp.targets.machine import cpu_name, unmet_need
 from mxamp.targets.target import Target
 
 __all__ = ["Mismatch", "machine_mismatch"]

@@ -17,9 +17,9 @@ from typing import Any, Mapping, Sequence
 from mxamp.arguments import path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
+from mxamp.measuring.machine import NEEDS
 from mxamp.ops import FACTS
 from mxamp.targets.cost import CostModel
-from mxamp.targets.machine import NEEDS
 
 __all__ = ["MXNET", "RUNTIMES", "FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
 
@@ -151,7 +151,7 @@ class Target:
     warning
         What everybody should know who converts for this target; empty for most.
     needs
-        What a machine must have to run as this target says (:data:`mxamp.targets.machine.NEEDS`). The guard
+        What a machine must have to run as this target says (:data:`mxamp.measuring.machine.NEEDS`). The guard
         measures nowhere else.
     runtime
         What runs the model there: one of :data:`RUNTIMES`.

@@ -13,7 +13,7 @@ from mxamp.calibration.prices import Prices, price_roundings
 from mxamp.calibration.run import any_model
 from mxamp.compare.checked import checked_number, checked_progress, checked_seed
 from mxamp.compare.inputs import counted
-from mxamp.compare.race import Race, race
+from mxamp.compare.race import race
 from mxamp.emulation import emulate_model
 from mxamp.errors import DataError, DeviceError, MxampError
 from mxamp.evaluation import find_metric
@@ -22,6 +22,7 @@ from mxamp.evaluation.metrics import Metric
 from mxamp.evaluation.statistics import bootstrap_intervals
 from mxamp.guard.machine import why_not_here
 from mxamp.guard.options import Guard
+from mxamp.measuring.race import Race
 from mxamp.model import Model
 from mxamp.passes import Emulation
 from mxamp.tuning.curve import Curve, explore

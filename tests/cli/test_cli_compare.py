@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxamp.compare.race import FEWEST_TELLING_ROUNDS
 from mxamp.convert import convert_model
+from mxamp.measuring.machine import cpu_name
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS
 from mxamp.model import Model, load
 from mxamp.params.parameter import ArrayParameter
-from mxamp.targets.machine import cpu_name
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_threads_are_those_that_mxnet_would_use(
     threads: int | None,
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", given)
-    monkeypatch.setattr("mxamp.probe.machine.processors", lambda: 12)
+    monkeypatch.setattr("mxamp.measuring.machine.processors", lambda: 12)
     mxamp("probe")
     assert asked["settings"].threads == (threads or 6)
     mxamp("probe", "--threads", "5")

@@ -7,8 +7,9 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mxamp.compare.race import FEWEST_TELLING_ROUNDS, Race, Ratio, bind_for_timing, race, race_is_clear
+from mxamp.compare.race import bind_for_timing, race
 from mxamp.errors import DataError
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race, Ratio, race_is_clear
 
 
 class Track:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import mxamp
-from mxamp.compare.race import Race
 from mxamp.errors import MxampWarning
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
+from mxamp.measuring.race import Race
 from mxamp.report.guard import CONVERTED, PREPARED
 from tests.building import Net
 

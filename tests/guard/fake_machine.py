@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from mxamp.compare.race import Race
 from mxamp.convert import convert_model
 from mxamp.guard import Guard
+from mxamp.measuring.race import Race
 from mxamp.model import Model
 from tests.building import BF16, Net, capable
 

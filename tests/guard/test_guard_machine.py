@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-import mxamp.targets.machine
+import mxamp.measuring.machine
 from mxamp.convert import convert_model
 from mxamp.dtypes import DType
 from mxamp.errors import DataError
@@ -30,7 +30,7 @@ def small() -> Model:
 @pytest.fixture
 def with_bfloat16(monkeypatch):
     """Be on a CPU with bfloat16 instructions, whatever this one has."""
-    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: True)
+    monkeypatch.setattr(mxamp.measuring.machine, "has_bfloat16_instructions", lambda: True)
 
 
 def test_without_shapes_nothing_is_measured_and_the_report_says_so():
@@ -90,7 +90,7 @@ def test_float16_needs_a_gpu(monkeypatch):
 @pytest.mark.parametrize(("target", "runs"), [("cpu-bf16", False), ("cpu-bf16-emulated", True)])
 def test_a_target_that_is_not_this_machine_is_not_measured_on_it(monkeypatch, target, runs):
     pytest.importorskip("mxnet", reason="it is asked for first")
-    monkeypatch.setattr(mxamp.targets.machine, "cpu_flags", lambda: {"avx2", "avx512bw"})
+    monkeypatch.setattr(mxamp.measuring.machine, "cpu_flags", lambda: {"avx2", "avx512bw"})
     why = machine.why_not_here(Guard(), small(), Target.builtin(target), SHAPES)
     assert (why is None) is runs
     assert runs or "does not have; target auto is the one for this machine" in why
@@ -98,7 +98,7 @@ def test_a_target_that_is_not_this_machine_is_not_measured_on_it(monkeypatch, ta
 
 def test_a_users_target_needs_what_the_one_it_is_based_on_needs(monkeypatch):
     pytest.importorskip("mxnet", reason="it is asked for first")
-    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: False)
+    monkeypatch.setattr(mxamp.measuring.machine, "has_bfloat16_instructions", lambda: False)
     mine = {"name": "mine", "based_on": "cpu-bf16", "description": "mine"}
     target = Target.from_document(mine, source="mine.json")
     why = machine.why_not_here(Guard(), small(), target, SHAPES)
@@ -110,8 +110,8 @@ def test_a_users_target_needs_what_the_one_it_is_based_on_needs(monkeypatch):
 @pytest.mark.parametrize("told", [False, True])
 def test_what_is_meant_for_amx_is_measured_where_amx_is_used(monkeypatch, told):
     pytest.importorskip("mxnet", reason="it is asked for first")
-    monkeypatch.setattr(mxamp.targets.machine, "has_bfloat16_instructions", lambda: True)
-    monkeypatch.setattr(mxamp.targets.machine, "asks_for_amx", lambda: told)
+    monkeypatch.setattr(mxamp.measuring.machine, "has_bfloat16_instructions", lambda: True)
+    monkeypatch.setattr(mxamp.measuring.machine, "asks_for_amx", lambda: told)
     why = machine.why_not_here(Guard(), small(), Target.builtin("cpu-bf16-amx"), SHAPES)
     assert (why is None) is told
     assert told or "told to use it by DNNL_MAX_CPU_ISA=AVX512_CORE_AMX, which is not so here" in why
@@ -150,16 +150,3 @@ def test_data_that_do_not_fit_are_an_error_and_no_reason(with_bfloat16):
     guard = Guard(data={"dat": np.zeros((1, 4, 8, 8), np.float32), "more": np.zeros(1, np.float32)})
     with pytest.raises(DataError, match="has no input 'dat'"):
         convert_model(model.graph, model.arg_params, {}, "bfloat16", guard=guard)
-
-
-def test_available_memory_is_what_the_system_and_its_limits_leave(tmp_path, monkeypatch):
-    (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:  2048 kB\n")
-    (tmp_path / "max").write_text("1500000\n")
-    (tmp_path / "current").write_text("500000\n")
-    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "meminfo")
-    monkeypatch.setattr(machine, "_CGROUPS", ((tmp_path / "max", tmp_path / "current"),))
-    assert machine.available_memory() == 1_000_000
-    (tmp_path / "max").write_text("max\n")
-    assert machine.available_memory() == 2048 << 10
-    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "nothing")
-    assert machine.available_memory() is None

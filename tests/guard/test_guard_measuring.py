@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxamp.compare.race import Race
 from mxamp.errors import OperatorError
 from mxamp.guard.measuring import _Processes
+from mxamp.measuring.process import ProcessError
+from mxamp.measuring.race import Race
 from mxamp.model import Model, load
-from mxamp.profile.processes import ProcessError
 from tests.building import Net, parameters
 
 

@@ -12,9 +12,9 @@ mx = pytest.importorskip("mxnet", reason="measures models")
 import mxamp
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard
+from mxamp.measuring.machine import has_bfloat16_instructions
 from mxamp.report.guard import guard_lines
 from mxamp.targets import Target
-from mxamp.targets.machine import has_bfloat16_instructions
 
 pytestmark = pytest.mark.skipif(
     has_bfloat16_instructions() is False, reason="MXNet computes in bfloat16 only where the CPU does"

@@ -16,7 +16,7 @@ from mxamp.errors import TargetError
 from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
 from mxamp.probe.kernels import FAMILIES, draw_kernels
 from mxamp.probe.time_kernels import KernelTiming, time_random_kernels, weights_by_error
-from mxamp.probe.workers import process_environment
+from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
@@ -245,7 +245,7 @@ def test_one_of_each_family_runs_and_is_timed() -> None:
 @pytest.fixture
 def timing() -> KernelTiming:
     pytest.importorskip("mxnet", reason="MXNet runs the kernels")
-    return KernelTiming(DType.BFLOAT16, process_environment(1, check_heap=False), seconds=0.1, rounds=1)
+    return KernelTiming(DType.BFLOAT16, probe_environment(1, check_heap=False), seconds=0.1, rounds=1)
 
 
 def test_kernels_are_timed_in_a_process_of_their_own(timing: KernelTiming) -> None:

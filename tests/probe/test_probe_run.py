@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import mxamp.probe.machine
 import mxamp.probe.run
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, ExportError, TargetError
@@ -174,19 +173,6 @@ def test_where_amx_is_there_and_not_used_the_warning_says_how_to_use_it(
     assert target.warning.endswith(
         "its CPU has AMX, which MXNet uses where DNNL_MAX_CPU_ISA=AVX512_CORE_AMX is set"
     )
-
-
-@pytest.mark.parametrize("told", [False, True])
-def test_amx_counts_where_onednn_was_told_to_use_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
-) -> None:
-    path = tmp_path / "cpuinfo"
-    path.write_text("model name\t: Xeon\nflags\t\t: fpu avx512_bf16 amx_bf16\n")
-    monkeypatch.setattr(mxamp.probe.machine, "asks_for_amx", lambda: told)
-    found = mxamp.probe.machine.describe_machine(1, path)
-    assert found["cpu"] == "Xeon"
-    assert found["instructions"] == (["amx_bf16", "avx512_bf16"] if told else ["avx512_bf16"])
-    assert found.get("unused") == (None if told else ["amx_bf16"])
 
 
 def test_a_document_is_written_an_operator_a_line() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mxamp.errors import DeviceError, MxnetMissingError, TargetError
 from mxamp.probe.jobs import Unit
-from mxamp.probe.workers import Answer, Settings, Worker, process_environment, run_units
+from mxamp.probe.workers import Answer, Settings, Worker, probe_environment, run_units
 from tests.probe.children import child
 
 UNITS = [Unit(name, "check") for name in ("first", "second", "third", "fourth")]
@@ -139,7 +139,7 @@ def test_an_interrupt_ends_the_processes(tmp_path: Path) -> None:
 
 def test_processes_find_this_mxamp_and_decide_fusion_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MXNET_SUBGRAPH_BACKEND", "NONE")
-    environment = process_environment(3, check_heap=False)
+    environment = probe_environment(3, check_heap=False)
     assert environment["OMP_NUM_THREADS"] == "3"
     assert "MXNET_SUBGRAPH_BACKEND" not in environment
     assert Path(environment["PYTHONPATH"].split(os.pathsep)[0], "mxamp", "probe").is_dir()

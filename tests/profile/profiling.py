@@ -10,12 +10,12 @@ import numpy as np
 
 from mxamp.conversion import Options, Source
 from mxamp.graph import Graph
+from mxamp.measuring.process import ProcessError
 from mxamp.model import Model, load
 from mxamp.policy import Policy
 from mxamp.profile.cache import MeasurementCache
 from mxamp.profile.candidate import Candidates
 from mxamp.profile.measuring import Measuring
-from mxamp.profile.processes import ProcessError
 from mxamp.profile.settings import Profiling
 from mxamp.targets import Target
 from tests.building import BF16, Net, capable, dtypes_of, parameters

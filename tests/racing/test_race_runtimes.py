@@ -15,9 +15,9 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip in
 
 import mxamp
 from mxamp.cli.main import main
-from mxamp.compare.race import Ratio
 from mxamp.dtypes import DType
 from mxamp.errors import AccuracyError, DataError, ModelFileNotFoundError, OperatorError
+from mxamp.measuring.race import Ratio
 from mxamp.model import Model
 from mxamp.racing import RaceEntry, RaceResult
 from tests.building import Net, convert, parameters

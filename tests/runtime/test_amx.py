@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from mxamp.errors import DeviceError
+from mxamp.measuring.machine import AMX_SETTING, cpu_flags
 from mxamp.runtime import amx
-from mxamp.targets.machine import AMX_SETTING, cpu_flags
 
 CONVOLUTION = """
 from mxamp.runtime.mxnet import import_mxnet

@@ -12,11 +12,11 @@ pytest.importorskip("mxnet", reason="the probe measures MXNet")
 import mxamp
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError
+from mxamp.measuring.machine import has_bfloat16_instructions
 from mxamp.probe import ProbeSettings, run_probe
 from mxamp.probe.jobs import CHECK, Unit
-from mxamp.probe.workers import Settings, Worker, process_environment
+from mxamp.probe.workers import Settings, Worker, probe_environment
 from mxamp.targets import Support, Target
-from mxamp.targets.machine import has_bfloat16_instructions
 from tests.building import Net, parameters
 
 ONLY = ("Flatten", "_npx_sigmoid", "hard_sigmoid")
@@ -64,7 +64,7 @@ def test_a_conversion_follows_the_target(probed: Path) -> None:
 
 
 def test_what_the_backend_swallows_is_read_from_it() -> None:
-    worker = Worker(Settings("bfloat16", "cpu"), process_environment(1, check_heap=False))
+    worker = Worker(Settings("bfloat16", "cpu"), probe_environment(1, check_heap=False))
     try:
         fused = worker.do(Unit("fused: Conv3x3+BN+add+relu", CHECK)).jobs
         apart = worker.do(Unit("fused: Conv read twice", CHECK)).jobs

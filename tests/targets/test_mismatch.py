@@ -122,7 +122,7 @@ def test_estimates_name_the_machine_they_are_for(a_cpu: Callable[..., None]) -> 
 
 def test_what_was_measured_here_is_not_contradicted(a_cpu: Callable[..., None]) -> None:
     pytest.importorskip("mxnet", reason="the guard asks for it")
-    from mxamp.compare.race import Race
+    from mxamp.measuring.race import Race
 
     a_cpu(*OLD)
     graph, params = layer()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxamp.errors import DeviceError
-from mxamp.targets.machine import AMX_SETTING
+from mxamp.measuring.machine import AMX_SETTING
 from tools.machine import ROOT, describe_machine, machine_lines, use_amx
 
 DIGITS = ROOT / "demo" / "cifar_resnet20_v1-digits"

@@ -8,7 +8,7 @@ mx = pytest.importorskip("mxnet")
 pytest.importorskip("cv2")
 pytest.importorskip("sklearn")
 
-from mxamp.targets.machine import AMX_SETTING
+from mxamp.measuring.machine import AMX_SETTING
 from tools import demo
 
 

@@ -44,7 +44,7 @@ from tools.benchmark_models.variants import can_profile, converters, first_equal
 __all__ = ["measure_conversions", "measure_variants"]
 
 FEWEST_ROUNDS, MOST_ROUNDS = 9, 200
-"""From 8 rounds on the median is known with some confidence (:class:`mxamp.compare.race.Ratio`)."""
+"""From 8 rounds on the median is known with some confidence (:class:`mxamp.measuring.race.Ratio`)."""
 
 _BINDINGS, _ROUNDS_A_BINDING = 5, 3
 """How often the variants are bound, and for how many rounds at least. Where its memory comes to lie

@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from model_zoo_eval.rows import OK
-from mxamp.compare.race import Ratio
+from mxamp.measuring.race import Ratio
 from tools.benchmark_models.names import FP32, MXAMP, STOCK, STOCK_CAST_ONCE
 
 __all__ = ["Benchmark", "ConversionTimes", "Figures", "Measured", "read_rows"]

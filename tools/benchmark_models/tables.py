@@ -10,9 +10,9 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from model_zoo_eval.tables import Heading, Paragraph, Table, to_markdown
-from mxamp.compare.race import Ratio
 from mxamp.errors import DataError
 from mxamp.files import atomic_write
+from mxamp.measuring.race import Ratio
 from tools.benchmark_models.bounds import Bound
 from tools.benchmark_models.names import (
     FP32,

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from mxamp.child import end_with_parent
+from mxamp.measuring.child import end_with_parent
 
 __all__ = ["main"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mxamp.profile.processes import ProcessError, run_program
+from mxamp.measuring.process import ProcessError, run_program
 
 
 def program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:

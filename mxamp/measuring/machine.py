@@ -1,13 +1,14 @@
-"""What this machine has: the CPU, its instructions, and the GPU's generation, found out without MXNet."""
+"""What this machine has: CPU, instructions, memory, and the GPU's generation, found out without MXNet."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 __all__ = [
     "AMX",
@@ -17,18 +18,34 @@ __all__ = [
     "CPU_INFO",
     "NEEDS",
     "asks_for_amx",
+    "available_memory",
     "compute_capability",
     "cpu_and_threads",
     "cpu_flags",
     "cpu_name",
     "cpu_vendor",
+    "default_threads",
+    "describe_machine",
     "has_bfloat16_instructions",
     "leaves_amx_unused",
+    "processors",
     "unmet_need",
 ]
 
 CPU_INFO = Path("/proc/cpuinfo")
 """Where Linux describes the processors."""
+
+_MEMORY_INFO = Path("/proc/meminfo")
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+
+_TELLING = re.compile(r"avx2|avx512.*|amx.*|avx_vnni.*")
+"""Instruction sets that tell what MXNet's speed can be."""
 
 _AVX512_FLAG = "avx512bw"
 """Of what oneDNN calls AVX512_CORE, without which it has no bfloat16 at all: on other CPUs MXNet raises
@@ -96,17 +113,67 @@ def _cpu_information(path: Path | None, *wanted: str) -> str | None:
 @lru_cache(maxsize=None)
 def _lines(path: Path) -> Sequence[str]:
     # Read once: with hundreds of processors Linux takes its time to describe them.
-    try:
-        return path.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return []
+    return _text(path).splitlines()
 
 
 def cpu_and_threads() -> tuple[str, str]:
     """Return what figures of the CPU hold for: its name, whether AMX is used, and the number of threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     name = f"{cpu_name()} with AMX" if asks_for_amx() else cpu_name()
-    return name, os.environ.get("OMP_NUM_THREADS", str(cores))
+    return name, os.environ.get("OMP_NUM_THREADS", str(processors()))
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """Return how many threads MXNet would use: ``OMP_NUM_THREADS``, or half the processors.
+
+    MXNet takes each processor for one of two hardware threads of a core (``src/engine/openmp.cc``).
+    """
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(given) if given.isdigit() and int(given) > 0 else max(1, processors() // 2)
+
+
+def describe_machine(threads: int, cpu_info: Path | None = None) -> dict[str, Any]:
+    """Return the CPU's name, the vector instructions that MXNet may use, the processors and MXNet's threads.
+
+    AMX counts where oneDNN was told to use it, since otherwise it does not; it is listed as unused.
+    """
+    telling = sorted(flag for flag in cpu_flags(cpu_info) or () if _TELLING.fullmatch(flag))
+    unused = [] if asks_for_amx() else [flag for flag in telling if flag.startswith("amx")]
+    return {
+        "cpu": cpu_name(cpu_info),
+        "instructions": [flag for flag in telling if flag not in unused],
+        **({"unused": unused} if unused else {}),
+        "processors": processors(),
+        "threads": threads,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def available_memory() -> int | None:
+    """Return how many bytes a process may still take without swapping; None where nothing tells."""
+    found = []
+    for line in _text(_MEMORY_INFO).splitlines():
+        if line.startswith("MemAvailable:"):
+            found.append(int(line.split()[1]) << 10)
+    for limit, used in _CGROUPS:
+        limit_text, used_text = _text(limit).strip(), _text(used).strip()
+        if limit_text.isdigit() and used_text.isdigit():
+            found.append(max(0, int(limit_text) - int(used_text)))
+    return min(found, default=None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def asks_for_amx(environment: Mapping[str, str] = os.environ) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 import numpy as np
 
-from mxamp.child import do_job
-from mxamp.compare.race import race
+from mxamp.compare.race import race, timed
+from mxamp.measuring.child import do_job
+from mxamp.measuring.race import TimedRun
 from mxamp.model import Model, load
 
 __all__ = ["main"]
@@ -24,18 +24,10 @@ def _race_plans(job: Mapping[str, Any]) -> Any:
     with np.load(job["data"]) as arrays:
         data = dict(arrays)
 
-    def bind(model: Model, label: str) -> Callable[[], float]:
+    def bind(model: Model, label: str) -> TimedRun:
         from mxamp.runtime.executor import BoundModel
 
-        bound = BoundModel(model, ctx=job["ctx"], label=label)
-        bound.run(data)
-
-        def run() -> float:
-            start = time.perf_counter()
-            bound.forward()
-            return time.perf_counter() - start
-
-        return run
+        return timed(BoundModel(model, ctx=job["ctx"], label=label), data)
 
     models: list[Any] = [load(prefix) for prefix in job["models"]]
     found = race(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mxamp.child import do_job
+from mxamp.measuring.child import do_job
 from tests.orphans import assert_ends_with_parent
 
 
@@ -31,7 +31,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text("{}", "utf-8")
     begun = tmp_path / "begun"
     program = (
-        "import time\nfrom pathlib import Path\nfrom mxamp.child import do_job\n"
+        "import time\nfrom pathlib import Path\nfrom mxamp.measuring.child import do_job\n"
         f"begun = Path({str(begun)!r})\n"
         f"do_job(lambda _: (begun.touch(), time.sleep(600)), {str(tmp_path / 'job.json')!r})\n"
     )
