@@ -21,7 +21,7 @@ from model_zoo_eval.process import Limits, run_in_process
 from model_zoo_eval.registry import Case
 from model_zoo_eval.rows import FAILED
 from mxamp.errors import DataError
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 
 __all__ = ["DaskScheduler", "run_cluster"]
 

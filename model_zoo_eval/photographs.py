@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model_zoo_eval.registry import Entry, Shape
 from mxamp.errors import DataError
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 
 __all__ = ["FIRST_SAMPLES", "SAMPLES", "normalised_photographs", "photographs"]
 

@@ -2,7 +2,7 @@
 
 import logging as _logging
 
-from mxamp.interrupt import quiet_while_importing as _quiet_while_importing
+from mxamp.cli.interrupt import quiet_while_importing as _quiet_while_importing
 
 _quiet_while_importing()
 
@@ -17,21 +17,21 @@ from mxamp.compare import (
 )
 from mxamp.convert import convert_model, convert_symbol
 from mxamp.convert_block import convert_block
+from mxamp.decisions.own_operators import Registration, register_operator
 from mxamp.dtypes import DType
 from mxamp.emulate import emulate
 from mxamp.errors import MxampError, MxampWarning
 from mxamp.evaluation import Evaluation, evaluate
 from mxamp.export import export_onnx, export_openvino
 from mxamp.model import Model, load
+from mxamp.model.verification import Verification, verify
 from mxamp.onnx import OnnxExport, register_onnx_mapping
 from mxamp.openvino import OpenvinoExport
-from mxamp.own_operators import Registration, register_operator
 from mxamp.policy import Color, NodeView, Policy
 from mxamp.racing import RaceResult, race
 from mxamp.report.model import Report
 from mxamp.targets import Target
 from mxamp.tuning import Tuning, sensitivity, tune
-from mxamp.verification import Verification, verify
 from mxamp.version import __version__
 
 convert_hybrid_block = convert_block  # the name in mx.contrib.amp

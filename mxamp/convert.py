@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import check_flag, one_of
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.ranges import HEADROOM
@@ -19,12 +18,13 @@ from mxamp.conversion import (
     convert_graph,
     known_shapes,
 )
+from mxamp.conversion.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
-from mxamp.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.guard import Guard, as_guard
+from mxamp.messages.arguments import check_flag, one_of
 from mxamp.model import Model, graph_of
 from mxamp.ops.casts import AMP_CAST
 from mxamp.params.check import check_params, declared_inputs
@@ -240,7 +240,7 @@ def convert_model(
         mismatch=None if emulation is not None else machine_mismatch(machine),
     )
     if profiling is not None or guarding is not None:
-        from mxamp.measured import measured_options
+        from mxamp.guard.measured import measured_options
 
         options = measured_options(
             source,

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mxamp.arguments import one_of
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.ranges import HEADROOM
@@ -23,6 +22,7 @@ from mxamp.conversion import (
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
+from mxamp.messages.arguments import one_of
 from mxamp.ops.casts import AMP_CAST
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.policy import ColorFunction, Policy
@@ -180,7 +180,7 @@ def convert_block(
     )
     profiling, guarding = as_profiling(profile), as_guard(guard)
     if profiling is not None or guarding is not None:
-        from mxamp.measured import measured_options
+        from mxamp.guard.measured import measured_options
 
         options = measured_options(
             source,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import one_of
 from mxamp.conversion import PREPARATIONS
 from mxamp.convert import convert_model
 from mxamp.decisions import IoDtype
 from mxamp.graph.shapes import InputShapes
+from mxamp.messages.arguments import one_of
 from mxamp.model import Model
 from mxamp.passes import Emulation
 from mxamp.policy.policy import ColorFunction, Policy

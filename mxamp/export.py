@@ -11,11 +11,11 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import DType
-from mxamp.emulation import emulate_model
 from mxamp.errors import DataError, ExportError, TargetError
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
-from mxamp.installation import why_no_mxnet
+from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model, PathLike
 from mxamp.onnx import OnnxExport, OnnxSession
 from mxamp.onnx.walk import input_names

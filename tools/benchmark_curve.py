@@ -27,7 +27,7 @@ from mxamp.calibration.prices import price_roundings
 from mxamp.calibration.run import calibrate
 from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import input_names
-from mxamp.emulation import emulate_model
+from mxamp.conversion.emulation import emulate_model
 from mxamp.model import load
 from mxamp.passes import Emulation
 from mxamp.placement import TradeOff

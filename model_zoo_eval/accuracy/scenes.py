@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import DataError
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 from tools.digits import split_indices
 from tools.photographs import IMAGENET_MEAN, IMAGENET_STD
 

@@ -19,7 +19,7 @@ from mxamp.calibration.samples import DataDescription
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.errors import DataError, ModelFileNotFoundError
 from mxamp.files import StagedFile, atomic_write, existing_file
-from mxamp.json_text import parse_json
+from mxamp.files.json_text import parse_json
 
 __all__ = ["document", "is_calibration", "read_calibration", "write_calibration"]
 

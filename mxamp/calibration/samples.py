@@ -12,11 +12,11 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.arguments import path_fault
 from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import Inputs, counted, fitted_arrays, input_names, with_labels
 from mxamp.errors import DataError
 from mxamp.files.digest import new_digest
+from mxamp.messages.arguments import path_fault
 from mxamp.model import Model
 
 __all__ = ["Batch", "DataDescription", "Samples"]

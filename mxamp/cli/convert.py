@@ -37,10 +37,10 @@ from mxamp.guard import Guard
 from mxamp.html import Findings
 from mxamp.measuring.machine import compute_capability
 from mxamp.model import Model, model_paths
+from mxamp.model.provenance import provenance_path, read_provenance
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.policy.policy import PURE, Policy
-from mxamp.provenance import provenance_path, read_provenance
 from mxamp.report.model import Report
 from mxamp.report.short import short_summary
 from mxamp.report.table import format_bytes, paragraph, terminal_width

@@ -9,7 +9,6 @@ import sys
 import traceback
 from typing import Any, Sequence
 
-from mxamp.arguments import as_options
 from mxamp.cli import (
     calibrate,
     compare,
@@ -30,8 +29,9 @@ from mxamp.cli import (
     zoo,
 )
 from mxamp.cli.console import SeveralMistakesError, print_message, show_warnings
+from mxamp.cli.interrupt import INTERRUPTED, INTERRUPTED_TEXT
 from mxamp.errors import MxampError, nearest_names
-from mxamp.interrupt import INTERRUPTED, INTERRUPTED_TEXT
+from mxamp.messages.arguments import as_options
 from mxamp.version import __version__
 
 __all__ = ["build_parser", "main"]

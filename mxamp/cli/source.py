@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.errors import DataError, MxampWarning, MxnetMissingError, ReportError
-from mxamp.installation import why_no_mxnet
+from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model, load, model_paths
-from mxamp.provenance import Provenance, read_provenance
+from mxamp.model.provenance import Provenance, read_provenance
 
 __all__ = [
     "Source",

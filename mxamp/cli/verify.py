@@ -7,7 +7,7 @@ from typing import Any
 
 from mxamp.cli.console import print_json
 from mxamp.cli.source import split_prefix
-from mxamp.verification import verify
+from mxamp.model.verification import verify
 
 __all__ = ["add_parser"]
 

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import check_flag, items
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import as_model
 from mxamp.compare.measure import Progress, compare_models
 from mxamp.errors import DataError
+from mxamp.messages.arguments import check_flag, items
 
 __all__ = ["FP32", "CandidateComparison", "compare_candidates"]
 

@@ -8,7 +8,7 @@ import numbers
 from typing import Any
 
 from mxamp.errors import DataError
-from mxamp.names import short
+from mxamp.files.names import short
 
 __all__ = ["checked_number", "checked_progress", "checked_seed"]
 

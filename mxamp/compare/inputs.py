@@ -9,11 +9,11 @@ from typing import Any, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.arguments import setting
 from mxamp.compare.training_heads import label_names, label_shapes, open_variables
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, nearest_names
 from mxamp.graph.output_names import output_names
+from mxamp.messages.arguments import setting
 from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS

@@ -8,7 +8,6 @@ from typing import Any, Callable, Mapping, Protocol, Sequence
 
 from numpy.typing import NDArray
 
-from mxamp.arguments import check_flag
 from mxamp.compare.checked import checked_number, checked_progress
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, fed_inputs, prepare_inputs
@@ -23,6 +22,7 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.library_operators import emulated_dtypes, emulated_formats
 from mxamp.graph.output_names import output_names
+from mxamp.messages.arguments import check_flag
 from mxamp.model import Model
 
 __all__ = ["DEFAULT_BATCH_SIZE", "Runner", "compare_models", "compare_outputs", "rounding_threshold"]

@@ -7,12 +7,12 @@ from typing import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.arguments import argument
 from mxamp.compare.inputs import expected_input_shapes, input_names
 from mxamp.dtypes import DType
 from mxamp.errors import DataError
 from mxamp.graph.graph import Entry
 from mxamp.graph.infer import variable_dtypes
+from mxamp.messages.arguments import argument
 from mxamp.model import Model
 from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.attributes import integers

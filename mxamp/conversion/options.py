@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mxamp.arguments import argument, check_flag, setting
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import PolicyError
+from mxamp.messages.arguments import argument, check_flag, setting
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS
 from mxamp.policy.policy import Policy
 from mxamp.report.guard import GuardReport

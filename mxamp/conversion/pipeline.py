@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, NamedTuple, Sequence
 
-from mxamp.arguments import items
 from mxamp.conversion.options import Options
 from mxamp.conversion.plan import Decide, largest_values
 from mxamp.errors import PolicyError, nearest_names
+from mxamp.messages.arguments import items
 from mxamp.passes import (
     ConvolveBatchNorm,
     DropNeedlessCasts,

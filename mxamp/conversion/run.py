@@ -14,9 +14,10 @@ from mxamp.conversion.assumed_shapes import AssumedShapes
 from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
 from mxamp.conversion.pipeline import run_steps
+from mxamp.conversion.postponed import PostponedModel
 from mxamp.decisions import Plan, already_low, decide_interface, why_nothing_is_low
 from mxamp.errors import MxampWarning
-from mxamp.garbage import paused_collection
+from mxamp.graph.garbage import paused_collection
 from mxamp.graph.graph import Graph
 from mxamp.model import Model
 from mxamp.params.check import check_params
@@ -27,7 +28,6 @@ from mxamp.params.saturate import Saturation, saturate_parameters
 from mxamp.params.unmeasured import unmeasured_parameters
 from mxamp.passes import InsertedCasts, State, offline_dtypes
 from mxamp.policy.coloring import check_rules_fit
-from mxamp.postponed import PostponedModel
 from mxamp.report.build import Rewrites, Shapes, build_report
 from mxamp.report.compensation import CompensationReport
 from mxamp.report.model import Report

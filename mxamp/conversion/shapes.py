@@ -6,7 +6,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import infer_entry_shapes
-from mxamp.installation import why_no_mxnet
+from mxamp.messages.installation import why_no_mxnet
 from mxamp.params.parameter import Parameter
 from mxamp.report.build import Shapes
 

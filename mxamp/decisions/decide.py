@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
 
-from mxamp.arguments import argument, setting
 from mxamp.decisions.dear_roundings import (
     Tail,
     affordable_unpriced,
@@ -28,6 +27,7 @@ from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.graph.infer import EntryDtypes, infer_with_data_dtypes
+from mxamp.messages.arguments import argument, setting
 from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, CASTABLE
 from mxamp.params.parameter import Parameter

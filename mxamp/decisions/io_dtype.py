@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import AbstractSet, Mapping, NamedTuple, Optional, Sequence, Union
 
-from mxamp.arguments import argument, setting
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, TargetError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import EntryDtypes, infer_dtypes, undeclared_inputs, variable_dtypes
 from mxamp.graph.output_names import cast_names, output_names
+from mxamp.messages.arguments import argument, setting
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CASTABLE, cast_target
 from mxamp.policy.exactness import exact_entries

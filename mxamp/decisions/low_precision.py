@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from mxamp.arguments import argument
 from mxamp.errors import PolicyError
+from mxamp.messages.arguments import argument
 
 __all__ = ["LowPrecision", "as_low_precision"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxamp.names import short
+from mxamp.files.names import short
 
 __all__ = [
     "COUNTING_ATTRIBUTES",

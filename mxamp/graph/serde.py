@@ -15,7 +15,9 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError
 from mxamp.files import existing_file, why_unreadable
-from mxamp.garbage import paused_collection
+from mxamp.files.json_text import parse_json
+from mxamp.files.names import MAX_NAME_LENGTH, name_fault, short
+from mxamp.graph.garbage import paused_collection
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
 from mxamp.graph.limits import (
     COUNTING_ATTRIBUTES,
@@ -28,8 +30,6 @@ from mxamp.graph.limits import (
     attribute_fault,
     graph_attribute_fault,
 )
-from mxamp.json_text import parse_json
-from mxamp.names import MAX_NAME_LENGTH, name_fault, short
 
 __all__ = ["parse_symbol", "read_symbol", "write_symbol"]
 

@@ -8,10 +8,10 @@ from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from mxamp.arguments import argument
 from mxamp.errors import DataError, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
+from mxamp.messages.arguments import argument
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.ops.facts import operator_label

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Iterable, Mapping
 
-from mxamp.arguments import argument
 from mxamp.compare.inputs import input_names
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import DataError, MxnetMissingError
 from mxamp.guard.options import Guard
-from mxamp.installation import why_no_mxnet
 from mxamp.measuring.machine import (
     AMX_SETTING,
     available_memory,
@@ -17,6 +15,8 @@ from mxamp.measuring.machine import (
     leaves_amx_unused,
     unmet_need,
 )
+from mxamp.messages.arguments import argument
+from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target

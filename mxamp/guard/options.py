@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 import numpy as np
 
 from mxamp.errors import PolicyError
-from mxamp.names import short
+from mxamp.files.names import short
 
 if TYPE_CHECKING:
     from mxamp.measuring.race import Race

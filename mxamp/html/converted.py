@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from mxamp.html.sections import Figure, Section, Table
-from mxamp.provenance import FileRecord, Provenance
+from mxamp.model.provenance import FileRecord, Provenance
 from mxamp.report.inspection import Inspection
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes

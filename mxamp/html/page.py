@@ -24,7 +24,7 @@ from mxamp.html.drawing import Drawing, draw
 from mxamp.html.measured import fidelity_section, layer_section, speed_figure, speed_section, worst_error
 from mxamp.html.sections import Figure, Section
 from mxamp.model import Model
-from mxamp.provenance import Provenance
+from mxamp.model.provenance import Provenance
 from mxamp.report.inspection import inspect_model
 from mxamp.report.model import Report
 from mxamp.version import __version__

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from mxamp.errors import OnnxMissingError
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 
 __all__ = ["import_onnx", "import_onnxruntime"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from mxamp.arguments import path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError
 from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
+from mxamp.messages.arguments import path_fault
 from mxamp.onnx.file import Progress, write_file
 from mxamp.onnx.walk import write_graph
 from mxamp.openvino.marks import mark_layers

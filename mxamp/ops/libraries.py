@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Sequence
 
 from mxamp.errors import LibraryError
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 
 __all__ = [
     "PACKAGE_FOLDER",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Collection, Mapping
 
-from mxamp.arguments import argument, items, setting
 from mxamp.errors import ParamsError, PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import VARIABLE, Graph
 from mxamp.graph.parameters import (
@@ -13,6 +12,7 @@ from mxamp.graph.parameters import (
     norms_with_parameters,
     parameter_names,
 )
+from mxamp.messages.arguments import argument, items, setting
 from mxamp.params.parameter import Parameter
 
 __all__ = ["check_params", "declared_inputs"]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Collection, Mapping
 
 from mxamp.errors import ParamsError
-from mxamp.names import name_fault as any_name_fault
+from mxamp.files.names import name_fault as any_name_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,6 +193,6 @@ def split_prefix(stored_name: str) -> tuple[str, str]:
 
 
 def name_fault(stored_name: str) -> str | None:
-    """Say what makes a name unusable for a tensor, or return None; see :func:`mxamp.names.name_fault`."""
+    """Say what makes a name unusable for a tensor, or return None; see :mod:`mxamp.files.names`."""
     bare = split_prefix(stored_name)[1]
     return any_name_fault(bare) if bare else "is empty"

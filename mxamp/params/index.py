@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError, TargetError
-from mxamp.names import MAX_NAME_LENGTH, short
+from mxamp.files.names import MAX_NAME_LENGTH, short
 from mxamp.params.format import (
     DEVICE_TYPES,
     LIST_MAGIC,

@@ -13,7 +13,7 @@ from mxamp.policy.policy import OperatorPolicy, Policy
 __all__ = ["REGISTERED_COLORS", "all_entries", "entry_for"]
 
 REGISTERED_COLORS: dict[tuple[str, DType], OperatorPolicy] = {}
-"""(operator, low dtype) -> what the user registered with it (:mod:`mxamp.own_operators`)."""
+"""(operator, low dtype) -> what the user registered with it (:mod:`mxamp.decisions.own_operators`)."""
 
 
 def entry_for(policy: Policy, op: str) -> OperatorPolicy | None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Collection, Mapping, Sequence, Tuple
 
-from mxamp.arguments import items
 from mxamp.errors import PolicyError, nearest_names
+from mxamp.messages.arguments import items
 from mxamp.ops import FACTS
 from mxamp.policy.color import Color
 from mxamp.policy.entries import REGISTERED_COLORS, all_entries

@@ -13,10 +13,10 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 import tomli_w
 
-from mxamp.arguments import path_fault
 from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
 from mxamp.files import atomic_write, existing_file
+from mxamp.messages.arguments import path_fault
 from mxamp.ops import FACTS
 from mxamp.policy.built_in import built_in_document
 from mxamp.policy.color import Color

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxamp.arguments import argument, items
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
+from mxamp.messages.arguments import argument, items
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.policy import PURE, ColorFunction, Policy
 

@@ -15,7 +15,6 @@ from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from numpy.typing import NDArray
 
-from mxamp.arguments import argument, setting
 from mxamp.compare.inputs import prepare_inputs
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.conversion import Options, Source
@@ -24,6 +23,7 @@ from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.placing import MeasuredTimes, Placing
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, PolicyError
+from mxamp.messages.arguments import argument, setting
 from mxamp.model import Model
 from mxamp.profile.cache import MeasurementCache, cache_folder, environment
 from mxamp.profile.candidate import Candidate, Candidates

@@ -22,9 +22,9 @@ from mxamp.convert import convert_model
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, ModelFileNotFoundError, MxampError, OperatorError, nearest_names
 from mxamp.graph.output_names import output_names
-from mxamp.installation import install_hint
 from mxamp.measuring.machine import cpu_name, leaves_amx_unused
 from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race, race_is_clear, run_by_turns
+from mxamp.messages.installation import install_hint
 from mxamp.model import Model, load
 from mxamp.onnx import OnnxSession
 from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO, RUNTIMES

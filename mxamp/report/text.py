@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Iterable, Sequence
 
-from mxamp.arguments import argument
+from mxamp.messages.arguments import argument
 from mxamp.report.compensation import compensation_lines
 from mxamp.report.guard import guard_lines
 from mxamp.report.model import CastReport, NodeReport, Report, TimeReport

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - registers NumPy's "bfloat16", which mx.sym.amp_cast(dtype="bfloat16") looks up
 
 from mxamp.errors import MxnetMissingError
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 from mxamp.runtime.amx import permit_amx
 
 __all__ = ["import_mxnet"]

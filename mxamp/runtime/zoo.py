@@ -14,7 +14,7 @@ from typing import Any, Mapping, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from mxamp.errors import ModelFileNotFoundError, MxnetMissingError, TracingError, nearest_names
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.runtime.mxnet import import_mxnet

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import path_fault
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
 from mxamp.measuring.machine import NEEDS
+from mxamp.messages.arguments import path_fault
 from mxamp.ops import FACTS
 from mxamp.targets.cost import CostModel
 
@@ -464,4 +464,4 @@ _DOCUMENTS: dict[str, Mapping[str, Any]] = {}
 """The documents of the targets in the cache, each complete: what it is based on is merged in."""
 
 REGISTERED_SUPPORT: dict[tuple[str, str], OperatorSupport] = {}
-"""(operator, name of a target) -> what the user registered with it (:mod:`mxamp.own_operators`)."""
+"""(operator, name of a target) -> what the user registered with it (:mod:`mxamp.decisions.own_operators`)."""

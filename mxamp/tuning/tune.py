@@ -14,7 +14,7 @@ from mxamp.calibration.run import any_model
 from mxamp.compare.checked import checked_number, checked_progress, checked_seed
 from mxamp.compare.inputs import counted
 from mxamp.compare.race import race
-from mxamp.emulation import emulate_model
+from mxamp.conversion.emulation import emulate_model
 from mxamp.errors import DataError, DeviceError, MxampError
 from mxamp.evaluation import find_metric
 from mxamp.evaluation.evaluation import compared

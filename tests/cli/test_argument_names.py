@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import mxamp
-from mxamp.arguments import as_options
 from mxamp.errors import ExportError
 from mxamp.guard import Guard
 from mxamp.guard.machine import why_not_here
+from mxamp.messages.arguments import as_options
 from mxamp.model import Model, model_paths
 from mxamp.targets import Target
 from tests.building import Net

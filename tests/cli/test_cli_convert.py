@@ -15,8 +15,8 @@ import pytest
 from mxamp.cli import convert
 from mxamp.dtypes import DType
 from mxamp.model import Model, load
+from mxamp.model.provenance import read_provenance
 from mxamp.params.parameter import ArrayParameter
-from mxamp.provenance import read_provenance
 from mxamp.report.guard import GuardReport, MeasuredRatio
 from mxamp.report.model import Report
 from mxamp.report.short import short_summary

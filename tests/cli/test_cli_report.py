@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxamp.provenance import read_provenance
+from mxamp.model.provenance import read_provenance
 
 
 def data_of(path: Path) -> dict:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mxamp
+from mxamp.conversion.postponed import PostponedModel
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.graph.parameters import auxiliary_names
@@ -19,7 +20,6 @@ from mxamp.params.on_disk import FileParameter
 from mxamp.params.parameter import ArrayParameter
 from mxamp.params.positioned import PositionedFile
 from mxamp.params.postponed import PostponedCast
-from mxamp.postponed import PostponedModel
 from tests.building import Net, parameters
 
 every_low = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -154,8 +154,8 @@ def test_a_cast_that_overflows_converts_again_before_anything_is_in_place(tmp_pa
         assert not list(tmp_path.glob("out*"))
         return whole(file, args, *rest, **options)
 
-    monkeypatch.setattr("mxamp.postponed.stream_params", watching)
-    monkeypatch.setattr("mxamp.model.stream_params", watching)
+    monkeypatch.setattr("mxamp.conversion.postponed.stream_params", watching)
+    monkeypatch.setattr("mxamp.model.model.stream_params", watching)
     converted.save(tmp_path / "out")
     assert [dtypes["fc_weight"] for dtypes in seen] == [DType.FLOAT16, DType.FLOAT32]
     assert load(tmp_path / "out").arg_params["fc_weight"].dtype is DType.FLOAT32

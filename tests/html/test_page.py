@@ -30,7 +30,7 @@ from mxamp.html import (
     write_html,
 )
 from mxamp.model import Model
-from mxamp.provenance import read_provenance
+from mxamp.model.provenance import read_provenance
 from tests.building import Net, parameters
 
 ASSETS = Path(mxamp.__file__).parent / "html" / "assets"

@@ -12,7 +12,7 @@ import pytest
 from model_zoo_eval.cli import main
 from model_zoo_eval.journal import read_results
 from mxamp.cli.main import main as mxamp_main
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 from tests.model_zoo_eval.conftest import ok_row
 
 Write = Callable[..., Path]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mxamp.errors import LibraryError, MxampWarning
-from mxamp.installation import install_hint
+from mxamp.messages.installation import install_hint
 from mxamp.ops import kernels as kernels_module
 from mxamp.ops import libraries
 from mxamp.ops.build import build, main

@@ -7,8 +7,8 @@ from typing import Any, Mapping
 import numpy as np
 import pytest
 
+from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import DType
-from mxamp.emulation import emulate_model
 from mxamp.graph import Graph, verify_graph
 from mxamp.graph.infer import infer_dtypes
 from mxamp.graph.output_names import output_names

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import EMULATED_ONLY, DType
-from mxamp.emulation import emulate_model
 from mxamp.graph import Entry, verify_graph
 from mxamp.graph.infer import infer_dtypes
 from mxamp.graph.library_operators import emulated_dtypes

@@ -12,8 +12,8 @@ import pytest
 from mxamp.calibration import EntryName
 from mxamp.calibration.prices import price_roundings, priced_heads, rounding_error
 from mxamp.compare.inputs import as_model
+from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import DType
-from mxamp.emulation import emulate_model
 from mxamp.errors import DataError
 from mxamp.graph.graph import VARIABLE, Entry, Node
 from mxamp.model import Model

@@ -8,8 +8,8 @@ mx = pytest.importorskip("mxnet", reason="builds models of the zoo")
 pytest.importorskip("gluoncv", reason="builds models of the zoo")
 
 import mxamp
+from mxamp.conversion.postponed import PostponedModel
 from mxamp.model import load, model_paths
-from mxamp.postponed import PostponedModel
 from mxamp.runtime.zoo import load_zoo
 from tools.zoo_graphs import NETWORKS
 

@@ -9,8 +9,8 @@ import pytest
 
 import mxamp
 from mxamp.conversion import convert_graph
-from mxamp.garbage import paused_collection
 from mxamp.graph import Entry, Graph, Node
+from mxamp.graph.garbage import paused_collection
 
 
 @pytest.fixture(autouse=True)

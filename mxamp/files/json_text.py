@@ -13,7 +13,7 @@ import sys
 from typing import Any, Iterator, NamedTuple, NoReturn, Tuple, Union
 
 from mxamp.errors import MxampError
-from mxamp.names import short
+from mxamp.files.names import short
 
 __all__ = ["parse_json"]
 

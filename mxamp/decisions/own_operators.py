@@ -7,9 +7,9 @@ from typing import Any, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
-from mxamp.arguments import items
 from mxamp.dtypes import LOW_PRECISION, DType
 from mxamp.errors import MxampError, OperatorError, TargetError, nearest_names
+from mxamp.messages.arguments import items
 from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData, ValueKind
 from mxamp.ops.facts import CUSTOM, FromAttribute, OutputRule, custom_name
 from mxamp.policy.color import Color

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import mxamp
-from mxamp import installation
 from mxamp.errors import MxnetMissingError
 from mxamp.guard import Guard, machine
+from mxamp.messages import installation
 from mxamp.targets import Target
 from tests.building import Net, parameters
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def on_python(monkeypatch: pytest.MonkeyPatch, minor: int, *, mxnet: bool = True) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from mxamp.errors import ExportError, ModelFileNotFoundError
 from mxamp.files import settle_leftovers
-from mxamp.model import model_paths
-from mxamp.provenance import FileRecord, Provenance, hash_file, provenance_path, read_provenance
+from mxamp.model.paths import model_paths
+from mxamp.model.provenance import FileRecord, Provenance, hash_file, provenance_path, read_provenance
 
 __all__ = ["FileVerification", "Verification", "verify"]
 

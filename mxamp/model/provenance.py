@@ -16,10 +16,10 @@ import numpy as np
 from mxamp.errors import ExportError, ParamsError, PolicyError, ReportError
 from mxamp.files import StagedFile, existing_file, why_unreadable
 from mxamp.files.digest import DIGITS, fastest_algorithm, new_digest
-from mxamp.json_text import parse_json
+from mxamp.files.json_text import parse_json
+from mxamp.model.read_back import ReadBack
 from mxamp.params.positioned import PositionedFile
 from mxamp.policy.policy import Policy
-from mxamp.read_back import ReadBack
 from mxamp.report.model import Report
 from mxamp.version import __version__
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["install_hint", "mxnet_cannot_be_here", "why_no_mxnet"]
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 """The checkout, where mxamp runs from one."""
 
 _FIRST_WITHOUT_MXNET = (3, 12)

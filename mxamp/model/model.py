@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import glob
 import json
 import logging
 import warnings
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, Iterator, Mapping, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, Mapping
 
-import numpy as np
-
-from mxamp.arguments import argument, path_fault
-from mxamp.dtypes import DType
-from mxamp.errors import ExportError, ModelFileNotFoundError, MxampWarning, ParamsError, TargetError
-from mxamp.files import atomic_write, settle_leftovers, unchanged_while_reading
+from mxamp.errors import ExportError, MxampWarning
+from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
-from mxamp.graph.parameters import auxiliary_names
-from mxamp.graph.serde import read_symbol, write_symbol
+from mxamp.graph.serde import write_symbol
 from mxamp.graph.shapes import InputShapes, named_input_shapes
-from mxamp.names import short
-from mxamp.onnx import OnnxExport, export_graph
-from mxamp.params.on_disk import open_parameters
-from mxamp.params.parameter import ArrayParameter, Parameter
-from mxamp.params.stream import Progress, stream_params
-from mxamp.policy.policy import Policy
-from mxamp.provenance import (
+from mxamp.model.given import WORTH_A_THREAD, LoadedParams, parameters_of, reading_graph
+from mxamp.model.paths import PathLike, model_paths, other_epochs
+from mxamp.model.provenance import (
     History,
     PolicyRecord,
     Provenance,
@@ -36,9 +24,12 @@ from mxamp.provenance import (
     hash_file,
     provenance_path,
     read_provenance,
-    recorded_report,
 )
-from mxamp.read_back import read_back
+from mxamp.model.read_back import read_back
+from mxamp.onnx import OnnxExport, export_graph
+from mxamp.params.parameter import Parameter
+from mxamp.params.stream import Progress, stream_params
+from mxamp.policy.policy import Policy
 from mxamp.report.described import describe_model, model_html
 from mxamp.report.model import Report
 from mxamp.version import __version__
@@ -46,9 +37,7 @@ from mxamp.version import __version__
 if TYPE_CHECKING:
     from mxamp.openvino.export import OpenvinoExport
 
-__all__ = ["Model", "load"]
-
-PathLike = Union[str, Path]
+__all__ = ["Model"]
 
 _LOG = logging.getLogger("mxamp")
 
@@ -115,10 +104,10 @@ class Model:
             When a value is no array, or is sparse.
         """
         arrays = sum(len(given) for given in (args, auxs) if isinstance(given, Mapping))
-        graph = _reading_graph(sym, beside=arrays >= _WORTH_A_THREAD)
-        arg_params, aux_params = _parameters_of(args, "args"), _parameters_of(auxs, "auxs")
+        graph = reading_graph(sym, beside=arrays >= WORTH_A_THREAD)
+        arg_params, aux_params = parameters_of(args, "args"), parameters_of(auxs, "auxs")
         model = cls(graph(), arg_params, aux_params)
-        if isinstance(args, _LoadedParams) and isinstance(auxs, _LoadedParams):
+        if isinstance(args, LoadedParams) and isinstance(auxs, LoadedParams):
             source = args.source if args.graph is auxs.graph is sym else None
             object.__setattr__(model, "_history", History(source))
         return model
@@ -136,7 +125,7 @@ class Model:
     @property
     def made_report(self) -> Report | None:
         """What the conversion that made this model did; None for a model that was only loaded."""
-        return None if isinstance(self.arg_params, _LoadedParams) else self.report
+        return None if isinstance(self.arg_params, LoadedParams) else self.report
 
     def __repr__(self) -> str:
         first, *rest = (f"{title}: {text}" for title, text in self._described())
@@ -252,7 +241,7 @@ class Model:
         source = self._history.source
         if source is not None and self._history.policy is not None:
             source.refuse_to_replace([symbol_path, params_path])
-        others = _other_epochs(prefix, params_path)
+        others = other_epochs(prefix, params_path)
         symbol_before = hash_file(symbol_path).digest if others and symbol_path.is_file() else None
         record_path = provenance_path(prefix, epoch)
         written = [symbol_path, params_path] + [record_path] * provenance
@@ -363,155 +352,3 @@ class Model:
         # Such a graph runs under NumPy shape semantics alone, where MXNet refuses the other format.
         numpy_shapes = self.graph.has_numpy_shapes
         stream_params(file, self.arg_params, self.aux_params, numpy_shapes=numpy_shapes, progress=progress)
-
-
-def graph_of(sym: Any) -> Graph:
-    """Return the graph of a Symbol; a graph is returned as it is."""
-    return _reading_graph(sym)()
-
-
-_WORTH_A_THREAD = 200
-"""How many arrays take as long to wrap as it takes to start a thread, a few times over."""
-
-
-def _reading_graph(sym: Any, *, beside: bool = False) -> Callable[[], Graph]:
-    """Return a function that returns the graph of a Symbol; MXNet may write it out in the meantime."""
-    if isinstance(sym, Graph):
-        return lambda: sym
-    from mxamp.runtime.symbol import reading_symbol
-
-    return reading_symbol(sym, beside=beside)
-
-
-def _parameters_of(given: Mapping[str, Any], label: str) -> dict[str, Parameter]:
-    if not isinstance(given, Mapping):
-        raise ParamsError(f"{label} must be a dict from names to arrays, not {type(given).__name__}.")
-    wrapped: dict[str, Parameter] = {}
-    of_mxnet: dict[str, Any] = {}
-    # Asked of each class once: an abstract class takes its time over every instance.
-    parameters = {kind for kind in set(map(type, given.values())) if issubclass(kind, Parameter)}
-    for name, value in given.items():
-        if not isinstance(name, str):
-            raise ParamsError(f"{label} must map names, which are strings, to arrays; it holds {name!r:.80}.")
-        if isinstance(value, np.ndarray):
-            wrapped[name] = _array_parameter(name, value)
-        elif type(value) in parameters:
-            wrapped[name] = value
-        else:
-            of_mxnet[name] = value
-    if not of_mxnet:
-        return wrapped
-    from mxamp.runtime.parameter import parameters_from_ndarrays
-
-    wrapped.update(parameters_from_ndarrays(of_mxnet))
-    return {name: wrapped[name] for name in given} if len(wrapped) > len(of_mxnet) else wrapped
-
-
-def _array_parameter(name: str, value: Any) -> ArrayParameter:
-    array = np.asarray(value)  # a subclass such as np.matrix has operators of its own
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    try:
-        return ArrayParameter(array)
-    except TargetError:
-        raise ParamsError(
-            f"The parameter {name!r} is an array of {value.dtype}, which MXNet does not have. Use one of: "
-            f"{', '.join(map(str, DType))}."
-        ) from None
-
-
-def model_paths(prefix: PathLike, epoch: int = 0) -> tuple[Path, Path]:
-    """Return the paths of a model's two files.
-
-    Raises
-    ------
-    ExportError
-        When the prefix is no path, or the epoch not a number from 0 to 9999.
-    """
-    fault = path_fault(prefix)
-    if fault is not None:
-        raise ExportError(
-            f"{argument('prefix')} must be a path, the part of the file names before -symbol.json, and "
-            f"{fault}."
-        )
-    if not isinstance(epoch, (int, np.integer)) or not 0 <= epoch <= 9999:
-        raise ExportError(
-            f"{argument('epoch')} must be from 0 to 9999, not {short(epoch)}: it is four digits of a file's "
-            "name."
-        )
-    return Path(f"{prefix}-symbol.json"), Path(f"{prefix}-{epoch:04d}.params")
-
-
-def load(prefix: PathLike, epoch: int = 0) -> Model:
-    """Read a model from ``prefix-symbol.json`` and ``prefix-EPOCH.params``, casts included. Needs no MXNet.
-
-    The values of parameters stay in the file, which stays open, and are read when they are needed. So a file
-    may be larger than memory: ``convert_model(model.graph, model.arg_params, model.aux_params, ...)`` casts
-    when the result is saved, a part of a tensor at a time.
-
-    Parameters
-    ----------
-    prefix
-        Path and first part of the file names.
-    epoch
-        The number in the parameter file's name.
-
-    Returns
-    -------
-    Model
-        Unpacks as ``sym, args, auxs``.
-
-    Raises
-    ------
-    ModelFileNotFoundError
-        When a file does not exist, or prefix and epoch cannot name one.
-    SymbolFormatError, ParamsError
-        When a file is damaged, or the two do not belong together.
-    """
-    try:
-        symbol_path, params_path = model_paths(prefix, epoch)
-    except ExportError as error:
-        raise ModelFileNotFoundError(str(error)) from None
-    settle_leftovers(symbol_path.parent)
-    return unchanged_while_reading(
-        [symbol_path, params_path], lambda: _load(prefix, epoch, symbol_path, params_path)
-    )
-
-
-def _load(prefix: PathLike, epoch: int, symbol_path: Path, params_path: Path) -> Model:
-    graph = read_symbol(symbol_path)
-    if not params_path.is_file():
-        others = _other_epochs(prefix, params_path)
-        found = (
-            f" There is {', '.join(others[:4])}: give its number as {argument('epoch')}." if others else ""
-        )
-        raise ModelFileNotFoundError(f"There is no parameter file {str(params_path)!r}.{found}")
-    source = SourceFiles(symbol_path, params_path)
-    args, auxs = open_parameters(params_path, aux_names=auxiliary_names(graph))
-    report: Any = functools.partial(recorded_report, source, prefix, epoch)  # called when it is read
-    return Model(
-        graph,
-        _LoadedParams(args, graph, source),
-        _LoadedParams(auxs, graph, source),
-        report,
-        _history=History(source),
-    )
-
-
-def _other_epochs(prefix: PathLike, params_path: Path) -> list[str]:
-    """Return the names of the parameter files that share the symbol."""
-    pattern = f"{glob.escape(Path(prefix).name)}-[0-9][0-9][0-9][0-9].params"
-    return sorted(path.name for path in params_path.parent.glob(pattern) if path != params_path)
-
-
-class _LoadedParams(Dict[str, Parameter]):
-    """Loaded parameters. They know the files, so that what is converted from them can name these."""
-
-    def __init__(self, params: Mapping[str, Parameter], graph: Graph, source: SourceFiles) -> None:
-        super().__init__(params)
-        self.graph = graph
-        self.source = source
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A pickle may be read where the files are not.
-        return dict, (dict(self),)

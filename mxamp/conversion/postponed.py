@@ -7,11 +7,11 @@ from typing import Any, BinaryIO, Callable, Collection, Mapping, Sequence
 
 from mxamp.graph.graph import Graph
 from mxamp.model import Model
+from mxamp.model.provenance import History
 from mxamp.params.not_finite import is_looked_at, not_finite, not_finite_warning
 from mxamp.params.parameter import Parameter
 from mxamp.params.postponed import PostponedCast
 from mxamp.params.stream import Progress, Streamed, stream_params
-from mxamp.provenance import History
 from mxamp.report.model import Report
 
 __all__ = ["PostponedModel"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from mxamp.arguments import setting
 from mxamp.conversion import Options, Source
 from mxamp.errors import PolicyError
 from mxamp.guard import Guard
 from mxamp.guard.search import guard_conversion
+from mxamp.messages.arguments import setting
 from mxamp.profile import Profiling, placing_by_profile
 from mxamp.report.guard import NOT_RUN, GuardReport
 
