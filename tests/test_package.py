@@ -110,6 +110,37 @@ def test_the_import_scan_ignores_names_that_only_look_like_mxnet() -> None:
     assert "mxnet" not in imported_packages(ast.parse(source))
 
 
+def modules_imported_by(path: Path, known: set[str]) -> set[str]:
+    """Return the modules of mxamp that one imports when it runs; those for annotations alone do not count."""
+    found = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names} & known
+            found.update(submodules or {node.module})
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        waiting.extend(ast.iter_child_nodes(node))
+    return found & known
+
+
+def test_no_module_needs_itself_by_way_of_others() -> None:
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).replace(".__init__", ""): path
+        for path in SOURCES
+    }
+    left = {name: modules_imported_by(path, set(names)) for name, path in names.items()}
+    while True:
+        settled = {name for name, imported in left.items() if not imported & left.keys()}
+        if not settled:
+            break
+        left = {name: imported for name, imported in left.items() if name not in settled}
+    assert not left, "these import each other, or import such modules"
+
+
 def test_every_folder_with_modules_is_a_package() -> None:
     # setup.py's find_packages leaves a folder without __init__.py out of the installation without a word.
     folders = {path.parent for path in SOURCES}

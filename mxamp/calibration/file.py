@@ -8,18 +8,21 @@ import os
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Mapping, cast
+from typing import TYPE_CHECKING, Any, Mapping, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.calibration.calibration import Calibration, EntryName, ModelRecord
 from mxamp.calibration.moments import Moments
+from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import DataDescription
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.errors import DataError, ModelFileNotFoundError
 from mxamp.files import StagedFile, atomic_write, existing_file
 from mxamp.files.json_text import parse_json
+
+if TYPE_CHECKING:
+    from mxamp.calibration.calibration import Calibration
 
 __all__ = ["document", "is_calibration", "read_calibration", "write_calibration"]
 
@@ -129,8 +132,8 @@ def is_calibration(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def read_calibration(path: str | Path) -> Calibration:
-    """Read a calibration; see :meth:`Calibration.load`."""
+def read_calibration(path: str | Path) -> tuple[Any, ...]:
+    """Read the fields of a calibration, in their order; see :meth:`Calibration.load`."""
     name = os.fspath(path)
     try:
         file = existing_file(name, "calibration")
@@ -138,7 +141,7 @@ def read_calibration(path: str | Path) -> Calibration:
         raise DataError(str(error)) from None
     try:
         with zipfile.ZipFile(file) as archive:
-            return _calibration(_read_document(name, archive), archive)
+            return _fields(_read_document(name, archive), archive)
     except DataError:
         raise
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
@@ -164,7 +167,7 @@ def _read_document(name: str, archive: zipfile.ZipFile) -> Mapping[str, Any]:
     return found
 
 
-def _calibration(stated: Mapping[str, Any], archive: zipfile.ZipFile) -> Calibration:
+def _fields(stated: Mapping[str, Any], archive: zipfile.ZipFile) -> tuple[Any, ...]:
     entries = {}
     for found in stated["entries"]:
         fields = {key: value for key, value in found.items() if key not in ("node", "output")}
@@ -179,7 +182,7 @@ def _calibration(stated: Mapping[str, Any], archive: zipfile.ZipFile) -> Calibra
         if mean.ndim != 2 or sizes != mean.shape[1] or any(len(block) != len(mean) for block in blocks):
             raise ValueError(f"the moments of {layer['node']!r} do not fit each other")
         layers[layer["node"]] = Moments(layer["rows"], mean, blocks)
-    return Calibration(
+    return (
         ModelRecord(**stated["model"]),
         tuple(
             DataDescription(

@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.calibration.calibration import EntryName
+from mxamp.calibration.record import EntryName
 from mxamp.calibration.run import any_model, observed_entries
 from mxamp.calibration.samples import Samples
 from mxamp.compare.checked import checked_progress, checked_seed

@@ -6,7 +6,8 @@ import sys
 from collections import Counter
 from typing import Mapping
 
-from mxamp.calibration.calibration import Calibration, EntryName
+from mxamp.calibration.calibration import Calibration
+from mxamp.calibration.record import EntryName
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError

@@ -11,9 +11,10 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.calibration.calibration import Calibration, EntryName, ModelRecord
+from mxamp.calibration.calibration import Calibration
 from mxamp.calibration.layers import LAYERS, Layer, layers_of
 from mxamp.calibration.moments import MomentsMeter, block_sizes
+from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import Batch, Samples
 from mxamp.calibration.statistics import EntryMeter
 from mxamp.compare.inputs import as_model, counted, input_names

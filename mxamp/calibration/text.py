@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
-from mxamp.calibration.calibration import Calibration
 from mxamp.calibration.statistics import DTYPES
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
 from mxamp.report.text import count_of
+
+if TYPE_CHECKING:
+    from mxamp.calibration.calibration import Calibration
 
 __all__ = ["calibration_text", "entry_table"]
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from mxamp.compare.candidates_text import FP32, format_candidates
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import as_model
 from mxamp.compare.measure import Progress, compare_models
@@ -13,9 +14,6 @@ from mxamp.errors import DataError
 from mxamp.messages.arguments import check_flag, items
 
 __all__ = ["FP32", "CandidateComparison", "compare_candidates"]
-
-FP32 = "FP32"
-"""What the FP32 model itself is called among the candidates."""
 
 FORMAT_VERSION = 1
 
@@ -58,8 +56,6 @@ class CandidateComparison:
         return json.dumps(self.to_mapping(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        from mxamp.compare.candidates_text import format_candidates  # the text form reads this module
-
         return format_candidates(self)
 
 

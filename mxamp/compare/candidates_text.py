@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
-from mxamp.compare.candidates import FP32, CandidateComparison
-from mxamp.compare.fidelity import Fidelity, OutputFidelity
 from mxamp.compare.text import format_number, loss_lines, number_of
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 
-__all__ = ["format_candidates"]
+if TYPE_CHECKING:
+    from mxamp.compare.candidates import CandidateComparison
+    from mxamp.compare.fidelity import Fidelity, OutputFidelity
+
+__all__ = ["FP32", "format_candidates"]
+
+FP32 = "FP32"
+"""What the FP32 model itself is called among the candidates."""
 
 
 def format_candidates(comparison: CandidateComparison, width: int | None = None) -> str:

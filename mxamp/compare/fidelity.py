@@ -11,6 +11,7 @@ from mxamp.compare.checked import checked_number
 from mxamp.compare.latency import Latency
 from mxamp.compare.metrics import Distance
 from mxamp.compare.rounding_losses import RoundingLoss
+from mxamp.compare.text import format_fidelity
 from mxamp.errors import AccuracyError
 
 __all__ = ["Fidelity", "LayerFidelity", "OutputFidelity"]
@@ -234,8 +235,6 @@ class Fidelity:
         return json.dumps(self.to_mapping(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        from mxamp.compare.text import format_fidelity  # the text form reads this module
-
         return format_fidelity(self)
 
 

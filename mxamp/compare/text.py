@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Callable, Iterator, Sequence
 
-from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
-from mxamp.compare.rounding_losses import RoundingLoss
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
+
+if TYPE_CHECKING:
+    from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
+    from mxamp.compare.rounding_losses import RoundingLoss
 
 __all__ = ["format_fidelity", "format_number", "loss_lines", "number_of"]
 

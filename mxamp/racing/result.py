@@ -9,6 +9,8 @@ from typing import Any, Mapping
 
 from mxamp.errors import AccuracyError
 from mxamp.measuring.race import Ratio
+from mxamp.racing.competitor import RUNTIMES
+from mxamp.racing.text import format_race
 
 __all__ = ["RaceEntry", "RaceResult"]
 
@@ -67,8 +69,6 @@ class RaceEntry:
     @property
     def label(self) -> str:
         """What to call it."""
-        from mxamp.racing.competitor import RUNTIMES
-
         return f"{self.model} in {RUNTIMES[self.runtime]}, {self.precision}"
 
     def to_mapping(self) -> dict[str, Any]:
@@ -137,9 +137,13 @@ class RaceResult:
         allowed = [entry for entry in self.ran if self.is_allowed(entry)]
         if not allowed:
             return None
-        fastest = max(_speed(entry) for entry in allowed)
-        close = [entry for entry in allowed if _speed(entry) >= fastest * (1 - EQUALLY_FAST)]
+        close = self.as_fast_as(max(allowed, key=_speed))
         return min(close, key=lambda entry: math.inf if entry.error is None else entry.error)
+
+    def as_fast_as(self, one: RaceEntry) -> tuple[RaceEntry, ...]:
+        """Return the entries within the tolerance that are about as fast as one, or faster."""
+        enough = _speed(one) * (1 - EQUALLY_FAST)
+        return tuple(entry for entry in self.ran if self.is_allowed(entry) and _speed(entry) >= enough)
 
     def is_allowed(self, entry: RaceEntry) -> bool:
         """Whether an entry is near enough to the FP32 model to be deployed."""
@@ -179,8 +183,6 @@ class RaceResult:
         return json.dumps(self.to_mapping(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        from mxamp.racing.text import format_race  # the text form reads this module
-
         return format_race(self)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mxamp.compare.text import format_number
 from mxamp.racing.competitor import RUNTIMES
-from mxamp.racing.result import EQUALLY_FAST, RaceEntry, RaceResult
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
+
+if TYPE_CHECKING:
+    from mxamp.racing.result import RaceEntry, RaceResult
 
 __all__ = ["format_race"]
 
@@ -73,13 +77,6 @@ def _verdict(result: RaceResult) -> str:
     assert best.ratio is not None
     first = result.ran[0]
     than = "" if best is first else f", {best.ratio.median:.2f} times as fast as {first.label}"
-    close = [
-        entry.label
-        for entry in result.ran
-        if entry is not best
-        and result.is_allowed(entry)
-        and entry.ratio is not None
-        and entry.ratio.median >= best.ratio.median * (1 - EQUALLY_FAST)
-    ]
+    close = [entry.label for entry in result.as_fast_as(best) if entry is not best]
     same = f" As fast, within 2 %: {'; '.join(close)}." if close else ""
     return f"Deploy {best.label}: {best.milliseconds:.2f} ms{than}. How: {best.how}.{same}"

@@ -9,6 +9,7 @@ from typing import Any, Mapping
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
 from mxamp.report.compensation import CompensationReport
 from mxamp.report.guard import GuardReport
+from mxamp.report.text import summary
 from mxamp.version import __version__
 
 __all__ = [
@@ -490,8 +491,6 @@ class Report:
         )
 
     def __str__(self) -> str:
-        from mxamp.report.text import summary  # the text form reads the model, so it cannot be imported above
-
         return summary(self)
 
 

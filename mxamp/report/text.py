@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from mxamp.messages.arguments import argument
 from mxamp.report.compensation import compensation_lines
 from mxamp.report.guard import guard_lines
-from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
+
+if TYPE_CHECKING:
+    from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
 
 __all__ = [
     "FOLDED",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mxamp.errors import DataError
 from mxamp.files import atomic_write
-from mxamp.tuning.tuning import Tuning
+
+if TYPE_CHECKING:
+    from mxamp.tuning.tuning import Tuning
 
 __all__ = ["plot_tuning"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mxamp.calibration.calibration import EntryName
 from mxamp.calibration.prices import Prices
+from mxamp.calibration.record import EntryName
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS

@@ -11,6 +11,7 @@ from mxamp.errors import DataError
 from mxamp.evaluation import MetricComparison
 from mxamp.model import Model
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
+from mxamp.tuning.plot import plot_tuning
 
 __all__ = ["Measured", "Point", "Tuning"]
 
@@ -154,8 +155,6 @@ class Tuning:
         MxampError
             When matplotlib is not installed, or the file cannot be written.
         """
-        from mxamp.tuning.plot import plot_tuning
-
         plot_tuning(self, path)
 
     def __str__(self) -> str:
