@@ -22,7 +22,7 @@ from typing import Iterable, Iterator, Mapping, Sequence
 import mxamp.ops.tables
 from mxamp.dtypes import DType
 from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData
-from mxamp.ops.facts import FromAttribute, FromData, OutputRule
+from mxamp.ops.roles import FromAttribute, FromData, OutputRule
 from mxamp.policy.color import Color
 from mxamp.policy.entries import entry_for
 from mxamp.policy.policy import OperatorPolicy, Policy

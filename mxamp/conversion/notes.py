@@ -9,7 +9,7 @@ from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
-from mxamp.ops.facts import operator_label
+from mxamp.ops.facts_table import operator_label
 from mxamp.params.parameter import Parameter
 from mxamp.passes import State
 from mxamp.policy.policy import Policy

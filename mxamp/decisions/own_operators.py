@@ -11,7 +11,8 @@ from mxamp.dtypes import LOW_PRECISION, DType
 from mxamp.errors import MxampError, OperatorError, TargetError, nearest_names
 from mxamp.messages.arguments import items
 from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData, ValueKind
-from mxamp.ops.facts import CUSTOM, FromAttribute, OutputRule, custom_name
+from mxamp.ops.facts_table import CUSTOM, custom_name
+from mxamp.ops.roles import FromAttribute, OutputRule
 from mxamp.policy.color import Color
 from mxamp.policy.entries import REGISTERED_COLORS
 from mxamp.policy.policy import OperatorPolicy

@@ -10,7 +10,8 @@ from mxamp.graph.control_flow import body_inputs, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
-from mxamp.ops.facts import OF_FIRST_INPUT, OperatorFacts
+from mxamp.ops.facts import OperatorFacts
+from mxamp.ops.roles import OF_FIRST_INPUT
 
 __all__ = [
     "EntryDtypes",

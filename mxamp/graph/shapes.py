@@ -14,7 +14,7 @@ from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.messages.arguments import argument
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.ops.facts import operator_label
+from mxamp.ops.facts_table import operator_label
 from mxamp.ops.shapes import (
     DEMANDS,
     RULES,

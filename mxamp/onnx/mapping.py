@@ -10,7 +10,7 @@ from mxamp.errors import OperatorError
 from mxamp.onnx.call import Call
 from mxamp.onnx.tensor import Tensor
 from mxamp.ops import FACTS
-from mxamp.ops.facts import CUSTOM, custom_name
+from mxamp.ops.facts_table import CUSTOM, custom_name
 
 __all__ = [
     "MAPPINGS",

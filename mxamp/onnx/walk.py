@@ -21,7 +21,7 @@ from mxamp.onnx.package import import_onnx
 from mxamp.onnx.tensor import Shape, Tensor
 from mxamp.onnx.writer import Writer, bodies_of
 from mxamp.ops.attributes import integers
-from mxamp.ops.facts import operator_label
+from mxamp.ops.facts_table import operator_label
 from mxamp.params.parameter import Parameter
 
 __all__ = ["DEFAULT_OPSET", "NEWEST_OPSET", "OnnxGraph", "input_names", "write_graph"]

@@ -1,6 +1,8 @@
 """Operators: what each one is, and the ones that cast."""
 
-from mxamp.ops.facts import FactsTable, InputRole, OperatorFacts, SameAsData, ValueKind
+from mxamp.ops.facts import OperatorFacts
+from mxamp.ops.facts_table import FactsTable
+from mxamp.ops.roles import InputRole, SameAsData, ValueKind
 from mxamp.ops.tables import ALL_RECORDS, FAMILIES
 
 __all__ = ["FACTS", "FactsTable", "InputRole", "OperatorFacts", "SameAsData", "ValueKind"]

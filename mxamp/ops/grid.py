@@ -7,7 +7,8 @@ from typing import Callable, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
-from mxamp.ops.facts import InputRole, OperatorFacts, ValueKind
+from mxamp.ops.facts import OperatorFacts
+from mxamp.ops.roles import InputRole, ValueKind
 
 __all__ = ["keeps_grid", "round_number", "without_low_attributes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
-from mxamp.ops.facts import ValueKind
+from mxamp.ops.roles import ValueKind
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State

@@ -15,7 +15,7 @@ from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import VARIABLE, Entry
 from mxamp.ops import InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
-from mxamp.ops.facts import operator_label
+from mxamp.ops.facts_table import operator_label
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.entries import entry_for

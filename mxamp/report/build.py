@@ -19,13 +19,10 @@ from mxamp.passes import InsertedCast, InsertedCasts, PlannedNode, PreparedNode,
 from mxamp.report.guard import GuardReport
 from mxamp.report.model import (
     CastReport,
-    MaskReport,
     NodeReport,
     ParameterReport,
     PlanReport,
-    PreparationReport,
     Report,
-    SaturationReport,
     TimeReport,
 )
 from mxamp.report.prepared import ParameterForm, with_made, with_prepared
@@ -153,8 +150,8 @@ def build_report(
         inputs={name: rewrites.casts.variables[name].label for name in inputs},
         outputs=dict(zip(output_names(decided.graph), heads)),
         warnings=tuple(warnings),
-        masks=tuple([MaskReport(**vars(mask)) for mask in converted.record(RewrittenMask)]),
-        preparations=tuple([PreparationReport(**vars(change)) for change in changes]),
+        masks=converted.record(RewrittenMask),
+        preparations=changes,
         time=_time(rewrites, nodes, casts, "" if target.cost is None else target.cost.machine),
         time_here=None if here is None else _time_here(rewrites, here, low),
         race=tuple(race),
@@ -408,11 +405,7 @@ def _parameters(rewrites: Rewrites, saturations: Mapping[str, Saturation]) -> Se
                 stored={twin: dtype.label for twin, dtype in stored.items()},
                 bytes_before=elements * parameter.dtype.itemsize,
                 bytes_after=elements * sum(dtype.itemsize for dtype in stored.values()),
-                saturation=_saturation(saturations.get(name)),
+                saturation=saturations.get(name),
             )
         )
     return reports
-
-
-def _saturation(found: Saturation | None) -> SaturationReport | None:
-    return None if found is None else SaturationReport(**vars(found))

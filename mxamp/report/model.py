@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping
 
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
+from mxamp.params.saturate import Saturation
+from mxamp.passes.records import PreparedNode, RewrittenMask
 from mxamp.report.compensation import CompensationReport
 from mxamp.report.guard import GuardReport
 from mxamp.report.text import summary
@@ -14,13 +16,10 @@ from mxamp.version import __version__
 
 __all__ = [
     "CastReport",
-    "MaskReport",
     "NodeReport",
     "ParameterReport",
     "PlanReport",
-    "PreparationReport",
     "Report",
-    "SaturationReport",
     "TimeReport",
 ]
 
@@ -110,86 +109,6 @@ class CastReport:
 
 
 @dataclass(frozen=True)
-class MaskReport:
-    """One mask: a constant beyond the dtype's range that softmax or the like makes nothing of.
-
-    Attributes
-    ----------
-    node
-        The node whose attribute it is, or the parameter that holds it.
-    op
-        The node's operator; ``"null"`` for a parameter.
-    before
-        The value in the user's model.
-    after
-        The value in the converted model; None where it stays.
-    reason
-        Why it stays; empty where it does not.
-    inserted
-        The names of the nodes put in for it, which bound values.
-    """
-
-    node: str
-    op: str
-    before: float
-    after: float | None
-    reason: str = ""
-    inserted: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PreparationReport:
-    """One node that was dropped, merged or rewritten before anything was decided.
-
-    Attributes
-    ----------
-    node, op
-        The node in the user's model, and its operator.
-    step
-        The pass, as ``prepare`` names it.
-    into
-        The node that carries its value, or computes what it was a part of; its own name where it was
-        rewritten in place. None where it was left alone although it is of the pass's kind.
-    reason
-        Why.
-    """
-
-    node: str
-    op: str
-    step: str
-    into: str | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class SaturationReport:
-    """What clamping a parameter to the dtype's range lost.
-
-    Attributes
-    ----------
-    count
-        How many values were clamped.
-    largest
-        The largest magnitude among them, as it was.
-    limit
-        What they were clamped to.
-    infs, nans
-        How many values were infinite or NaN already, and still are.
-    """
-
-    count: int
-    largest: float
-    limit: float
-    infs: int = 0
-    nans: int = 0
-
-    @property
-    def largest_loss(self) -> float:
-        """How far the largest value was moved."""
-        return self.largest - self.limit if self.count else 0.0
-
-
-@dataclass(frozen=True)
 class ParameterReport:
     """One parameter of the user's model.
 
@@ -216,7 +135,7 @@ class ParameterReport:
     stored: Mapping[str, str]
     bytes_before: int
     bytes_after: int
-    saturation: SaturationReport | None = None
+    saturation: Saturation | None = None
 
 
 @dataclass(frozen=True)
@@ -344,9 +263,9 @@ class Report:
     warnings: tuple[str, ...] = ()
     emulated: str | None = None
     approximations: tuple[str, ...] = ()
-    masks: tuple[MaskReport, ...] = ()
+    masks: tuple[RewrittenMask, ...] = ()
     time: TimeReport | None = None
-    preparations: tuple[PreparationReport, ...] = ()
+    preparations: tuple[PreparedNode, ...] = ()
     race: tuple[PlanReport, ...] = ()
     guard: GuardReport | None = None
     time_here: TimeReport | None = None
@@ -473,11 +392,11 @@ class Report:
             emulated=document.get("emulated"),
             approximations=tuple(document.get("approximations", ())),
             masks=tuple(
-                MaskReport(**{**mask, "inserted": tuple(mask["inserted"])})
+                RewrittenMask(**{**mask, "inserted": tuple(mask["inserted"])})
                 for mask in document.get("masks", ())
             ),
             preparations=tuple(
-                PreparationReport(**preparation) for preparation in document.get("preparations", ())
+                PreparedNode(**preparation) for preparation in document.get("preparations", ())
             ),
             time=None if document.get("time") is None else TimeReport(**document["time"]),
             race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
@@ -494,5 +413,5 @@ class Report:
         return summary(self)
 
 
-def _saturation(document: Any) -> SaturationReport | None:
-    return None if document is None else SaturationReport(**document)
+def _saturation(document: Any) -> Saturation | None:
+    return None if document is None else Saturation(**document)

@@ -12,7 +12,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
 from mxamp.graph import Graph
 from mxamp.ops import FACTS, InputRole, SameAsData, ValueKind
-from mxamp.ops.facts import FromAttribute
+from mxamp.ops.roles import FromAttribute
 from mxamp.policy import Policy
 from mxamp.policy.entries import REGISTERED_COLORS, all_entries, entry_for
 from mxamp.targets import OperatorSupport, Support, Target

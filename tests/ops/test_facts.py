@@ -7,7 +7,8 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
 from mxamp.ops import FACTS, FactsTable, InputRole, OperatorFacts, SameAsData, ValueKind
-from mxamp.ops.facts import FromAttribute, OperatorFamily
+from mxamp.ops.facts_table import OperatorFamily
+from mxamp.ops.roles import FromAttribute
 from mxamp.ops.tables import ALL_RECORDS
 
 ZOO_OPERATORS = (

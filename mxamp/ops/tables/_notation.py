@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Callable, Mapping
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import (
-    FromAttribute,
-    FromData,
-    InputRole,
-    OperatorFacts,
-    OutputRule,
-    SameAsData,
-    ValueKind,
-)
+from mxamp.ops.facts import OperatorFacts
+from mxamp.ops.roles import FromAttribute, FromData, InputRole, OutputRule, SameAsData, ValueKind
 
 __all__ = ["SAME", "attribute", "record", "roles"]
 

@@ -6,7 +6,7 @@ from typing import Mapping
 
 from mxamp.dtypes import DType
 from mxamp.ops.attributes import is_true
-from mxamp.ops.facts import FromData, OutputRule
+from mxamp.ops.roles import FromData, OutputRule
 
 __all__ = ["beside_scalar"]
 

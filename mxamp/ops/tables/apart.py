@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mxamp.ops.facts import CUSTOM, InputRole, OperatorFacts, ValueKind
+from mxamp.ops.facts import OperatorFacts
+from mxamp.ops.facts_table import CUSTOM
+from mxamp.ops.roles import InputRole, ValueKind
 
 __all__ = ["RECORDS"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import FromData, ValueKind
+from mxamp.ops.roles import FromData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
 from mxamp.ops.tables._scalars import beside_scalar
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import ValueKind
+from mxamp.ops.roles import ValueKind
 from mxamp.ops.tables._notation import record
 
 __all__ = ["RECORDS"]

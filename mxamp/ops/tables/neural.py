@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Mapping
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import InputRole, SameAsData, ValueKind
+from mxamp.ops.roles import InputRole, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
 __all__ = ["RECORDS"]

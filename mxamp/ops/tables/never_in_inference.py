@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mxamp.ops.facts import InputRole, OperatorFacts, OperatorFamily
+from mxamp.ops.facts import OperatorFacts
+from mxamp.ops.facts_table import OperatorFamily
+from mxamp.ops.roles import InputRole
 
 __all__ = ["FAMILIES", "RECORDS"]
 

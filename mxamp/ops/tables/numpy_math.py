@@ -7,7 +7,7 @@ return truth values, positions are INT64. Measured: every dtype against MXNet's 
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import FromData, SameAsData, ValueKind
+from mxamp.ops.roles import FromData, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
 from mxamp.ops.tables._scalars import beside_scalar
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.ops.facts import ValueKind
+from mxamp.ops.roles import ValueKind
 from mxamp.ops.rounding import OBSERVE, ROUND, ROUND_BOTH_WAYS
 from mxamp.ops.tables._notation import record
 

@@ -9,7 +9,7 @@ from typing import Mapping
 
 from mxamp.dtypes import DType
 from mxamp.ops.attributes import is_true
-from mxamp.ops.facts import InputRole, OutputRule, SameAsData, ValueKind
+from mxamp.ops.roles import InputRole, OutputRule, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
 __all__ = ["RECORDS"]

@@ -6,7 +6,7 @@ from typing import Mapping
 
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
-from mxamp.ops.facts import OutputRule, ValueKind
+from mxamp.ops.roles import OutputRule, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
 
 __all__ = ["RECORDS"]
