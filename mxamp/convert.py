@@ -30,7 +30,8 @@ from mxamp.ops.casts import AMP_CAST
 from mxamp.params.check import check_params, declared_inputs
 from mxamp.passes import Emulation
 from mxamp.policy.mxnet_lists import ConditionalOperators
-from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.policy.parts import ColorFunction
+from mxamp.policy.policy import Policy
 from mxamp.policy.resolve import names_given, resolve_policy
 from mxamp.profile import Profiling, as_profiling
 from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target

@@ -25,7 +25,8 @@ from mxamp.guard import Guard, as_guard
 from mxamp.messages.arguments import one_of
 from mxamp.ops.casts import AMP_CAST
 from mxamp.policy.mxnet_lists import ConditionalOperators
-from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.policy.parts import ColorFunction
+from mxamp.policy.policy import Policy
 from mxamp.policy.resolve import resolve_policy
 from mxamp.profile import Profiling, as_profiling
 from mxamp.targets import GivenTarget, machine_mismatch, resolve_target

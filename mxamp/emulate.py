@@ -12,7 +12,8 @@ from mxamp.graph.shapes import InputShapes
 from mxamp.messages.arguments import one_of
 from mxamp.model import Model
 from mxamp.passes import Emulation
-from mxamp.policy.policy import ColorFunction, Policy
+from mxamp.policy.parts import ColorFunction
+from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 
 __all__ = ["emulate"]

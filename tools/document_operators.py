@@ -25,7 +25,8 @@ from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData
 from mxamp.ops.roles import FromAttribute, FromData, OutputRule
 from mxamp.policy.color import Color
 from mxamp.policy.entries import entry_for
-from mxamp.policy.policy import OperatorPolicy, Policy
+from mxamp.policy.parts import OperatorPolicy
+from mxamp.policy.policy import Policy
 from tools.registered_operators import LIST_FILE, RegisteredOperator, listed_operators, listed_version
 
 if sys.version_info >= (3, 11):

@@ -15,7 +15,7 @@ from mxamp.ops.facts_table import CUSTOM, custom_name
 from mxamp.ops.roles import FromAttribute, OutputRule
 from mxamp.policy.color import Color
 from mxamp.policy.entries import REGISTERED_COLORS
-from mxamp.policy.policy import OperatorPolicy
+from mxamp.policy.parts import OperatorPolicy
 from mxamp.targets import OperatorSupport, Support, Target
 from mxamp.targets.target import REGISTERED_SUPPORT
 

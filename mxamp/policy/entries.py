@@ -8,7 +8,8 @@ from mxamp.dtypes import DType
 from mxamp.ops import FACTS
 from mxamp.policy.built_in import based_on
 from mxamp.policy.color import Color
-from mxamp.policy.policy import OperatorPolicy, Policy
+from mxamp.policy.parts import OperatorPolicy
+from mxamp.policy.policy import Policy
 
 __all__ = ["REGISTERED_COLORS", "all_entries", "entry_for"]
 

@@ -17,7 +17,8 @@ from mxamp.messages.arguments import items
 from mxamp.ops import FACTS
 from mxamp.policy.color import Color
 from mxamp.policy.entries import REGISTERED_COLORS, all_entries
-from mxamp.policy.policy import AttributeCondition, OperatorPolicy, Policy
+from mxamp.policy.parts import AttributeCondition, OperatorPolicy
+from mxamp.policy.policy import Policy
 
 __all__ = ["apply_mxnet_lists"]
 

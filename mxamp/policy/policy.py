@@ -6,12 +6,9 @@ A :class:`Policy` prints as text, and loads from and saves to TOML. ``docs/polic
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
-
-import tomli_w
+from typing import Iterable, Mapping, Sequence, TypeVar
 
 from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
@@ -20,89 +17,11 @@ from mxamp.messages.arguments import path_fault
 from mxamp.ops import FACTS
 from mxamp.policy.built_in import built_in_document
 from mxamp.policy.color import Color
+from mxamp.policy.document import parse_policy, policy_fields, policy_toml
+from mxamp.policy.parts import AttributeCondition, ColorFunction, OperatorPolicy, UserRule
 from mxamp.policy.selector import Selector
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = [
-    "PURE",
-    "PURE_REASON",
-    "AttributeCondition",
-    "ColorFunction",
-    "OperatorPolicy",
-    "Policy",
-    "UserRule",
-]
-
-ColorFunction = Callable[[Any], Optional[Union[Color, str]]]
-"""``color(node) -> Color | None`` over a :class:`mxamp.policy.view.NodeView`."""
-
-
-@dataclass(frozen=True)
-class OperatorPolicy:
-    """What the policy says of one operator.
-
-    Attributes
-    ----------
-    color
-        Its color.
-    reason
-        Why.
-    accumulation
-        The dtype of its sums when it computes in low precision; None means the compute dtype.
-    output
-        The dtype it hands on when it computes in low precision; None means the compute dtype.
-    """
-
-    color: Color
-    reason: str
-    accumulation: DType | None = None
-    output: DType | None = None
-
-
-@dataclass(frozen=True)
-class AttributeCondition:
-    """An operator's color where an attribute has one of some values.
-
-    Attributes
-    ----------
-    op
-        Canonical operator name.
-    attribute
-        Attribute name.
-    values
-        The values, as ``symbol.json`` spells them.
-    color, reason
-        The color and why.
-    """
-
-    op: str
-    attribute: str
-    values: tuple[str, ...]
-    color: Color
-    reason: str
-
-
-@dataclass(frozen=True)
-class UserRule:
-    """A color for the nodes a selector picks; comes before everything else.
-
-    Attributes
-    ----------
-    selector
-        Which nodes.
-    color
-        Their color.
-    reason
-        Why, shown in the report.
-    """
-
-    selector: Selector
-    color: Color
-    reason: str
+__all__ = ["PURE", "PURE_REASON", "Policy"]
 
 
 @dataclass(frozen=True)
@@ -176,7 +95,8 @@ class Policy:
             )
         cached = _DEFAULTS.get(dtype)
         if cached is None:
-            cached = _policy_from_document(built_in_document(dtype), f"the built-in {dtype} policy")
+            named = f"the built-in {dtype} policy"
+            cached = cls(**policy_fields(built_in_document(dtype), named, cls.default))
             _DEFAULTS[dtype] = cached
         return cached
 
@@ -276,36 +196,7 @@ class Policy:
                 "A policy with a color function cannot be saved: a function is not data. "
                 "Save policy.with_color_function(None), and keep the function in your code."
             )
-        document: dict[str, Any] = {"target_dtype": str(self.target_dtype)}
-        if self.is_pure:
-            document["pure"] = True
-        for color in Color:
-            table = {
-                name: _operator_toml(entry)
-                for name, entry in sorted(self.operators.items())
-                if entry.color is color
-            }
-            if table:
-                document[color.value] = table
-        if self.widest_operators:
-            document["widest_operators"] = sorted(self.widest_operators)
-        if self.conditions:
-            document["condition"] = [
-                {
-                    "op": condition.op,
-                    "attribute": condition.attribute,
-                    "values": list(condition.values),
-                    "color": condition.color.value,
-                    "reason": condition.reason,
-                }
-                for condition in self.conditions
-            ]
-        if self.rules:
-            document["rule"] = [
-                {**rule.selector.to_mapping(), "color": rule.color.value, "reason": rule.reason}
-                for rule in self.rules
-            ]
-        return tomli_w.dumps(document)
+        return policy_toml(self)
 
     def save(self, path: str | Path) -> None:
         """Write the policy to a TOML file.
@@ -359,15 +250,7 @@ class Policy:
         """
         if not isinstance(text, str):
             raise PolicyError(f"from_toml reads text, not {type(text).__name__}; for a file use Policy.load.")
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise PolicyError(f"{source} is not valid TOML: {error}.") from None
-        except RecursionError:
-            raise PolicyError(f"{source} nests tables or lists too deeply to be a policy.") from None
-        except ValueError as error:  # a number of thousands of digits
-            raise PolicyError(f"{source} holds a value that no policy has: {error}.") from None
-        return _policy_from_document(document, source)
+        return cls(**policy_fields(parse_policy(text, source), source, cls.default))
 
     def __str__(self) -> str:
         lines = [f"{'pure ' if self.is_pure else ''}policy for {self.target_dtype}"]
@@ -395,79 +278,6 @@ PURE_REASON = "pure low precision was asked for"
 
 _DEFAULTS: dict[DType, Policy] = {}
 
-_KEYS = frozenset(
-    {
-        "target_dtype",
-        "extends",
-        "pure",
-        "description",
-        "green",
-        "gray",
-        "red",
-        "condition",
-        "rule",
-        "widest_operators",
-    }
-)
-
-
-def _operator_toml(entry: OperatorPolicy) -> str | dict[str, str]:
-    if entry.accumulation is None and entry.output is None:
-        return entry.reason
-    detailed = {"reason": entry.reason}
-    if entry.accumulation is not None:
-        detailed["accumulation"] = str(entry.accumulation)
-    if entry.output is not None:
-        detailed["output"] = str(entry.output)
-    return detailed
-
-
-def _policy_from_document(document: Mapping[str, Any], source: str) -> Policy:
-    unknown = sorted(set(document) - _KEYS)
-    if unknown:
-        raise PolicyError(f"{source} has the unknown key {unknown[0]!r}.{nearest_names(unknown[0], _KEYS)}")
-    if "target_dtype" not in document:
-        raise PolicyError(f"{source} does not say its target_dtype ('float16' or 'bfloat16').")
-    try:
-        dtype = DType.parse(document["target_dtype"], emulated=True)
-    except TargetError as error:
-        raise PolicyError(f"{source}: target_dtype: {error}") from None
-    operators: dict[str, OperatorPolicy] = {}
-    conditions: tuple[AttributeCondition, ...] = ()
-    if "extends" in document:
-        if document["extends"] != "default":
-            raise PolicyError(f"{source}: extends={document['extends']!r}; only 'default' can be extended.")
-        base = Policy.default(dtype)
-        operators.update(base.operators)
-        conditions = base.conditions
-    stated: dict[str, str] = {}
-    for color in Color:
-        table = document.get(color.value, {})
-        if not isinstance(table, dict):
-            raise PolicyError(f"{source}: [{color}] must be a table of operator = reason.")
-        for op, entry in table.items():
-            name = FACTS.canonical(op)
-            if name in stated:
-                raise PolicyError(
-                    f"{source} puts the operator {op!r} in both [{stated[name]}] and [{color}]; "
-                    "an operator has one color. Remove it from one of them."
-                )
-            stated[name] = color.value
-            operators[name] = _operator_from_document(entry, color, f"{source}: [{color}] {op}")
-    conditions = tuple(c for c in conditions if c.op not in stated) + tuple(
-        _condition_from_document(entry, f"{source}: condition {number}")
-        for number, entry in enumerate(_list(document, "condition", source))
-    )
-    rules = tuple(
-        _rule_from_document(entry, f"{source}: rule {number}")
-        for number, entry in enumerate(_list(document, "rule", source))
-    )
-    widest = frozenset(FACTS.canonical(str(op)) for op in _list(document, "widest_operators", source))
-    pure = document.get("pure", False)
-    if not isinstance(pure, bool):
-        raise PolicyError(f"{source}: pure must be true or false, not {pure!r}.")
-    return Policy(dtype, operators, conditions, rules, None, widest, pure)
-
 
 _Item = TypeVar("_Item")
 
@@ -479,49 +289,3 @@ def _items(given: Iterable[_Item], label: str, kind: type[_Item]) -> tuple[_Item
     if whole or not all(isinstance(item, kind) for item in items):
         raise PolicyError(f"{label} must be a list of {kind.__name__}, not {given!r}.")
     return items
-
-
-def _list(document: Mapping[str, Any], key: str, source: str) -> Sequence[Any]:
-    found = document.get(key, [])
-    if not isinstance(found, list):
-        raise PolicyError(f"{source}: {key} must be a list, not {found!r}.")
-    return found
-
-
-def _operator_from_document(entry: Any, color: Color, where: str) -> OperatorPolicy:
-    if isinstance(entry, str):
-        return OperatorPolicy(color, entry)
-    if not isinstance(entry, dict) or not set(entry) <= {"reason", "accumulation", "output"}:
-        raise PolicyError(f"{where} must be a reason, or a table with reason, accumulation and output.")
-    dtypes = {}
-    for key in ("accumulation", "output"):
-        try:
-            dtypes[key] = DType.parse(entry[key]) if key in entry else None
-        except TargetError as error:
-            raise PolicyError(f"{where}: {key}: {error}") from None
-    return OperatorPolicy(color, str(entry.get("reason", "")), dtypes["accumulation"], dtypes["output"])
-
-
-def _condition_from_document(entry: Any, where: str) -> AttributeCondition:
-    if not isinstance(entry, dict) or not {"op", "attribute", "values", "color"} <= set(entry):
-        raise PolicyError(f"{where} needs op, attribute, values and color.")
-    values = _list(entry, "values", where)
-    return AttributeCondition(
-        FACTS.canonical(str(entry["op"])),
-        str(entry["attribute"]),
-        tuple(str(value) for value in values),
-        Color.parse(entry["color"]),
-        str(entry.get("reason", "the policy says so")),
-    )
-
-
-def _rule_from_document(entry: Any, where: str) -> UserRule:
-    if not isinstance(entry, dict) or "color" not in entry:
-        raise PolicyError(f"{where} needs a color.")
-    selecting = {key: value for key, value in entry.items() if key not in ("color", "reason")}
-    try:
-        selector = Selector.make(**selecting)
-    except TypeError:
-        allowed = "names, globs, patterns, operators, attributes"
-        raise PolicyError(f"{where}: a rule selects by {allowed}, not by {', '.join(selecting)}.") from None
-    return UserRule(selector, Color.parse(entry["color"]), str(entry.get("reason", "the policy says so")))

@@ -11,7 +11,8 @@ from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 from mxamp.messages.arguments import argument, items
 from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
-from mxamp.policy.policy import PURE, ColorFunction, Policy
+from mxamp.policy.parts import ColorFunction
+from mxamp.policy.policy import PURE, Policy
 
 __all__ = ["names_given", "resolve_policy"]
 

@@ -16,7 +16,8 @@ from mxamp.dtypes import DType
 from mxamp.ops import ALL_RECORDS, FACTS, InputRole, OperatorFacts, ValueKind
 from mxamp.policy.color import Color
 from mxamp.policy.entries import entry_for
-from mxamp.policy.policy import OperatorPolicy, Policy
+from mxamp.policy.parts import OperatorPolicy
+from mxamp.policy.policy import Policy
 from tools.registered_operators import (
     LIST_FILE,
     RegisteredOperator,

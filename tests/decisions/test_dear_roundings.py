@@ -11,7 +11,7 @@ from mxamp.decisions import LowPrecision, Plan
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
 from mxamp.policy import Color, Policy
-from mxamp.policy.policy import UserRule
+from mxamp.policy.parts import UserRule
 from mxamp.policy.selector import Selector
 from mxamp.targets import Target
 from tests.building import BF16, F16, F32, Net, plan_for

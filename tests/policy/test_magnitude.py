@@ -9,7 +9,7 @@ import pytest
 
 from mxamp.graph import Entry
 from mxamp.policy import Color, Policy
-from mxamp.policy.policy import UserRule
+from mxamp.policy.parts import UserRule
 from mxamp.policy.selector import Selector
 from tests.building import BF16, F16, Net, colors, red
 
