@@ -17,7 +17,7 @@ from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
 
-__all__ = ["Estimates", "chain_work", "estimate", "unknown_work", "work_of"]
+__all__ = ["Estimates", "chain_work", "estimate", "model_work", "unknown_work", "work_of"]
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
@@ -128,10 +128,8 @@ def estimate(
     -----
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
-    works = [
-        None if node.is_variable else work_of(graph, position, shapes)
-        for position, node in enumerate(graph.nodes)
-    ]
+    works = model_work(graph, shapes)
+    around = next((work.around for work in works if work is not None), 0)
     patterns = (*target.rounds_once, *target.fusion)
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
@@ -163,6 +161,7 @@ def estimate(
                             0 if shape is None else math.prod(shape),
                             shape=shape or (),
                             is_blocked=is_blocked and len(shape or ()) in _BLOCKED_RANKS,
+                            around=around,
                             down=down,
                         )
                         for shape in outputs
@@ -258,6 +257,16 @@ def chain_work(
         elements=sum((one or work).elements for one in works)
         - 2 * sum(0 if shape is None else math.prod(shape) for shape in written),
     )
+
+
+def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
+    """Return what every node of a model does; None for variables and where shapes do not tell."""
+    works = [
+        None if node.is_variable else work_of(graph, position, shapes)
+        for position, node in enumerate(graph.nodes)
+    ]
+    around = sum(work.elements for work in works if work is not None)
+    return [None if work is None else work._replace(around=around) for work in works]
 
 
 def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:

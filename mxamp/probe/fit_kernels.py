@@ -42,9 +42,17 @@ _LEAST_SHARE = 0.06
 
 _THRESHOLDS = 9
 
+_DEEPEST = 9
+
+_TRIED = 24
+"""Splits of a node that are fitted; those that the residuals speak for most."""
+
+_LOOKED_AT = 1500
+"""Samples of a node that splits are chosen by."""
+
 _FOLDS = 4
 
-_DIGITS = 4
+_DIGITS = 3
 
 
 class KernelSample(NamedTuple):
@@ -176,19 +184,17 @@ def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> Kernel
 
 def _grow(table: _Table, rates: NDArray[np.float64], *, depth: int) -> _Node:
     node = _Node(rates)
-    loss = _loss(rates, table)
+    looked_at = table.rows(np.arange(0, len(table), -(-len(table) // _LOOKED_AT)))
+    loss = _loss(rates, looked_at)
     best: tuple[float, int, float] | None = None
-    if len(table) >= 2 * _FEWEST and depth < 7:
-        for trait in range(table.traits.shape[1]):
-            for below in _thresholds(table.traits[:, trait]):
-                is_lower = table.traits[:, trait] < below
-                if min(is_lower.sum(), (~is_lower).sum()) < _FEWEST:
-                    continue
-                parts = [table.rows(is_lower), table.rows(~is_lower)]
-                found = sum(_loss(_fit(part, rates, rounds=3), part) for part in parts)
-                if best is None or found < best[0]:
-                    best = (found, trait, below)
-    if best is None or loss - best[0] < max(_LEAST_GAIN, _LEAST_SHARE * loss):
+    if len(table) >= 2 * _FEWEST and depth < _DEEPEST:
+        for trait, below in _promising_splits(looked_at, rates):
+            is_lower = looked_at.traits[:, trait] < below
+            parts = [looked_at.rows(is_lower), looked_at.rows(~is_lower)]
+            found = sum(_loss(_fit(part, rates, rounds=3), part) for part in parts)
+            if best is None or found < best[0]:
+                best = (found, trait, below)
+    if best is None or loss - best[0] < max(_LEAST_GAIN * len(looked_at) / len(table), _LEAST_SHARE * loss):
         return node
     _, node.trait, node.below = best
     is_lower = table.traits[:, node.trait] < node.below
@@ -196,6 +202,31 @@ def _grow(table: _Table, rates: NDArray[np.float64], *, depth: int) -> _Node:
     node.lower = _grow(lower, _fit(lower, rates), depth=depth + 1)
     node.upper = _grow(upper, _fit(upper, rates), depth=depth + 1)
     return node
+
+
+def _promising_splits(table: _Table, rates: NDArray[np.float64]) -> Sequence[tuple[int, float]]:
+    """Return the splits on whose two sides a line through the residuals leaves least."""
+    predicted = _predict(rates, table)
+    residuals = np.clip(np.log(table.times / predicted), -_WORST, _WORST)
+    sizes = np.log(predicted)
+    # What a least-squares line needs, summed up to each sample in the order of a trait.
+    terms = np.stack([np.ones_like(sizes), sizes, sizes**2, residuals, sizes * residuals, residuals**2])
+    found: list[tuple[float, int, float]] = []
+    for trait in range(table.traits.shape[1]):
+        for below in _thresholds(table.traits[:, trait]):
+            is_lower = table.traits[:, trait] < below
+            if min(is_lower.sum(), (~is_lower).sum()) >= _FEWEST:
+                left = sum(_left_by_a_line(terms[:, side].sum(axis=1)) for side in (is_lower, ~is_lower))
+                found.append((left, trait, below))
+    return [(trait, below) for _, trait, below in sorted(found)[:_TRIED]]
+
+
+def _left_by_a_line(sums: NDArray[np.float64]) -> float:
+    """Return the sum of squares that a line leaves, from the sums of 1, x, x^2, y, xy and y^2."""
+    count, x, xx, y, xy, yy = (float(one) for one in sums)
+    spread = xx - x * x / count
+    common = xy - x * y / count
+    return yy - y * y / count - (common * common / spread if spread > 1e-9 else 0.0)
 
 
 def _prune(node: _Node, table: _Table) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.decisions.estimates import chain_work, work_of
+from mxamp.decisions.estimates import chain_work, model_work
 from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph
@@ -205,10 +205,11 @@ def _works(built: _Graph) -> list[Any]:
     graph: Graph = graph_from_symbol(built.symbol)
     shapes = infer_shapes(graph, {name: array.shape for name, (array, _) in built.values.items()}, {})
     positions = {node.name: position for position, node in enumerate(graph.nodes)}
+    each = model_work(graph, shapes)
     works = []
     for members in built.members:
         chain = [positions[name] for name in members]
-        work = chain_work(graph, chain, shapes, [work_of(graph, position, shapes) for position in chain])
+        work = chain_work(graph, chain, shapes, [each[position] for position in chain])
         works.append(None if work is None else work.to_document())
     return works
 

@@ -200,7 +200,13 @@ class CostModel:
         )
 
     def cast_microseconds(
-        self, elements: int, *, shape: tuple[int, ...] = (), is_blocked: bool = False, down: bool = False
+        self,
+        elements: int,
+        *,
+        shape: tuple[int, ...] = (),
+        is_blocked: bool = False,
+        around: int = 0,
+        down: bool = False,
     ) -> float:
         """Return what a cast costs.
 
@@ -212,13 +218,23 @@ class CostModel:
             Their shape; without it they cost what their number says.
         is_blocked
             Whether they come in the blocked layout that a convolution writes.
+        around
+            The values that the whole model reads and writes (:attr:`Work.around`).
         down
             Whether to the low dtype.
         """
         costs = self.kernels.get(CAST_DOWN if down else CAST_UP) if shape and self.kernels else None
         if costs is None or costs.float32 is None:
             return self.cast.overhead_us + (4 + 2) * elements / self.cast.bytes_per_us
-        work = Work(0, 2 * elements, rank=len(shape), inputs=(shape,), output=shape, is_blocked=is_blocked)
+        work = Work(
+            0,
+            2 * elements,
+            rank=len(shape),
+            inputs=(shape,),
+            output=shape,
+            is_blocked=is_blocked,
+            around=around,
+        )
         return kernel_microseconds(costs.float32, *amounts_and_traits("amp_cast", work, low=False))
 
     @classmethod

@@ -145,6 +145,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "multiply_adds": amounts["multiply_adds"],
         "weights": amounts["weights"],
         "bytes": float(total),
+        "around": float(itemsize * work.around),
     }
     return amounts, traits
 
@@ -212,8 +213,10 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "batch": first[0] if first else 1,
         "row": first[-1] if first else 1,
         "written_row": work.output[-1] if work.output else 1,
+        "written_fill": _fill(work.output[1]) if len(work.output) > 1 else 1,
         "plane": math.prod(first[2:]),
         "bytes": float(total),
+        "around": float(itemsize * work.around),
         "others": float(rest),
         "shrinks": read / max(1, written),
         "window": window,
@@ -244,12 +247,26 @@ _GO_OVER_AXES = frozenset(
     {"LayerNorm", "argmax", "argmin", "log_softmax", "max", "mean", "min", "norm", "prod", "softmax", "sum"}
 )
 
+_LIE_ALONG = {"Concat": ("dim", "1"), "slice_axis": ("axis", "0"), "stack": ("axis", "0")}
+"""Operators that put together or cut along an axis: its attribute, and its default."""
+
 _LAST_AXIS = frozenset({"LayerNorm", "softmax", "log_softmax"})
 """Operators that go over the last axis unless told otherwise."""
 
 
 def _axes(op: str, attributes: Mapping[str, str], shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return how many values lie before, within and behind the axes that an operator goes over."""
+    if op in _LIE_ALONG:
+        name, default = _LIE_ALONG[op]
+        axis = _integers(attributes.get(name, default))[0] % max(1, len(shape))
+        return math.prod(shape[:axis]), math.prod(shape[axis : axis + 1]), math.prod(shape[axis + 1 :])
+    if op == "transpose":
+        # What stays in place behind is moved as one.
+        order = _integers(attributes.get("axes", "")) or tuple(reversed(range(len(shape))))
+        kept = len(shape)
+        while kept and order[kept - 1] == kept - 1:
+            kept -= 1
+        return math.prod(shape[:kept]), 1, math.prod(shape[kept:])
     if op not in _GO_OVER_AXES:
         return 1, 1, 1
     given = attributes.get("axis", "-1" if op in _LAST_AXIS else "")

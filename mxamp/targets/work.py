@@ -32,6 +32,9 @@ class Work(NamedTuple):
         The shape of its first output.
     is_blocked
         Whether its data come in the blocked layout that a convolution writes.
+    around
+        The values that all nodes of the model read and write, this one's among them: what a cache may have
+        lost before the node runs again. 0 where the node is looked at alone.
     """
 
     multiply_adds: int
@@ -44,6 +47,7 @@ class Work(NamedTuple):
     inputs: tuple[tuple[int, ...], ...] = ()
     output: tuple[int, ...] = ()
     is_blocked: bool = False
+    around: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return it as plain data; see :meth:`from_document`."""
