@@ -94,6 +94,7 @@ def _kernels(target: Target, seconds: float) -> dict[str, Any]:
                     sample.work.elements // 2,
                     shape=sample.work.inputs[0],
                     is_blocked=sample.work.is_blocked,
+                    around=sample.work.around,
                     down=sample.family == "cast down",
                 )
             else:

@@ -99,7 +99,7 @@ def test_emulated_bfloat16_agrees_with_the_real_one_in_networks(name: str) -> No
 
     found = measure_bfloat16(name, size=NETWORKS[name])
     for layers in (found.unfused_layers, found.fused_layers):
-        assert layers.count > 20
+        assert layers.count >= 19
         assert layers.median < 0.01 * layers.unrounded
         assert layers.largest < 0.5 * layers.unrounded
 

@@ -14,6 +14,7 @@ mx = pytest.importorskip("mxnet")
 import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import DataError, TargetError
+from tests.tuning.roofline import ROOFLINE, write_roofline
 from tests.tuning.test_prices import network, with_weights
 
 
@@ -32,7 +33,7 @@ def data(model: Any) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def curve(model: Any, data: Any) -> Any:
-    return mxamp.tune(model, {"data": data[0]}, target="cpu-bf16", latency_seconds=0)
+    return mxamp.tune(model, {"data": data[0]}, target=ROOFLINE, latency_seconds=0)
 
 
 def test_the_curve_goes_from_fast_to_exact_and_has_todays_conversion(curve: Any) -> None:
@@ -54,7 +55,7 @@ def test_predictions_are_within_a_factor_of_two_of_what_is_measured(curve: Any) 
 
 
 def test_the_same_seed_gives_the_same_curve(model: Any, data: Any, curve: Any) -> None:
-    again = mxamp.tune(model, {"data": data[0]}, target="cpu-bf16", latency_seconds=0)
+    again = mxamp.tune(model, {"data": data[0]}, target=ROOFLINE, latency_seconds=0)
     assert again.points == curve.points
 
 
@@ -62,10 +63,10 @@ def test_the_fastest_within_an_error_is_chosen_and_confirmed_on_other_samples(
     model: Any, data: Any, curve: Any
 ) -> None:
     limit = 1.1 * curve.points[0].on_choosing.interval[1]
-    tuned = mxamp.tune(model, {"data": data[0]}, target="cpu-bf16", latency_seconds=0, max_error=limit)
+    tuned = mxamp.tune(model, {"data": data[0]}, target=ROOFLINE, latency_seconds=0, max_error=limit)
     assert tuned.chosen == 0
     tighter = curve.points[0].on_choosing.error / 2
-    tuned = mxamp.tune(model, {"data": data[0]}, target="cpu-bf16", latency_seconds=0, max_error=tighter)
+    tuned = mxamp.tune(model, {"data": data[0]}, target=ROOFLINE, latency_seconds=0, max_error=tighter)
     assert tuned.chosen is not None
     assert tuned.chosen > 0
     chosen = tuned.points[tuned.chosen]
@@ -77,21 +78,21 @@ def test_the_fastest_within_an_error_is_chosen_and_confirmed_on_other_samples(
 
 def test_the_most_exact_that_is_fast_enough_is_chosen(model: Any, data: Any, curve: Any) -> None:
     speed = curve.points[0].estimated_speed * 0.999
-    tuned = mxamp.tune(model, {"data": data[0]}, target="cpu-bf16", latency_seconds=0, min_speed=speed)
+    tuned = mxamp.tune(model, {"data": data[0]}, target=ROOFLINE, latency_seconds=0, min_speed=speed)
     assert tuned.chosen is not None
     assert tuned.points[tuned.chosen].estimated_speed >= speed
-    tuned = mxamp.tune(model, {"data": data[0]}, target="cpu-bf16", latency_seconds=0, min_speed=1000)
+    tuned = mxamp.tune(model, {"data": data[0]}, target=ROOFLINE, latency_seconds=0, min_speed=1000)
     assert tuned.is_promised is False
     assert "No point is 1000 times as fast" in str(tuned)
 
 
 def test_too_few_samples_to_promise_a_drop_is_said(model: Any, data: Any) -> None:
     tuned = mxamp.tune(
-        model, {"data": data[0]}, data[1], target="cpu-bf16", latency_seconds=0, max_drop=0.001
+        model, {"data": data[0]}, data[1], target=ROOFLINE, latency_seconds=0, max_drop=0.001
     )
     assert tuned.is_promised is False
     assert "too few to promise" in str(tuned)
-    tuned = mxamp.tune(model, {"data": data[0]}, data[1], target="cpu-bf16", latency_seconds=0, max_drop=0.4)
+    tuned = mxamp.tune(model, {"data": data[0]}, data[1], target=ROOFLINE, latency_seconds=0, max_drop=0.4)
     assert tuned.chosen == 0
     assert tuned.is_promised
     assert tuned.points[0].on_reporting.metric is not None
@@ -136,7 +137,7 @@ def test_a_detector_like_model_is_priced_up_to_its_ranking(data: Any) -> None:
     tuned = mxamp.tune(
         with_weights(sym, data=(1, 3, 12, 12)),
         {"data": data[0]},
-        target="cpu-bf16",
+        target=ROOFLINE,
         latency_seconds=0,
         points=2,
     )
@@ -146,12 +147,12 @@ def test_a_detector_like_model_is_priced_up_to_its_ranking(data: Any) -> None:
 def test_every_kind_of_model_gives_the_same_curve(model: Any, data: Any, curve: Any, tmp_path: Path) -> None:
     model.save(tmp_path / "net")
     for given in ((model.sym, model.args, model.auxs), tmp_path / "net"):
-        found = mxamp.tune(given, {"data": data[0]}, target="cpu-bf16", latency_seconds=0)
+        found = mxamp.tune(given, {"data": data[0]}, target=ROOFLINE, latency_seconds=0)
         assert [p.float32 for p in found.points] == [p.float32 for p in curve.points]
 
 
 def test_sensitivity_ranks_roundings_and_shares_add_up(model: Any, data: Any) -> None:
-    found = mxamp.sensitivity(model, {"data": data[0]}, target="cpu-bf16")
+    found = mxamp.sensitivity(model, {"data": data[0]}, target=ROOFLINE)
     for ranked in (found.activations, found.weights):
         errors = [one.error for one in ranked]
         assert errors == sorted(errors, reverse=True)
@@ -167,12 +168,13 @@ def test_the_commands_print_draw_and_write(
 ) -> None:
     model.save(tmp_path / "net")
     np.savez(tmp_path / "val.npz", data=data[0], label=data[1])
-    given = [str(tmp_path / "net"), "--data", str(tmp_path / "val.npz")]
+    target = ["--target", write_roofline(tmp_path)]
+    given = [str(tmp_path / "net"), "--data", str(tmp_path / "val.npz"), *target]
     assert main(["sensitivity", *given]) == 0
     assert "to avoid" in capsys.readouterr().out
     assert main(["sensitivity", *given, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["samples"] == 32
-    options = ["--target", "cpu-bf16", "--latency-seconds", "0", "--points", "3"]
+    options = ["--latency-seconds", "0", "--points", "3"]
     assert main(["tune", *given, *options]) == 0
     assert "today" in capsys.readouterr().out
     out = tmp_path / "tuned"
