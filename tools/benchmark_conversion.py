@@ -246,7 +246,7 @@ def _measure_chain(nodes: int, dtype: str, rounds: int, converters: Sequence[str
     if set(converters) - set(available):
         import mxnet as mx
 
-        from mxamp.graph.serde import write_symbol
+        from mxamp.graph.symbol_writer import write_symbol
 
         sym = mx.sym.load_json(write_symbol(model.graph))
         args = {name: mx.nd.array(value) for name, value in model.args.items()}

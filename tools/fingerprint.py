@@ -32,7 +32,7 @@ import numpy as np
 from mxamp.convert import convert_model
 from mxamp.emulate import emulate
 from mxamp.errors import MxampError
-from mxamp.graph.serde import write_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.model import Model
 from mxamp.params.parameter import Parameter
 from mxamp.policy.policy import PURE

@@ -22,7 +22,8 @@ from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.output_names import output_names
-from mxamp.graph.serde import parse_symbol, write_symbol
+from mxamp.graph.symbol_reader import parse_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.graph.verify import verify_graph
 from mxamp.params.index import parse_index
 from mxamp.params.reader import ParamsFile

@@ -22,7 +22,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.files import atomic_write
 from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.graph.serde import write_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.model import model_paths
 from mxamp.params import ParamsEncoder
 

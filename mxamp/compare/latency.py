@@ -206,19 +206,13 @@ def time_models(
         ctx=ctx,
         labels=["the FP32 model", "the converted model"],
     )
-    ratio = timed.ratio(1)
     float32_ms, converted_ms = timed.median_ms
     cpu, threads = cpu_and_threads()
     on_cpu = f"{cpu}, {threads} thread{'' if threads == '1' else 's'}"
     return Latency(
         float32_ms=round(float32_ms, 4),
         converted_ms=round(converted_ms, 4),
-        ratio=round(ratio.median, 4),
-        low=round(ratio.low, 4),
-        high=round(ratio.high, 4),
-        median_low=round(ratio.median_low, 4),
-        median_high=round(ratio.median_high, 4),
-        rounds=ratio.rounds,
+        **timed.ratio(1).rounded(),
         batch_size=batch_size,
         machine=on_cpu if str(ctx).startswith("cpu") else str(ctx),
     )

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Sequence
 from mxamp.compare.inputs import as_model, counted, prepare_inputs
 from mxamp.errors import DataError
 from mxamp.graph.graph import Graph
-from mxamp.graph.serde import write_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.measuring.race import Race, TimedRun, race_is_clear, run_by_turns
 from mxamp.model import Model
 from mxamp.params.parameter import Parameter

@@ -12,6 +12,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 from mxamp.conversion import Options, Source, convert_graph
 from mxamp.decisions import LowPrecision
 from mxamp.errors import MxampError
+from mxamp.guard.agenda import Agenda
 from mxamp.guard.machine import describe_machine, why_not_here
 from mxamp.guard.measuring import measuring_here
 from mxamp.guard.options import Guard, Measure
@@ -43,9 +44,6 @@ _RACE_SHARE = 0.1
 
 _LATE_SHARE = 0.05
 """The share for a race when the time is over."""
-
-_TRIALS = 2
-"""Regions that are left out, one a model, in a race beside the FP32 model and the best one so far."""
 
 
 def guard_conversion(
@@ -101,7 +99,7 @@ def guard_conversion(
     report = GuardReport(
         **found.report,
         dropped=tuple(search.dropped),
-        regions_tried=len(search.tried),
+        regions_tried=search.regions_tried,
         seconds=round(time.monotonic() - started, 1),
         data="random" if guard.data is None else "given",
         machine=describe_machine(options.target, is_measured_here=guard.measure is None),
@@ -183,11 +181,14 @@ class _Search:
         self._measure = measure
         self._low = options.policy.target_dtype
         self._started = started
-        self.tried: set[frozenset[str]] = set()
-        """The sets of nodes that were left out and measured."""
-        self._alone: set[frozenset[str]] = set()
+        self._agenda = Agenda()
         self.dropped: list[DroppedRegion] = []
         """The regions that went back to FP32."""
+
+    @property
+    def regions_tried(self) -> int:
+        """How many sets of nodes were left out and measured."""
+        return len(self._agenda.struck)
 
     def run(self, *, is_only_reported: bool) -> _Found:
         """Measure; drop what costs time, unless it is only to be reported."""
@@ -205,7 +206,7 @@ class _Search:
         except MxampError as error:
             raise _CannotRunError(f"it cannot be run here: {str(error).rstrip('.')}") from error
         ratio = measured.ratio(1)
-        converted = _measured_ratio(measured, 1)
+        converted = MeasuredRatio.of(measured, 1)
         if ratio.is_faster or is_only_reported:
             return _found(CONVERTED, _verdict(ratio), result=converted, converted=converted)
         return self._final(self._shrunk(first), converted)
@@ -220,11 +221,11 @@ class _Search:
         measured = self._race([self._user, prepared], _FIRST_SHARE)
         if measured is None:
             raise _CannotRunError("the prepared float32 model cannot be run here")
-        result = _measured_ratio(measured, 1)
+        result = MeasuredRatio.of(measured, 1)
         if measured.ratio(1).is_slower:
             original = {"kept": self._all_kept(result), **self._original()}
             reason = f"nothing in the model became {self._low}, and its prepared graph was slower"
-            unchanged = _measured_ratio(measured, 0)
+            unchanged = MeasuredRatio.of(measured, 0)
             return _found(ORIGINAL, reason, original, result=unchanged, prepared=result)
         reason = f"nothing in the model became {self._low}; it is float32 with its graph prepared"
         return _found(PREPARED, reason, changes, result=result, prepared=result)
@@ -235,7 +236,7 @@ class _Search:
         """Return the best model found by dropping regions."""
         is_faster = False
         while best.regions and not self._is_over():
-            regions = self._untried(best, pieces=not is_faster)
+            regions = self._agenda.next(best.regions, pieces=not is_faster)
             if not regions:
                 break
             measured = self._trials(best, regions)
@@ -259,38 +260,11 @@ class _Search:
         """Race the FP32 model, the best one, and that without each of some regions."""
         trials = [self._without(best, region).model for region in regions]
         measured = self._race([self._user, best.model, *trials])
-        nodes = {frozenset(region.nodes) for region in regions}
         if measured is None and len(regions) > 1:
-            self._alone |= nodes  # one that cannot be run must not spoil the others
+            self._agenda.put_back(regions)
         else:
-            self.tried |= nodes
+            self._agenda.strike(regions)
         return measured
-
-    def _untried(self, best: _Candidate, *, pieces: bool) -> Sequence[Region]:
-        """Return the next regions to leave out.
-
-        All maximal ones at once, then halves of them, down to single ones; then pieces of those.
-        """
-        whole = [region for region in best.regions if frozenset(region.nodes) not in self.tried]
-        level = [Region.of(whole)] if whole else []
-        while level:
-            fresh = self._fresh(level)
-            if fresh:
-                return fresh
-            level = [half for region in level if region.parts for half in region.halves()]
-        level = [half for region in best.regions for half in region.halves()] if pieces else []
-        while level:
-            fresh = self._fresh(level)
-            if fresh:
-                return fresh
-            level = [half for region in level for half in region.halves()]
-        return []
-
-    def _fresh(self, regions: Sequence[Region]) -> Sequence[Region]:
-        """Return those of some regions that are to be measured next."""
-        fresh = [region for region in regions if frozenset(region.nodes) not in self.tried]
-        alone = fresh and frozenset(fresh[0].nodes) in self._alone
-        return fresh[: 1 if alone else _TRIALS]
 
     def _narrowed(self, best: _Candidate, loss: _Loss) -> Sequence[_Loss]:
         """Return the parts of a region whose low precision costs time, as far as they can be told apart."""
@@ -298,7 +272,7 @@ class _Search:
         halves = region.halves()
         if not halves or self._is_over():
             return [loss]
-        self.tried.update(frozenset(half.nodes) for half in halves)
+        self._agenda.strike(halves)
         costly = self._costly_halves(best, region)
         if len(costly) == 2 and region.parts:
             return [part for half, _ in costly for part in self._narrowed(best, half)]
@@ -347,11 +321,11 @@ class _Search:
         if measured is None:
             raise _CannotRunError("the prepared float32 model cannot be run here")
         rival, last = 1 if is_changed else 0, len(models) - 1
-        of_prepared = _measured_ratio(measured, rival) if is_changed else None
+        of_prepared = MeasuredRatio.of(measured, rival) if is_changed else None
         found = partial(_found, converted=converted, prepared=of_prepared)
         is_best_fastest = measured.ratio(last).is_faster and not measured.ratio(rival, to=last).is_faster
         if best.regions and is_best_fastest:
-            result = _measured_ratio(measured, last)
+            result = MeasuredRatio.of(measured, last)
             if not best.kept:
                 return found(CONVERTED, _verdict(measured.ratio(last)), result=result)
             count = len(self.dropped)
@@ -375,7 +349,7 @@ class _Search:
         )
         reason = f"{_not_faster(converted)}, {why}, so this is the original graph"
         return found(
-            ORIGINAL, reason, {"kept": kept, **self._original()}, result=_measured_ratio(measured, 0)
+            ORIGINAL, reason, {"kept": kept, **self._original()}, result=MeasuredRatio.of(measured, 0)
         )
 
     def _all_kept(self, converted: MeasuredRatio) -> Mapping[str, str]:
@@ -444,20 +418,6 @@ def _found(
     outcome: str, reason: str, changes: Mapping[str, Any] = MappingProxyType({}), **measured: Any
 ) -> _Found:
     return _Found(changes, {"outcome": outcome, "reason": reason, **measured})
-
-
-def _measured_ratio(measured: Race, number: int) -> MeasuredRatio:
-    ratio = measured.ratio(number)
-    return MeasuredRatio(
-        float32_ms=round(measured.median_ms[0], 4),
-        own_ms=round(measured.median_ms[number], 4),
-        ratio=round(ratio.median, 4),
-        low=round(ratio.low, 4),
-        high=round(ratio.high, 4),
-        median_low=round(ratio.median_low, 4),
-        median_high=round(ratio.median_high, 4),
-        rounds=ratio.rounds,
-    )
 
 
 def _verdict(ratio: Ratio) -> str:

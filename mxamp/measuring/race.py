@@ -9,7 +9,7 @@ import math
 import random
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -90,6 +90,17 @@ class Ratio:
             median_high=float(ratios[-1 - (left_out or 0)]) if sure else math.inf,
             rounds=len(ratios),
         )
+
+    def rounded(self) -> dict[str, Any]:
+        """Return its numbers as reports hold them, the median as ``ratio``."""
+        found = {
+            "ratio": self.median,
+            "low": self.low,
+            "high": self.high,
+            "median_low": self.median_low,
+            "median_high": self.median_high,
+        }
+        return {**{name: round(value, 4) for name, value in found.items()}, "rounds": self.rounds}
 
     @property
     def is_faster(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from mxamp.errors import ExportError, ModelFileNotFoundError
 from mxamp.files import settle_leftovers, unchanged_while_reading
 from mxamp.graph.parameters import auxiliary_names
-from mxamp.graph.serde import read_symbol
+from mxamp.graph.symbol_reader import read_symbol
 from mxamp.messages.arguments import argument
 from mxamp.model.given import LoadedParams
 from mxamp.model.model import Model

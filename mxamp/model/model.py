@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, Mapping
 from mxamp.errors import ExportError, MxampWarning
 from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
-from mxamp.graph.serde import write_symbol
 from mxamp.graph.shapes import InputShapes, named_input_shapes
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.model.given import WORTH_A_THREAD, LoadedParams, parameters_of, reading_graph
 from mxamp.model.paths import PathLike, model_paths, other_epochs
 from mxamp.model.provenance import (

@@ -8,7 +8,7 @@ from typing import Any, Mapping, NoReturn
 from mxamp.errors import ExportError, MxampError
 from mxamp.files import StagedFile
 from mxamp.graph.graph import Graph
-from mxamp.graph.serde import read_symbol
+from mxamp.graph.symbol_reader import read_symbol
 from mxamp.params.format import ARG_PREFIX, AUX_PREFIX
 from mxamp.params.parameter import Parameter
 from mxamp.params.reader import open_params

@@ -5,7 +5,8 @@ from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.drop_no_ops import DropNoOps
-from mxamp.passes.emulate import EmulateLowPrecision, Emulation, InsertedRound, RoundedOnce
+from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
+from mxamp.passes.emulated_graph import InsertedRound
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding

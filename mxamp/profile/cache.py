@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.graph.graph import Graph
-from mxamp.graph.serde import write_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.measuring.machine import processors
 from mxamp.ops.libraries import folders
 from mxamp.params.parameter import Parameter

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from mxamp.measuring.race import Race
+
 __all__ = [
     "CONVERTED",
     "FAILED",
@@ -49,6 +51,14 @@ class MeasuredRatio:
     median_low: float
     median_high: float
     rounds: int
+
+    @classmethod
+    def of(cls, measured: Race, number: int) -> MeasuredRatio:
+        """Return it for one model of a race against the first."""
+        milliseconds = measured.median_ms
+        return cls(
+            round(milliseconds[0], 4), round(milliseconds[number], 4), **measured.ratio(number).rounded()
+        )
 
     def __str__(self) -> str:
         return (

@@ -9,7 +9,8 @@ from typing import Any, Callable, TypeVar
 from mxamp.errors import GraphError, SymbolFormatError
 from mxamp.graph.graph import Graph
 from mxamp.graph.library_operators import needs_operator_library
-from mxamp.graph.serde import parse_symbol, write_symbol
+from mxamp.graph.symbol_reader import parse_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.runtime.arity import check_arity
 from mxamp.runtime.library import load_operators
 from mxamp.runtime.mxnet import import_mxnet

@@ -5,28 +5,23 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-import operator
 import re
 import traceback
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping, Sequence, Tuple
+from typing import Any, Iterator, Mapping
 
 from mxamp.errors import DataError, ParamsError, TracingError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.symbol import graph_from_symbol
+from mxamp.runtime.trace_inputs import Format, Request, Shape, count_of, named_shapes, request_of, title_of
 
 __all__ = ["TracedBlock", "block_contexts", "check_block", "trace_block"]
 
 mx = import_mxnet()
 
 from mxnet.gluon import block as gluon_block  # noqa: E402 - import_mxnet first: it explains a failure
-
-Shape = Tuple[int, ...]
-Format = Any
-"""Gluon's description of a nested structure: 0 for one array, -1 for None, n for a Symbol of n outputs, and a
-list of these for a list (``mxnet.gluon.block._flatten``)."""
 
 _ASK_FOR_INPUTS = (
     "pass inputs=[...] with sample arrays for every input, nested as the block takes them, or "
@@ -67,23 +62,6 @@ class TracedBlock:
     numpy: bool = False
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What the caller said about the inputs: how they are nested, and their shapes, in order."""
-
-    nesting: Format = (0,)
-    shapes: tuple[Shape, ...] | None = None
-    by_name: Mapping[str, Shape] | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self.by_name) if self.by_name is not None else _leaves(self.nesting)
-
-    @property
-    def is_given(self) -> bool:
-        return self.shapes is not None or self.by_name is not None
-
-
 # ---------------------------------------------------------------------- the block
 
 
@@ -102,7 +80,7 @@ def check_block(net: Any) -> None:
             "HybridSequential instead of Sequential, and " if isinstance(net, mx.gluon.nn.Sequential) else ""
         )
         raise TracingError(
-            f"{_title(net)} is a Block that is no HybridBlock, so MXNet cannot turn it into a graph. Use "
+            f"{title_of(net)} is a Block that is no HybridBlock, so MXNet cannot turn it into a graph. Use "
             f"{sequential}HybridBlock with hybrid_forward instead of Block with forward; or build the Symbol "
             "yourself and give it to convert_model."
         )
@@ -146,18 +124,18 @@ def trace_block(net: Any, *, inputs: Any = None, input_shapes: Any = None) -> Tr
     (deferred initialisation) and inputs or shapes are given, they are initialised, as a forward pass would.
     """
     check_block(net)
-    request = _request(inputs, input_shapes)
+    request = request_of(inputs, input_shapes)
     params = net.collect_params()
     _check_initialised(net, params.values())
     names, sym, in_format, out_format = _cached(net, request) or _trace(net, request)
-    shapes = _named_shapes(net, names, request)
+    shapes = named_shapes(net, names, request)
     _finish_deferred_initialisation(net, sym, params, shapes)
     arg_names = [name for name in sym.list_arguments() if name not in names]
     aux_names = [name for name in sym.list_auxiliary_states() if name not in names]
     for name in (*arg_names, *aux_names):
         if name not in params:
             raise TracingError(
-                f"{_title(net)} reads a variable {name!r} that is neither an input nor a parameter of the "
+                f"{title_of(net)} reads a variable {name!r} that is neither an input nor a parameter of the "
                 "block. Make it a parameter (self.params.get) or an input."
             )
     return TracedBlock(
@@ -173,113 +151,13 @@ def trace_block(net: Any, *, inputs: Any = None, input_shapes: Any = None) -> Tr
     )
 
 
-def _title(net: Any) -> str:
-    """Name a block for a message: its class, and its name where it has one."""
-    name = getattr(net, "name", "")
-    return f"The block {name!r} ({type(net).__name__})" if name else f"The block {type(net).__name__}"
-
-
 # ---------------------------------------------------------------------- what the caller said about the inputs
-
-
-def _request(inputs: Any, input_shapes: Any) -> _Request:
-    if inputs is not None and input_shapes is not None:
-        raise DataError("Give inputs or input_shapes, not both: the shapes of the inputs are known.")
-    if inputs is not None:
-        arguments = [inputs] if isinstance(inputs, mx.nd.NDArray) else inputs
-        return _nested(arguments, _array_leaf, "inputs", "an mx.nd.NDArray, or a (nested) list of them")
-    if isinstance(input_shapes, Mapping):
-        if not input_shapes:
-            raise DataError("input_shapes is empty; leave it out, or name every input.")
-        by_name = {}
-        for name, shape in input_shapes.items():
-            sizes = _shape_leaf(shape)
-            if sizes is None:
-                raise DataError(f"The shape of the input {name!r} must be a tuple of sizes, not {shape!r}.")
-            by_name[name] = sizes
-        return _Request(by_name=by_name)
-    if input_shapes is not None:
-        arguments = [input_shapes] if _shape_leaf(input_shapes) is not None else input_shapes
-        return _nested(
-            arguments,
-            _shape_leaf,
-            "input_shapes",
-            "a shape such as (1, 3, 224, 224), a list of shapes, or a dict",
-        )
-    return _Request(nesting=[0])
-
-
-def _array_leaf(value: Any) -> Shape | None:
-    return tuple(value.shape) if isinstance(value, mx.nd.NDArray) else None
-
-
-def _shape_leaf(value: Any) -> Shape | None:
-    """Return a sequence of sizes as a shape, and None for anything else."""
-    if not isinstance(value, (list, tuple)) or not value:
-        return None
-    try:
-        sizes = tuple([operator.index(size) for size in value])
-    except TypeError:
-        return None
-    return sizes if all(size >= 0 for size in sizes) else None
-
-
-def _nested(arguments: Any, leaf: Any, what: str, wanted: str) -> _Request:
-    shapes: list[Shape] = []
-
-    def walk(value: Any) -> Format:
-        if value is None:
-            return -1
-        shape = leaf(value)
-        if shape is not None:
-            shapes.append(shape)
-            return 0
-        if not isinstance(value, (list, tuple)):
-            raise DataError(f"{what} must be {wanted}; it holds {type(value).__name__}: {value!r:.80}.")
-        return [walk(one) for one in value]
-
-    nesting = walk(arguments)
-    if not shapes:
-        raise DataError(f"{what} must be {wanted}; it holds none.")
-    return _Request(nesting=nesting, shapes=tuple(shapes))
-
-
-def _leaves(nesting: Format) -> int:
-    """Return how many arrays a nested structure holds."""
-    if isinstance(nesting, int):
-        return int(nesting == 0)
-    return sum(_leaves(one) for one in nesting)
-
-
-def _named_shapes(net: Any, names: Sequence[str], request: _Request) -> Mapping[str, Shape] | None:
-    """Return input name -> shape, checked against the inputs the block takes."""
-    listed = ", ".join(names)
-    if request.by_name is not None:
-        for name in request.by_name:
-            if name not in names:
-                raise UnknownNameError(
-                    f"input_shapes names {name!r}, which is no input of the block."
-                    f"{nearest_names(name, names)} The inputs are: {listed}."
-                )
-        return request.by_name
-    if request.shapes is None:
-        return None
-    if len(request.shapes) != len(names):
-        raise DataError(
-            f"{_title(net)} takes {_count(len(names), 'input')} ({listed}), but {len(request.shapes)} "
-            f"{'was' if len(request.shapes) == 1 else 'were'} given."
-        )
-    return dict(zip(names, request.shapes))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # ---------------------------------------------------------------------- the graph
 
 
-def _cached(net: Any, request: _Request) -> tuple[list[str], Any, Format, Format] | None:
+def _cached(net: Any, request: Request) -> tuple[list[str], Any, Format, Format] | None:
     """Return the graph of a previous forward pass, where there is one that fits."""
     if not net._cached_graph:
         return None
@@ -296,7 +174,7 @@ def _cached(net: Any, request: _Request) -> tuple[list[str], Any, Format, Format
     return found
 
 
-def _trace(net: Any, request: _Request) -> tuple[list[str], Any, Format, Format]:
+def _trace(net: Any, request: Request) -> tuple[list[str], Any, Format, Format]:
     """Run the block on Symbols."""
     names = _input_names(net, request)
     nesting = request.nesting if request.by_name is None else [0] * len(names)
@@ -314,16 +192,16 @@ def _trace(net: Any, request: _Request) -> tuple[list[str], Any, Format, Format]
         outputs, out_format = gluon_block._flatten(returned, "output")
     except ValueError as error:
         raise TracingError(
-            f"{_title(net)} cannot be traced into a graph: it returns {type(returned).__name__}, and MXNet "
+            f"{title_of(net)} cannot be traced into a graph: it returns {type(returned).__name__}, and MXNet "
             "knows only arrays and (nested) lists of arrays. Return a list or tuple."
         ) from error
     if not outputs:
         raise TracingError(
-            f"{_title(net)} cannot be traced into a graph: it returns no array. Return at least one."
+            f"{title_of(net)} cannot be traced into a graph: it returns no array. Return at least one."
         )
     if not all(isinstance(output, mx.sym.Symbol) for output in outputs):
         raise TracingError(
-            f"{_title(net)} cannot be traced into a graph: called on Symbols it does not return Symbols. "
+            f"{title_of(net)} cannot be traced into a graph: called on Symbols it does not return Symbols. "
             "hybrid_forward must compute its result from its inputs with the operators of F, and return no "
             "None."
         )
@@ -331,14 +209,14 @@ def _trace(net: Any, request: _Request) -> tuple[list[str], Any, Format, Format]
     return names, group, nesting, out_format
 
 
-def _input_names(net: Any, request: _Request) -> list[str]:
+def _input_names(net: Any, request: Request) -> list[str]:
     """Return the names Gluon gives to inputs: ``data``, or ``data0``, ``data1`` ..."""
     count = request.count
     names = ["data"] if count == 1 else [f"data{number}" for number in range(count)]
     for name in request.by_name or ():
         if name not in names:
             raise UnknownNameError(
-                f"input_shapes names {name!r}, but Gluon calls {_count(count, 'input')} of a block "
+                f"input_shapes names {name!r}, but Gluon calls {count_of(count, 'input')} of a block "
                 f"{', '.join(names)}.{nearest_names(name, names)} Or give a list of shapes in order."
             )
     return names
@@ -395,13 +273,13 @@ def _copied_name_counter() -> Iterator[None]:
         yield
 
 
-def _explain(net: Any, error: Exception, request: _Request, given: int) -> str:
+def _explain(net: Any, error: Exception, request: Request, given: int) -> str:
     """Say why a block could not be traced, where, and what to do."""
     required = _required_inputs(net)
     if len(required) > given:
         verb = "was" if given == 1 else "were"
         return (
-            f"{_title(net)} takes {_count(len(required), 'input')} ({', '.join(required)}), and {given} "
+            f"{title_of(net)} takes {count_of(len(required), 'input')} ({', '.join(required)}), and {given} "
             f"{verb} {'given' if request.is_given else 'assumed'}: {_ASK_FOR_INPUTS}."
         )
     culprit, place = net, ""
@@ -409,17 +287,17 @@ def _explain(net: Any, error: Exception, request: _Request, given: int) -> str:
         owner = frame.f_locals.get("self")
         if isinstance(owner, mx.gluon.Block) and frame.f_code.co_name in ("hybrid_forward", "forward"):
             culprit, place = owner, f" ({frame.f_code.co_filename}, line {line})"
-    inside = "" if culprit is net else f", inside {_title(net)[4:]}"
+    inside = "" if culprit is net else f", inside {title_of(net)[4:]}"
     if _wants_numpy_mode(error):
         return (
-            f"{_title(culprit)}{inside} cannot be traced into a graph: it uses operators of mx.np"
+            f"{title_of(culprit)}{inside} cannot be traced into a graph: it uses operators of mx.np"
             f"{place}, and NumPy mode is off. Call mx.npx.set_np() before converting it, as before building "
             "and running it."
         )
     lines = str(error).strip().splitlines() or [""]
     asked = "" if request.is_given else f" If it takes several inputs, {_ASK_FOR_INPUTS}."
     return (
-        f"{_title(culprit)}{inside} cannot be traced into a graph: {type(error).__name__}: "
+        f"{title_of(culprit)}{inside} cannot be traced into a graph: {type(error).__name__}: "
         f"{lines[-1].rstrip('.')}{place}. hybrid_forward may use only the operators of F, the same ones for "
         "every input: no x.shape, asnumpy, indexing x[...], mx.nd, or Python decisions on values. Write "
         "shape-free operators instead (F.reshape with 0 and -1, F.slice_like, F.broadcast_like, "
@@ -472,7 +350,7 @@ def _check_initialised(net: Any, parameters: Any) -> None:
             f"{missing[0]!r} has" if len(missing) == 1 else f"{missing[0]!r} and {len(missing) - 1} more have"
         )
         raise TracingError(
-            f"{_title(net)} is not initialised: {which} no values. Call "
+            f"{title_of(net)} is not initialised: {which} no values. Call "
             "net.load_parameters(file) for a trained model, or net.initialize(), before converting."
         )
 
@@ -485,7 +363,7 @@ def _finish_deferred_initialisation(
     if not waiting:
         return
     wait = (
-        f"{_title(net)} has a parameter {waiting[0]!r} that waits for the shape of the input "
+        f"{title_of(net)} has a parameter {waiting[0]!r} that waits for the shape of the input "
         "(deferred initialisation)"
     )
     if input_shapes is None:

@@ -5,7 +5,8 @@ from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates
 from mxamp.targets.fusion import fusion_groups
 from mxamp.targets.layout import read_volumes
 from mxamp.targets.mismatch import Mismatch, machine_mismatch
-from mxamp.targets.target import MXNET, RUNTIMES, FusionPattern, FusionStep, OperatorSupport, Support, Target
+from mxamp.targets.parts import MXNET, RUNTIMES, FusionPattern, FusionStep, OperatorSupport, Support
+from mxamp.targets.target import Target
 from mxamp.targets.work import Work
 
 __all__ = [

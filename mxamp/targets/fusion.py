@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import AbstractSet, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Use
-from mxamp.targets.target import FusionPattern, Target
+from mxamp.targets.parts import FusionPattern
+from mxamp.targets.target import Target
 
 __all__ = ["fusion_groups"]
 

@@ -6,7 +6,6 @@ built-in ones are in ``targets/builtin/``.
 
 from __future__ import annotations
 
-import enum
 import json
 import os
 import re
@@ -16,103 +15,15 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
-from mxamp.measuring.machine import NEEDS
 from mxamp.messages.arguments import path_fault
-from mxamp.ops import FACTS
 from mxamp.targets.cost import CostModel
+from mxamp.targets.document import merged_documents, target_fields
+from mxamp.targets.parts import MXNET, FusionPattern, OperatorSupport, Support
 
-__all__ = ["MXNET", "RUNTIMES", "FusionPattern", "FusionStep", "OperatorSupport", "Support", "Target"]
+__all__ = ["Target"]
 
-MXNET = "mxnet"
-
-RUNTIMES: Mapping[str, str] = {
-    MXNET: "MXNet",
-    "onnxruntime-cuda": "ONNX Runtime's CUDA provider",
-    "tensorrt": "TensorRT",
-    "openvino": "OpenVINO",
-}
-"""What a target calls the runtime that it is for -> what people do."""
 
 _BUILTIN = Path(__file__).parent / "builtin"
-
-
-class Support(enum.Enum):
-    """How well an operator runs in the target's low dtype."""
-
-    WORKS = "works"
-    SLOW = "slow"
-    BIASED = "biased"
-    WRONG = "wrong"
-    CRASHES = "crashes"
-    UNSUPPORTED = "unsupported"
-    UNMEASURED = "unmeasured"
-
-    __hash__ = object.__hash__
-
-
-@dataclass(frozen=True)
-class OperatorSupport:
-    """What the target says of one operator.
-
-    Attributes
-    ----------
-    support
-        How well it runs.
-    note
-        What was seen, in a few words.
-    only
-        Attribute name -> the values for which ``support`` holds; other values are unsupported. An
-        attribute that is absent counts as ``""``.
-    volumes
-        Whether ``support`` holds for tensors in the blocked layout of three-dimensional convolutions too (see
-        :mod:`mxamp.targets.layout`); if not, the operator is unsupported on them.
-    """
-
-    support: Support
-    note: str = ""
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    volumes: bool = True
-
-
-@dataclass(frozen=True)
-class FusionStep:
-    """One link of a chain that the backend runs as one.
-
-    Attributes
-    ----------
-    operators
-        The operators that may stand there.
-    optional
-        Whether the chain may do without it.
-    matching
-        Attribute name -> regular expression that the whole value must match (``""`` where it is absent).
-    any_input
-        Whether the chain may come in at any of its inputs; otherwise it is the first.
-    """
-
-    operators: tuple[str, ...]
-    optional: bool = False
-    matching: Mapping[str, str] = field(default_factory=dict)
-    any_input: bool = False
-
-    def accepts(self, op: str, attrs: Mapping[str, str]) -> bool:
-        """Return whether an operator with these attributes may stand there."""
-        if op not in self.operators or not self.matching:
-            return op in self.operators
-        return all(re.fullmatch(pattern, attrs.get(key, "")) for key, pattern in self.matching.items())
-
-
-@dataclass(frozen=True)
-class FusionPattern:
-    """A chain of operators that the backend runs as one.
-
-    Attributes
-    ----------
-    steps
-        The links, first to last.
-    """
-
-    steps: tuple[FusionStep, ...]
 
 
 @dataclass(frozen=True)
@@ -213,7 +124,7 @@ class Target:
             document = json.loads(path.read_text("utf-8"))
             _CACHE[name] = cls.from_document(document, source=str(path.name))
             based_on = document.get("based_on")
-            _DOCUMENTS[name] = _merged(_DOCUMENTS[based_on], document) if based_on else document
+            _DOCUMENTS[name] = merged_documents(_DOCUMENTS[based_on], document) if based_on else document
         return _CACHE[name]
 
     @classmethod
@@ -271,36 +182,8 @@ class Target:
             if "based_on" in document:
                 base = cls.builtin(document["based_on"])
                 lineage = (base.name, *base.based_on)
-                document = _merged(_DOCUMENTS[base.name], document)
-            operators = {
-                FACTS.canonical(op): OperatorSupport(
-                    Support(entry["support"]),
-                    _text(entry.get("note", "")),
-                    {key: _texts(values) for key, values in entry.get("only", {}).items()},
-                    bool(entry.get("volumes", True)),
-                )
-                for op, entry in document["operators"].items()
-            }
-            cost = document.get("cost")
-            return cls(
-                name=_text(document["name"]),
-                dtype=DType.parse(document["dtype"], emulated=True),
-                device=_device(document["device"]),
-                description=_text(document["description"]),
-                operators=operators,
-                default=Support(document["default"]),
-                fusion=_patterns(document.get("fusion", [])),
-                fold_into=_texts(document.get("fold_into", cls.fold_into)),
-                convolves_batch_norm=_flag(document.get("convolves_batch_norm", False)),
-                rewrites=_texts(document.get("rewrites", [])),
-                rounds_once=_patterns(document.get("rounds_once", [])),
-                cost=None if cost is None else CostModel.from_document(_canonical(cost)),
-                warning=_text(document.get("warning", "")),
-                needs=_needs(document.get("needs", [])),
-                runtime=_runtime(document.get("runtime", MXNET)),
-                based_on=lineage,
-                measured_on=dict(document.get("measured_on", {})),
-            )
+                document = merged_documents(_DOCUMENTS[base.name], document)
+            return cls(**target_fields(document), based_on=lineage)
         except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
 
@@ -354,108 +237,6 @@ class Target:
             Support.UNMEASURED: f"has not been seen to run in {self.dtype}",
         }[found.support]
         return f"{op} {what} on {self.name}" + (f": {found.note}" if found.note else "")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.80} must be a string")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r:.80} must be true or false")
-    return value
-
-
-def _device(value: Any) -> str:
-    if value not in ("cpu", "gpu"):
-        raise ValueError(f"the device must be 'cpu' or 'gpu', not {value!r:.80}")
-    return str(value)
-
-
-def _runtime(value: Any) -> str:
-    if value not in RUNTIMES:
-        raise ValueError(f"the runtime must be one of {', '.join(map(repr, RUNTIMES))}, not {value!r:.80}")
-    return str(value)
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise TypeError(f"{values!r:.80} must be a list of strings")
-    return tuple(_text(value) for value in values)
-
-
-def _needs(values: Any) -> tuple[str, ...]:
-    needs = _texts(values)
-    for need in needs:
-        if need not in NEEDS:
-            raise ValueError(f"needs holds {need!r:.80}; a machine can be asked for {', '.join(NEEDS)}")
-    return needs
-
-
-def _expression(text: str) -> str:
-    re.compile(_text(text))
-    return text
-
-
-def _patterns(document: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[FusionPattern, ...]:
-    return tuple(
-        FusionPattern(
-            tuple(
-                FusionStep(
-                    _texts(step["operators"]),
-                    bool(step.get("optional", False)),
-                    {key: _expression(text) for key, text in step.get("matching", {}).items()},
-                    bool(step.get("any_input", False)),
-                )
-                for step in pattern
-            )
-        )
-        for pattern in document
-    )
-
-
-_OWN = frozenset({"warning", "based_on", "measured_on", "fusion_checked"})
-"""What is said of one target alone, and not of those based on it."""
-
-
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with some entries changed."""
-    merged = {key: value for key, value in base.items() if key not in _OWN}
-    for key, value in changes.items():
-        if key in ("operators", "cost") and isinstance(merged.get(key), Mapping) and value is not None:
-            inherited = merged[key] if key == "operators" else _without_overruled_kernels(merged[key], value)
-            merged[key] = {**inherited, **value}
-            if key == "cost" and "source" in value and "machine" not in value:
-                merged[key].pop("machine", None)  # the base's; these numbers are of another
-        else:
-            merged[key] = value
-    return merged
-
-
-def _without_overruled_kernels(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a ``cost`` without the kernels that a document based on it prices by other numbers."""
-    kernels = base.get("kernels")
-    if not kernels or "kernels" in changes:
-        return base
-    if not set(changes) <= {"cast", "operators", "machine", "source"}:
-        return {**base, "kernels": {}}  # the rates themselves are others
-    changed = {FACTS.canonical(op) for op in changes.get("operators", {})}
-    if "cast" in changes:
-        changed.add("cast")
-    kept = {family: trees for family, trees in kernels.items() if not _belongs(family, changed)}
-    return {**base, "kernels": kept}
-
-
-def _belongs(family: str, operators: set[str]) -> bool:
-    """Whether a family of kernels is one of these operators', such as ``Convolution 1x1``."""
-    return family in operators or family.split(" ")[0] in operators
-
-
-def _canonical(cost: Mapping[str, Any]) -> Mapping[str, Any]:
-    operators = {FACTS.canonical(op): entries for op, entries in cost.get("operators", {}).items()}
-    return {**cost, "operators": operators}
 
 
 _CACHE: dict[str, Target] = {}

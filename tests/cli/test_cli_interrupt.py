@@ -37,7 +37,7 @@ sys.meta_path.insert(0, Interrupting())
     "module",
     [
         "mxamp.calibration",
-        "mxamp.graph.serde",
+        "mxamp.graph.symbol_reader",
         "scipy.sparse",
         "mxamp.__main__",
         "mxamp.cli.main",
@@ -68,7 +68,7 @@ def test_who_imports_mxamp_keeps_its_own_way_with_interrupts(arguments: list[str
     package.mkdir()
     (package / "__init__.py").write_text("import mxamp\n")
     (package / "__main__.py").write_text("")
-    (tmp_path / "sitecustomize.py").write_text(_SITE.format(module="mxamp.graph.serde"))
+    (tmp_path / "sitecustomize.py").write_text(_SITE.format(module="mxamp.graph.symbol_reader"))
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(_ROOT)])},

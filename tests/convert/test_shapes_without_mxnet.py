@@ -8,7 +8,7 @@ import pytest
 
 import mxamp
 from mxamp.errors import DataError
-from mxamp.graph.serde import write_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.model import Model
 from tests.building import Net
 from tools.networks.names import NETWORK_NAMES

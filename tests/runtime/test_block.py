@@ -26,7 +26,7 @@ from mxamp.errors import (
     TracingError,
     UnknownNameError,
 )
-from mxamp.graph.serde import read_symbol
+from mxamp.graph.symbol_reader import read_symbol
 from mxamp.runtime.trace import trace_block
 
 TOLERANCE = 2e-2

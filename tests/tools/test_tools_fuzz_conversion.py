@@ -11,7 +11,7 @@ mx = pytest.importorskip("mxnet", reason="random models are run in MXNet")
 
 import mxamp
 from mxamp.graph import Entry, Graph, Node
-from mxamp.graph.serde import parse_symbol
+from mxamp.graph.symbol_reader import parse_symbol
 from mxamp.ops.formats import Format
 from tests.orphans import assert_ends_with_parent
 from tools.fuzz_conversion.__main__ import main

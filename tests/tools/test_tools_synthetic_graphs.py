@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 import mxamp
-from mxamp.graph.serde import parse_symbol, write_symbol
+from mxamp.graph.symbol_reader import parse_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.graph.verify import verify_graph
 from tools.benchmark_conversion import growth_exponent
 from tools.synthetic_graphs import INPUT_SHAPE, chain

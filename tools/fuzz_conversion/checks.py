@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import mxamp
 from mxamp.errors import MxampError, PolicyError
 from mxamp.graph.output_names import output_names
-from mxamp.graph.serde import parse_symbol
+from mxamp.graph.symbol_reader import parse_symbol
 from mxamp.ops.formats import Format
 from tools.fuzz_conversion.execution import Bound, numpy_shapes, to_symbol
 from tools.fuzz_conversion.known_faults import FUSED_TOO, known_fault

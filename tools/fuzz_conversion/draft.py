@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
-from mxamp.graph.serde import parse_symbol
+from mxamp.graph.symbol_reader import parse_symbol
 from tools.fuzz_conversion.execution import Bound, to_symbol
 from tools.fuzz_conversion.model import RandomModel
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.graph.graph import Entry, Graph
-from mxamp.graph.serde import write_symbol
+from mxamp.graph.symbol_writer import write_symbol
 
 __all__ = ["Bound", "as_numpy", "entry_types", "fusion", "numpy_shapes", "sized_entries", "to_symbol"]
 

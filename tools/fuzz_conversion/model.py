@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.graph.graph import Entry, Graph
-from mxamp.graph.serde import parse_symbol, write_symbol
+from mxamp.graph.symbol_reader import parse_symbol
+from mxamp.graph.symbol_writer import write_symbol
 
 __all__ = ["Arrays", "RandomModel", "reachable"]
 
