@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Sequence
 
 from mxamp.calibration.statistics import DTYPES
+from mxamp.messages.counts import count_of
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
-from mxamp.report.text import count_of
 
 if TYPE_CHECKING:
     from mxamp.calibration.calibration import Calibration

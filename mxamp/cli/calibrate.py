@@ -12,7 +12,7 @@ from mxamp.calibration.text import calibration_text, entry_table
 from mxamp.cli.console import Steps, print_json
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
-from mxamp.report.text import count_of
+from mxamp.messages.counts import count_of
 
 __all__ = ["add_parser"]
 

@@ -33,10 +33,10 @@ from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
 from mxamp.compare.text import format_fidelity
 from mxamp.convert import convert_model
 from mxamp.errors import AccuracyError, DataError
+from mxamp.messages.counts import count_of, some_of
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.policy.policy import PURE
-from mxamp.report.text import count_of, some_of
 
 __all__ = ["add_parser", "run"]
 

@@ -36,6 +36,7 @@ from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
 from mxamp.html import Findings
 from mxamp.measuring.machine import compute_capability
+from mxamp.messages.counts import count_of
 from mxamp.model import Model, model_paths
 from mxamp.model.provenance import provenance_path, read_provenance
 from mxamp.ops import FACTS
@@ -44,7 +45,7 @@ from mxamp.policy.policy import PURE, Policy
 from mxamp.report.model import Report
 from mxamp.report.short import short_summary
 from mxamp.report.table import format_bytes, paragraph, terminal_width
-from mxamp.report.text import count_of, summary
+from mxamp.report.text import summary
 from mxamp.targets import Target, resolve_target
 from mxamp.targets.choose import BEYOND_WHEELS
 

@@ -13,7 +13,8 @@ from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.inputs import Inputs, as_model, check_same_interface, counted, fed_inputs, prepare_inputs
 from mxamp.compare.latency import time_models
 from mxamp.compare.matching import Match, match_entries
-from mxamp.compare.metrics import Distance, DistanceMeter, distance, top1_agreement
+from mxamp.compare.metrics import Distance, DistanceMeter, distance, roundoff, top1_agreement
+from mxamp.compare.notes import folding_notes, fusion_notes, ranking_notes, renaming_notes
 from mxamp.compare.rounding_losses import measure_losses
 from mxamp.compare.samples import SampleErrors, share_bounds
 from mxamp.dtypes import DType
@@ -32,8 +33,6 @@ DEFAULT_BATCH_SIZE = 8
 _THRESHOLD_IN_ROUNDINGS = 16
 """Deep networks of correctly rounded layers stay below this many times the error of one rounding."""
 
-_RANKING = frozenset({"_contrib_box_nms", "_contrib_MultiBoxDetection", "topk", "argsort", "sort", "argmax"})
-"""Operators whose result depends on the order of their inputs' values."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being measured, how much is done, and how much there is."""
@@ -123,7 +122,7 @@ def compare_models(
     if math.isinf(latency_seconds):
         raise DataError("latency_seconds must be a finite number of seconds.")
     context = parse_context("cpu" if ctx is None else ctx)
-    notes = [*inputs.notes, *_renaming_notes(reference.graph, converted.graph)]
+    notes = [*inputs.notes, *renaming_notes(reference.graph, converted.graph)]
     outputs, first = compare_outputs(
         BoundModel(reference, ctx=context, fusion=False, label="the FP32 model"),
         BoundModel(converted, ctx=context, fusion=True, label="the converted model"),
@@ -139,19 +138,19 @@ def compare_models(
     if layers:
         matched, missing, folded = match_entries(reference.graph, converted.graph)
         unmatched = tuple(reference.graph.describe(entry) for entry in missing)
-        notes += _folding_notes(reference.graph, folded)
+        notes += folding_notes(reference.graph, folded)
         try:
             measured = _compare_layers(reference, converted, matched, batch, context, progress)
         except OperatorError as error:
             notes.append(f"Layers could not be compared, because they must be read with fusion off: {error}")
         else:
             records = _layer_records(
-                reference.graph, converted.graph, matched, measured, dtypes, _roundoff(low)
+                reference.graph, converted.graph, matched, measured, dtypes, roundoff(low)
             )
             layer_samples = min(size or 1, inputs.samples)
             outputs = _with_unfused(outputs, reference.graph, matched, measured)
-            notes += _ranking_notes(records, threshold)
-            notes += _fusion_notes(outputs, first, low, converted.graph)
+            notes += ranking_notes(records, threshold)
+            notes += fusion_notes(outputs, first, low, converted.graph)
     emulated = tuple(emulated_formats(converted.graph))
     losses = measure_losses(converted, batch, context) if emulated else None
     latency = None
@@ -217,12 +216,7 @@ def _low_dtype(dtypes: EntryDtypes) -> DType | None:
 
 def rounding_threshold(low: DType | None) -> float:
     """Return the relative L2 error from which an entry counts as different, for a low dtype."""
-    return _THRESHOLD_IN_ROUNDINGS * _roundoff(low)
-
-
-def _roundoff(low: DType | None) -> float:
-    """Return the largest relative error of rounding to the nearest: half the gap between neighbours."""
-    return 1.0 / (low or DType.FLOAT32).max_exact_integer
+    return _THRESHOLD_IN_ROUNDINGS * roundoff(low)
 
 
 # ---------------------------------------------------------------------- outputs
@@ -396,56 +390,3 @@ def _with_unfused(
         found = by_entry.get(head)
         completed.append(replace(output, unfused_relative_l2=None if found is None else found.relative_l2))
     return tuple(completed)
-
-
-def _renaming_notes(reference: Graph, converted: Graph) -> list[str]:
-    names, others = output_names(reference), output_names(converted)
-    if names == others:
-        return []
-    pairs = [f"{name!r} with {other!r}" for name, other in zip(names, others) if name != other]
-    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-    return [f"Outputs are paired by their position: {', '.join(pairs[:3])}{more}."]
-
-
-def _folding_notes(reference: Graph, folded: Mapping[int, int]) -> list[str]:
-    if not folded:
-        return []
-    norm, layer = next(iter(folded.items()))
-    names = f"{reference.nodes[norm].name!r} is read from {reference.nodes[layer].name!r}"
-    if len(folded) == 1:
-        return [f"A BatchNorm was folded into the layer before it, which now computes what it did: {names}."]
-    return [
-        f"{len(folded)} BatchNorms were folded into the layers before them, which now compute what they did; "
-        f"for example, {names}."
-    ]
-
-
-def _ranking_notes(records: Sequence[LayerFidelity], threshold: float) -> list[str]:
-    """Say so where an error is that of rows that changed places."""
-    for layer in records:
-        if layer.op in _RANKING and layer.jump >= 2 and layer.distance.relative_l2 > threshold:
-            return [
-                f"{layer.name!r} ({layer.op}) ranks its input: where values nearly tie, rows change places, "
-                "and from there on the distance counts every row that moved. Judge detections by the task's "
-                "own metric."
-            ]
-    return []
-
-
-def _fusion_notes(
-    outputs: Sequence[OutputFidelity], first: Sequence[Distance], low: DType | None, converted: Graph
-) -> list[str]:
-    notes = []
-    if low is DType.BFLOAT16 and any(node.op == "clip" for node in converted.nodes):
-        notes.append(
-            "Layers are read with fusion off, where some bfloat16 operators differ from the fused ones: clip "
-            "outside a fused group truncates instead of rounding to nearest."
-        )
-    for output, fused in zip(outputs, first):
-        unfused = output.unfused_relative_l2
-        if unfused is not None and fused.relative_l2 > 2 * unfused and fused.relative_l2 > 2 * _roundoff(low):
-            notes.append(
-                f"Most of the error of {output.name!r} comes from MXNet's fused operators: on the "
-                f"same samples it is {fused.relative_l2:.3g} as deployed and {unfused:.3g} with fusion off."
-            )
-    return notes

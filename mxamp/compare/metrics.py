@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Distance", "DistanceMeter", "distance", "top1_agreement"]
+from mxamp.dtypes import DType
+
+__all__ = ["Distance", "DistanceMeter", "distance", "roundoff", "top1_agreement"]
 
 _BLOCK = 1 << 18
 """Elements converted to float64 at a time, so that temporaries do not grow with the tensor."""
@@ -186,3 +188,8 @@ def top1_agreement(reference: NDArray[Any], converted: NDArray[Any]) -> tuple[in
     same = np.argmax(reference, axis=1) == np.argmax(converted, axis=1)
     broken = np.isnan(reference).any(axis=1) | np.isnan(converted).any(axis=1)
     return int(np.count_nonzero(same & ~broken)), int(reference.shape[0])
+
+
+def roundoff(low: DType | None) -> float:
+    """Return the largest relative error of rounding to the nearest: half the gap between neighbours."""
+    return 1.0 / (low or DType.FLOAT32).max_exact_integer

@@ -11,6 +11,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.graph import Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
+from mxamp.messages.counts import count_of, some_of
 from mxamp.model import Model
 from mxamp.ops import FACTS
 from mxamp.ops.reference import round_to
@@ -18,7 +19,6 @@ from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes import EmulateLowPrecision, Emulation, KeepBranches, RoundedOnce, State, run_passes
 from mxamp.policy.policy import Policy
 from mxamp.report.model import Report
-from mxamp.report.text import count_of, some_of
 from mxamp.targets import Support, Target
 
 __all__ = ["as_emulation", "emulate_model", "emulation_target"]

@@ -7,8 +7,8 @@ from typing import Sequence
 from mxamp.compare.text import format_number
 from mxamp.debug.run import Suspect, Suspects
 from mxamp.html.sections import Section, Table
+from mxamp.messages.counts import count_of
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
-from mxamp.report.text import count_of
 
 __all__ = ["format_suspects", "suspects_section"]
 

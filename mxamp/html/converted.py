@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import Sequence
 
 from mxamp.html.sections import Figure, Section, Table
+from mxamp.messages.counts import count_of, some_of
 from mxamp.model.provenance import FileRecord, Provenance
+from mxamp.report.casts_text import cast_groups
 from mxamp.report.inspection import Inspection
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes
-from mxamp.report.text import (
-    FOLDED,
-    cast_groups,
-    count_of,
-    preparation_lines,
-    range_lines,
-    reason_groups,
-    some_of,
-)
+from mxamp.report.text import FOLDED, preparation_lines, range_lines, reason_groups
 
 __all__ = [
     "cast_section",

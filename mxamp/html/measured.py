@@ -8,9 +8,9 @@ from typing import NamedTuple, Sequence
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.text import format_number
 from mxamp.html.sections import Figure, Plot, Point, Section, Table
+from mxamp.messages.counts import count_of
 from mxamp.report.guard import MeasuredRatio
 from mxamp.report.model import Report
-from mxamp.report.text import count_of
 
 __all__ = [
     "Accuracy",

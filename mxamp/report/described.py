@@ -7,11 +7,11 @@ from typing import Mapping
 
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph
+from mxamp.messages.counts import count_of, some_of
 from mxamp.params.parameter import Parameter
 from mxamp.report.inspection import Inspection, inspect_model
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes
-from mxamp.report.text import count_of, some_of
 
 __all__ = ["describe_model", "model_html"]
 

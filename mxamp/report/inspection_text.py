@@ -6,9 +6,9 @@ import fnmatch
 from types import MappingProxyType
 from typing import Mapping, Sequence
 
+from mxamp.messages.counts import count_of, some_of
 from mxamp.report.inspection import CastInspection, Inspection, NodeInspection
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
-from mxamp.report.text import count_of, some_of
 
 __all__ = ["cast_table", "inspected_node_table", "inspection_summary", "select_nodes"]
 

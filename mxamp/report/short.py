@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Sequence
 
+from mxamp.messages.counts import count_of
 from mxamp.report.compensation import compensation_lines
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, wrap_cell
-from mxamp.report.text import count_of, reason_groups
+from mxamp.report.text import reason_groups
 
 __all__ = ["labelled", "short_summary"]
 

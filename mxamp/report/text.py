@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 from mxamp.messages.arguments import argument
+from mxamp.messages.counts import count_of, shown_of, some_of
+from mxamp.report.casts_text import cast_lines
 from mxamp.report.compensation import compensation_lines
 from mxamp.report.guard import guard_lines
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
 
 if TYPE_CHECKING:
-    from mxamp.report.model import CastReport, NodeReport, Report, TimeReport
+    from mxamp.report.model import NodeReport, Report, TimeReport
 
-__all__ = [
-    "FOLDED",
-    "cast_groups",
-    "count_of",
-    "node_table",
-    "preparation_lines",
-    "range_lines",
-    "reason_groups",
-    "some_of",
-    "summary",
-]
+__all__ = ["FOLDED", "node_table", "preparation_lines", "range_lines", "reason_groups", "summary"]
 
-_CASTS_SHOWN = 4
-_REASONS_SHOWN = 12
-_NAMES_SHOWN = 6
 _MASKS_SHOWN = 3
 FOLDED = "fold batch norm"
 """The rule of a node that no longer exists."""
@@ -95,7 +83,7 @@ def summary(report: Report, width: int | None = None) -> str:
         lines += paragraph(line, width, hanging="  ")
     lines += paragraph("Inputs: " + _named_dtypes(report.inputs.items()) + ".", width, hanging="  ")
     lines += paragraph("Outputs: " + _named_dtypes(report.outputs.items()) + ".", width, hanging="  ")
-    lines += ["", *_color_table(report, width), "", *_cast_lines(report, width)]
+    lines += ["", *_color_table(report, width), "", *cast_lines(report, width)]
     reasons = _reason_lines(report, width)
     if reasons:
         lines += ["", *reasons]
@@ -163,19 +151,6 @@ def _node_time(node: NodeReport, are_measured: bool) -> str:
 def _time_title(time: TimeReport) -> str:
     """Return what the column of times is called; where some are only estimated, these are marked."""
     return "us, measured (~ estimated)" if time.measured_nodes else "us, estimated"
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return ``1 cast`` or ``2 casts``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def some_of(names: Sequence[str], shown: int = _NAMES_SHOWN) -> str:
-    """Return the first names, and how many more there are."""
-    # "and 1 more" is no shorter than the name itself.
-    if len(names) <= shown + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:shown])} and {len(names) - shown} more"
 
 
 def _time_line(time: TimeReport) -> str:
@@ -354,77 +329,6 @@ def _color_table(report: Report, width: int) -> list[str]:
     )
 
 
-def _shown_of(reasons: Sequence[Any]) -> int:
-    """Return how many reasons are shown; one more that is left out would take a line, too."""
-    return len(reasons) if len(reasons) <= _REASONS_SHOWN + 1 else _REASONS_SHOWN
-
-
-def _cast_lines(report: Report, width: int) -> list[str]:
-    if not report.casts:
-        return ["No casts at run time."]
-    down = sum(cast.direction == "down" for cast in report.casts)
-    heading = f"{count_of(len(report.casts), 'cast')} at run time: {down} down, {len(report.casts) - down} up"
-    moved = [cast.bytes for cast in report.casts if cast.bytes is not None]
-    if moved:
-        heading += f", {format_bytes(sum(moved))} read and written by a forward pass"
-    lines = paragraph(heading, width)
-    ordered = cast_groups(report)
-    shown_reasons = _shown_of(ordered)
-    for (kind, why), casts in ordered[:shown_reasons]:
-        count = f"{len(casts)} x " if len(casts) > 1 else ""
-        lines += paragraph(f"{count}{kind}: {why}", width, indent="  ", hanging="    ")
-        # "and 1 more" takes a line too.
-        shown = len(casts) if len(casts) <= _CASTS_SHOWN + 1 else _CASTS_SHOWN
-        for cast in casts[:shown]:
-            place = f"{cast.entry} for {some_of(cast.consumers, 3)}"
-            lines += paragraph(place, width, indent="      ", hanging="        ")
-        if len(casts) > shown:
-            lines.append(f"      and {len(casts) - shown} more")
-    if len(ordered) > shown_reasons:
-        left = sum(len(casts) for _, casts in ordered[shown_reasons:])
-        lines += paragraph(
-            f"and {count_of(left, 'cast')} for {len(ordered) - shown_reasons} other reasons.",
-            width,
-            indent="  ",
-        )
-    return lines
-
-
-def cast_groups(report: Report) -> list[tuple[tuple[str, str], list[CastReport]]]:
-    """Return the casts by what they do and why they are there, the most frequent first."""
-    by_name = {node.name: node for node in report.nodes}
-    groups: dict[tuple[str, str], list[CastReport]] = {}
-    for cast in report.casts:
-        kind = f"{cast.from_dtype or 'whatever comes'} -> {cast.to_dtype}"
-        groups.setdefault((kind, _why(cast, report, by_name)), []).append(cast)
-    return sorted(groups.items(), key=lambda group: -len(group[1]))
-
-
-def _why(cast: CastReport, report: Report, by_name: dict[str, NodeReport]) -> str:
-    """Return why a cast is there: the reason of the side that stays out of low precision."""
-    if cast.direction == "down":
-        producer = by_name.get(cast.entry) or by_name.get(re.sub(r"\[\d+\]$", "", cast.entry))
-        if producer is not None:
-            return f"what makes it stays {cast.from_dtype or 'as it is'}: {producer.reason}"
-        if cast.entry in report.inputs:
-            return f"an input of the model, which stays {cast.from_dtype}"
-        if _in_body(cast, by_name):
-            return f"an input of a control-flow body, which stays {cast.from_dtype}"
-        return "a parameter that is cast at every forward pass"
-    for name in cast.consumers:
-        consumer = by_name.get(name)
-        if consumer is not None:
-            return f"what reads it needs {cast.to_dtype}: {consumer.reason}"
-    if _in_body(cast, by_name):
-        return f"a result of a control-flow body, which stays {cast.to_dtype}"
-    return f"an output of the model, which stays {cast.to_dtype}"
-
-
-def _in_body(cast: CastReport, by_name: dict[str, NodeReport]) -> bool:
-    """Whether a cast stands in the body of a control-flow node: ``loop/name``."""
-    return by_name.get(cast.name.rpartition("/")[0]) is not None
-
-
 def reason_groups(report: Report) -> list[tuple[str, list[NodeReport]]]:
     """Return the nodes that are not low by the reason for it, the most frequent first."""
     groups: dict[str, list[NodeReport]] = {}
@@ -439,7 +343,7 @@ def _reason_lines(report: Report, width: int) -> list[str]:
     if not ordered:
         return []
     lines = [f"Not in {report.target_dtype}, and why:"]
-    shown = _shown_of(ordered)
+    shown = shown_of(ordered)
     for reason, nodes in ordered[:shown]:
         lines += paragraph(f"{count_of(len(nodes), 'node')}: {reason}", width, indent="  ", hanging="    ")
         lines += paragraph(some_of([node.name for node in nodes]), width, indent="      ")

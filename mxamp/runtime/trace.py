@@ -13,9 +13,10 @@ from typing import Any, Iterator, Mapping
 
 from mxamp.errors import DataError, ParamsError, TracingError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
+from mxamp.messages.counts import count_of
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.symbol import graph_from_symbol
-from mxamp.runtime.trace_inputs import Format, Request, Shape, count_of, named_shapes, request_of, title_of
+from mxamp.runtime.trace_inputs import Format, Request, Shape, named_shapes, request_of, title_of
 
 __all__ = ["TracedBlock", "block_contexts", "check_block", "trace_block"]
 

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, Tuple
 
 from mxamp.errors import DataError, UnknownNameError, nearest_names
+from mxamp.messages.counts import count_of
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["Format", "Request", "Shape", "count_of", "named_shapes", "request_of", "title_of"]
+__all__ = ["Format", "Request", "Shape", "named_shapes", "request_of", "title_of"]
 
 mx = import_mxnet()
 
 mx = import_mxnet()
 
 
-__all__ = ["Format", "Request", "Shape", "count_of", "named_shapes", "request_of", "title_of"]
+__all__ = ["Format", "Request", "Shape", "named_shapes", "request_of", "title_of"]
 
 
 Shape = Tuple[int, ...]
@@ -141,8 +142,3 @@ def named_shapes(net: Any, names: Sequence[str], request: Request) -> Mapping[st
             f"{'was' if len(request.shapes) == 1 else 'were'} given."
         )
     return dict(zip(names, request.shapes))
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

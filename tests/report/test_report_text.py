@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mxamp.decisions import LowPrecision
+from mxamp.messages.counts import count_of, some_of
 from mxamp.policy import Policy
 from mxamp.report.model import Report
-from mxamp.report.text import count_of, node_table, some_of, summary
+from mxamp.report.text import node_table, summary
 from tests import building
 from tests.building import BF16, LOW, Net, capable, parameters
 
