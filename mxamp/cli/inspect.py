@@ -12,7 +12,8 @@ from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
 from mxamp.model import Model
-from mxamp.model.provenance import FileRecord, Provenance
+from mxamp.model.provenance import Provenance
+from mxamp.model.source_files import FileRecord
 from mxamp.params.check import declared_inputs
 from mxamp.report.guard import NOT_RUN, guard_lines
 from mxamp.report.inspection import Inspection, inspect_model, lost_casts

@@ -12,8 +12,9 @@ from mxamp.cli.source import add_source_options, parse_input_shapes, read_source
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError, MxampWarning
 from mxamp.racing.competitor import RUNTIMES
+from mxamp.racing.given import as_contender
 from mxamp.racing.lineup import Contender
-from mxamp.racing.run import DEFAULT_TOLERANCE, as_contender, race
+from mxamp.racing.run import DEFAULT_TOLERANCE, race
 
 __all__ = ["add_parser", "run"]
 

@@ -16,7 +16,7 @@ from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
 from mxamp.errors import DataError
 from mxamp.model import model_paths
-from mxamp.model.provenance import hash_file
+from mxamp.model.source_files import hash_file
 from mxamp.report.table import format_bytes
 
 __all__ = ["add_parser"]

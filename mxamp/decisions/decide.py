@@ -5,9 +5,9 @@ Nothing is rewritten here, and the rewriter decides nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Mapping, Sequence
 
+from mxamp.decisions.bodies import decide_bodies
 from mxamp.decisions.dear_roundings import (
     Tail,
     affordable_unpriced,
@@ -18,102 +18,34 @@ from mxamp.decisions.dear_roundings import (
     without_large,
 )
 from mxamp.decisions.decision import Decision, Plan
+from mxamp.decisions.edges import Edges
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
+from mxamp.decisions.inputs import DecisionInputs
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
-from mxamp.graph.control_flow import body_inputs, invariant_inputs, is_control_flow
-from mxamp.graph.graph import VARIABLE, Graph, Node
-from mxamp.graph.infer import EntryDtypes, infer_with_data_dtypes
+from mxamp.graph.control_flow import is_control_flow
+from mxamp.graph.graph import VARIABLE, Node
+from mxamp.graph.infer import infer_with_data_dtypes
 from mxamp.messages.arguments import argument, setting
-from mxamp.ops import InputRole
-from mxamp.ops.casts import AMP_CAST, CASTABLE
-from mxamp.params.parameter import Parameter
-from mxamp.placement import Demand, PlacementCosts, PlacementProblem, Supply, place
+from mxamp.ops.casts import CASTABLE
+from mxamp.placement import Demand, PlacementCosts, PlacementProblem, place
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
-from mxamp.policy.policy import Policy
-from mxamp.targets import Target, fusion_groups, read_volumes
+from mxamp.targets import fusion_groups, read_volumes
 
 if TYPE_CHECKING:
-    from mxamp.decisions.placing import Placing
+    pass
 
-__all__ = ["DecisionInputs", "decide"]
+__all__ = ["decide"]
 
-Shape = Tuple[int, ...]
-
-_NEVER_LOW: tuple[DType | None, ...] = ()
-"""Stands for the outputs of a node that cannot be low."""
 
 _TOO_SHORT = 500.0
 """Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
 cast costs at any size is most of it then, and how large a batch is decides which way it goes."""
-
-_SUPPLIES_EITHER = (Supply.EITHER,)
-
-_ANY_DTYPE = frozenset({InputRole.LIKE, InputRole.FREE})
-"""The roles of inputs that are read in whatever dtype they come."""
-
-
-@dataclass(frozen=True)
-class DecisionInputs:
-    """What a plan is made from.
-
-    Attributes
-    ----------
-    graph
-        The graph before conversion.
-    variables
-        The dtype of every variable before conversion.
-    params
-        Parameters by name.
-    policy, target
-        What is allowed, and what is possible.
-    shapes
-        For every node the shape of each output, where known.
-    low_inputs
-        Graph inputs that arrive in low precision after conversion.
-    low_heads
-        Numbers of the heads that leave in low precision.
-    castable
-        The parameters that may be cast when the model is saved; others are cast at run time.
-    free_inputs
-        Variables that are no parameters, yet may be had in either dtype for nothing: the loop invariants
-        of a control-flow body.
-    saturate
-        Whether parameters that are cast when the model is saved are clamped to the dtype's range. Those that
-        control-flow bodies read are not: they may be cast inside, at run time.
-    are_shapes_assumed
-        Whether nobody gave the shapes. Then costs are weighed by them where a forward pass is long enough,
-        and nothing else knows them.
-    low_precision
-        Whether GREEN nodes are low wherever that is possible, or where it pays; None for where it pays, if
-        that can be told.
-    placing
-        How the nodes that have a choice are placed; None for the least cost by the target.
-    kept
-        Node -> reason, for nodes that stay FP32 though they could be low, because that was measured to be
-        faster; those in control-flow bodies as ``loop/name``.
-    """
-
-    graph: Graph
-    variables: Mapping[str, DType]
-    params: Mapping[str, Parameter]
-    policy: Policy
-    target: Target
-    shapes: Sequence[tuple[Shape | None, ...]] | None = None
-    low_inputs: Mapping[str, DType] = field(default_factory=dict)
-    low_heads: frozenset[int] = frozenset()
-    castable: frozenset[str] = frozenset()
-    free_inputs: frozenset[str] = frozenset()
-    saturate: bool = False
-    are_shapes_assumed: bool = False
-    low_precision: LowPrecision | None = None
-    placing: Placing | None = None
-    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -144,7 +76,6 @@ class _Decider:
         self.given = given
         self.graph = given.graph
         self.low = given.policy.target_dtype
-        self._outputs_if_low: dict[int, tuple[DType | None, ...]] = {}
         # What an input's demand means where its node is FP32, and where it is low.
         self._needs = [
             {Demand.CHOSEN: own, Demand.FP32: DType.FLOAT32, Demand.LOW: self.low}
@@ -167,10 +98,11 @@ class _Decider:
         )
         self.verdicts = color_graph(self.context)
         self.bodies: dict[int, tuple[Plan, ...]] = {
-            position: _decide_bodies(given, node, self.dtypes)
+            position: decide_bodies(given, node, self.dtypes, decide)
             for position, node in enumerate(given.graph.nodes)
             if node.subgraphs and is_control_flow(node)
         }
+        self._edges = Edges(given, self.context, self.verdicts, self.castable_params, self.bodies)
 
     # ------------------------------------------------------------------ which nodes have a choice
 
@@ -212,97 +144,6 @@ class _Decider:
             (low if self.verdicts[position].color is Color.GREEN else free).add(position)
         return low, free, refusals, groups
 
-    # ------------------------------------------------------------------ the placement problem
-
-    def _supply(self, open_nodes: set[int]) -> list[tuple[Supply, ...]]:
-        low = self.low
-        supply: list[tuple[Supply, ...]] = []
-        for position, (node, dtypes) in enumerate(zip(self.graph.nodes, self.dtypes)):
-            if node.op == VARIABLE:
-                supply.append(self._variable_supply(node.name))
-                continue
-            if_low = self._output_if_low(position) if position in open_nodes else _NEVER_LOW
-            offers = []
-            for index, dtype in enumerate(dtypes):
-                if dtype is not None and dtype not in CASTABLE:
-                    offers.append(Supply.EITHER)
-                elif dtype is low:
-                    offers.append(Supply.LOW)
-                elif if_low and if_low[index] is low:
-                    offers.append(Supply.CHOSEN)
-                else:
-                    offers.append(Supply.FP32)
-            supply.append(tuple(offers))
-        return supply
-
-    def _variable_supply(self, name: str) -> tuple[Supply]:
-        given = self.given
-        if name in self.castable_params or name in given.free_inputs:
-            return _SUPPLIES_EITHER
-        dtype = given.variables.get(name, DType.FLOAT32)
-        if dtype not in CASTABLE:
-            return _SUPPLIES_EITHER
-        return (Supply.LOW if dtype is self.low or name in given.low_inputs else Supply.FP32,)
-
-    def _output_if_low(self, position: int) -> tuple[DType | None, ...]:
-        known = self._outputs_if_low.get(position)
-        if known is not None:
-            return known
-        node, facts = self.graph.nodes[position], self.context.facts[position]
-        assert facts is not None  # only nodes with facts can be low
-        changed = self._attrs_if_low(position)
-        attrs = {**node.attrs, **dict(changed)} if changed else node.attrs
-        outputs = facts.output_dtypes(attrs, self.low, node.num_outputs)
-        self._outputs_if_low[position] = outputs
-        return outputs
-
-    def _attrs_if_low(self, position: int) -> tuple[tuple[str, str], ...]:
-        """Return the attributes by which an operator hands on FP32 though it computes low."""
-        verdict, facts = self.verdicts[position], self.context.facts[position]
-        if verdict.output is None or facts is None:
-            return ()
-        node = self.graph.nodes[position]
-        rule = facts.outputs[0]
-        key = getattr(rule, "key", None)
-        if key is None or node.attrs.get(key, "None") != "None":
-            return ()
-        return ((key, verdict.output.label),)
-
-    def _demand(self, open_nodes: set[int]) -> list[tuple[Demand, ...]]:
-        demand: list[tuple[Demand, ...]] = []
-        for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):
-            if not node.inputs:
-                demand.append(())
-                continue
-            if facts is None:
-                roles: Sequence[InputRole | None] = (None,) * len(node.inputs)
-            else:
-                roles = facts.all_roles(len(node.inputs), node.attrs)
-            is_open = position in open_nodes
-            needs = []
-            for number, ((producer, index), role) in enumerate(zip(node.inputs, roles)):
-                dtype = self.dtypes[producer][index]
-                if dtype is not None and dtype not in CASTABLE:
-                    needs.append(Demand.ANY)
-                elif role is None:
-                    needs.append(self._demand_without_facts(position, node, number, dtype))
-                elif role in _ANY_DTYPE or (role is InputRole.KEPT and dtype is None):
-                    needs.append(Demand.ANY)  # no conversion changes a dtype that nobody knows
-                elif is_open and role.shares_dtype:
-                    needs.append(Demand.CHOSEN)
-                else:  # fixed: it reads what it always read
-                    needs.append(Demand.LOW if dtype is self.low else Demand.FP32)
-            demand.append(tuple(needs))
-        return demand
-
-    def _demand_without_facts(self, position: int, node: Node, number: int, dtype: DType | None) -> Demand:
-        if node.op == AMP_CAST:
-            return Demand.ANY  # what it hands on does not depend on what it reads
-        if position in self.bodies:
-            wanted = _wanted_by_bodies(node, number, self.bodies[position])
-            return Demand.LOW if wanted is self.low else Demand.FP32
-        return Demand.LOW if dtype is self.low else Demand.FP32
-
     # ------------------------------------------------------------------ the plan
 
     def plan(self) -> Plan:
@@ -331,8 +172,8 @@ class _Decider:
                 )
                 for nodes in (low, free, open_nodes):
                     nodes.discard(position)
-        supply = self._supply(open_nodes)
-        demand = self._demand(open_nodes)
+        supply = self._edges.supply(open_nodes)
+        demand = self._edges.demand(open_nodes)
         costs = None if estimates is None else estimates.for_placement()
         problem = PlacementProblem(
             graph=self.graph,
@@ -517,8 +358,8 @@ class _Decider:
         before = self._data_dtypes[position]
         if is_low:
             compute: DType | None = self.low
-            outputs = self._output_if_low(position)
-            attrs = self._attrs_if_low(position)
+            outputs = self._edges.output_if_low(position)
+            attrs = self._edges.attrs_if_low(position)
         else:
             compute = DType.FLOAT32 if verdict.computes_float32 else before
             outputs = self.dtypes[position]
@@ -570,83 +411,3 @@ class _Decider:
             chosen = self.low if is_low else DType.FLOAT32
             return f"{verdict.reason}; {chosen.label} {why_chosen}"
         return verdict.reason
-
-
-def _decide_bodies(given: DecisionInputs, node: Node, dtypes: EntryDtypes) -> tuple[Plan, ...]:
-    """Decide inside the bodies of a control-flow node, whose states and results keep their dtypes."""
-    invariant = invariant_inputs(node)
-    plans = []
-    for number, body in enumerate(node.subgraphs):
-        mapping = body_inputs(node, number)
-        variables = {}
-        for name, outer in mapping.items():
-            producer, index = node.inputs[outer]
-            variables[name] = dtypes[producer][index] or DType.FLOAT32
-        plans.append(
-            decide(
-                DecisionInputs(
-                    graph=body,
-                    variables=variables,
-                    params={
-                        name: given.params[source]
-                        for name, outer in mapping.items()
-                        for source in [given.graph.nodes[node.inputs[outer].node].name]
-                        if outer in invariant
-                        and source in given.params
-                        and given.graph.nodes[node.inputs[outer].node].is_variable
-                    },
-                    policy=given.policy,
-                    target=given.target,
-                    kept={
-                        name[len(node.name) + 1 :]: reason
-                        for name, reason in given.kept.items()
-                        if name.startswith(f"{node.name}/")
-                    },
-                    free_inputs=frozenset(
-                        name
-                        for name, outer in mapping.items()
-                        if outer in invariant and variables[name] is DType.FLOAT32
-                    ),
-                    placing=given.placing if given.placing is not None and given.placing.in_bodies else None,
-                )
-            )
-        )
-    return _with_agreed_invariants(node, plans, given.policy.target_dtype)
-
-
-def _with_agreed_invariants(node: Node, plans: Sequence[Plan], low: DType) -> tuple[Plan, ...]:
-    """Make an invariant low at the boundary if every reader in every body wants it low.
-
-    Where readers disagree it crosses the boundary in FP32 and is cast inside.
-    """
-    votes: dict[int, set[DType | None]] = {}
-    for number, plan in enumerate(plans):
-        body = node.subgraphs[number]
-        for name, outer in body_inputs(node, number).items():
-            position = body.variables[name]
-            wanted = votes.setdefault(outer, set())
-            for use in body.uses[position].get(0, ()):
-                decision = plan.decisions[use.node]
-                wanted.add(decision.inputs[use.input] if decision is not None else None)
-            if any(head.node == position for head in body.heads):
-                wanted.add(DType.FLOAT32)
-    invariant = invariant_inputs(node)
-    agreed = {outer for outer, wanted in votes.items() if outer in invariant and wanted == {low}}
-    return tuple(
-        replace(
-            plan,
-            variables_after={
-                name: low for name, outer in body_inputs(node, number).items() if outer in agreed
-            },
-        )
-        for number, plan in enumerate(plans)
-    )
-
-
-def _wanted_by_bodies(node: Node, number: int, plans: Sequence[Plan]) -> DType | None:
-    """Return the dtype in which the bodies take input ``number`` of their node."""
-    for body_number, plan in enumerate(plans):
-        for name, outer in body_inputs(node, body_number).items():
-            if outer == number and name in plan.variables_after:
-                return plan.variables_after[name]
-    return None

@@ -6,7 +6,8 @@ from typing import Sequence
 
 from mxamp.html.sections import Figure, Section, Table
 from mxamp.messages.counts import count_of, some_of
-from mxamp.model.provenance import FileRecord, Provenance
+from mxamp.model.provenance import Provenance
+from mxamp.model.source_files import FileRecord
 from mxamp.report.casts_text import cast_groups
 from mxamp.report.inspection import Inspection
 from mxamp.report.model import Report

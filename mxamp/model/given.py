@@ -9,7 +9,7 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError, TargetError
 from mxamp.graph.graph import Graph
-from mxamp.model.provenance import SourceFiles
+from mxamp.model.source_files import SourceFiles
 from mxamp.params.parameter import ArrayParameter, Parameter
 
 __all__ = ["WORTH_A_THREAD", "LoadedParams", "graph_of", "parameters_of", "reading_graph"]

@@ -14,7 +14,8 @@ from mxamp.messages.arguments import argument
 from mxamp.model.given import LoadedParams
 from mxamp.model.model import Model
 from mxamp.model.paths import PathLike, model_paths, other_epochs
-from mxamp.model.provenance import History, SourceFiles, recorded_report
+from mxamp.model.provenance import History, recorded_report
+from mxamp.model.source_files import SourceFiles
 from mxamp.params.on_disk import open_parameters
 
 __all__ = ["load"]

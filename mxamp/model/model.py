@@ -16,16 +16,9 @@ from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.graph.symbol_writer import write_symbol
 from mxamp.model.given import WORTH_A_THREAD, LoadedParams, parameters_of, reading_graph
 from mxamp.model.paths import PathLike, model_paths, other_epochs
-from mxamp.model.provenance import (
-    History,
-    PolicyRecord,
-    Provenance,
-    SourceFiles,
-    hash_file,
-    provenance_path,
-    read_provenance,
-)
+from mxamp.model.provenance import History, PolicyRecord, Provenance, provenance_path, read_provenance
 from mxamp.model.read_back import read_back
+from mxamp.model.source_files import SourceFiles, hash_file
 from mxamp.onnx import OnnxExport, export_graph
 from mxamp.params.parameter import Parameter
 from mxamp.params.stream import Progress, stream_params

@@ -9,7 +9,8 @@ from typing import Any
 from mxamp.errors import ExportError, ModelFileNotFoundError
 from mxamp.files import settle_leftovers
 from mxamp.model.paths import model_paths
-from mxamp.model.provenance import FileRecord, Provenance, hash_file, provenance_path, read_provenance
+from mxamp.model.provenance import Provenance, provenance_path, read_provenance
+from mxamp.model.source_files import FileRecord, hash_file
 
 __all__ = ["FileVerification", "Verification", "verify"]
 

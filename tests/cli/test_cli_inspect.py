@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mxamp.model import Model, load
-from mxamp.model.provenance import hash_file
+from mxamp.model.source_files import hash_file
 
 
 @pytest.fixture
