@@ -18,7 +18,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
-from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.parameter import ArrayParameter, DerivedParameter, Parameter
 from mxamp.report.compensation import CompensatedLayer, CompensationReport
 
 __all__ = ["FULL", "MEAN", "Compensation", "Compensator", "as_compensation"]
@@ -294,30 +294,12 @@ class _Job:
         )
 
 
-class _CompensatedParameter(Parameter):
+class _CompensatedParameter(DerivedParameter):
     """What a job makes of a parameter: float32 values that the dtype holds, so that casting them is exact."""
 
     def __init__(self, job: _Job, parameter: Parameter) -> None:
-        self._job, self._parameter = job, parameter
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See :class:`Parameter`."""
-        return self._parameter.shape
-
-    @property
-    def dtype(self) -> DType:
-        """See :class:`Parameter`."""
-        return self._parameter.dtype
-
-    @property
-    def is_on_disk(self) -> bool:
-        """See :class:`Parameter`."""
-        return self._parameter.is_on_disk
-
-    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
-        """See :class:`Parameter`."""
-        return self._parameter.allocate(dtype)
+        super().__init__(parameter)
+        self._job = job
 
     def cast(self, dtype: DType) -> Parameter:
         """See :class:`Parameter`; in any other dtype than the job's it is what it was."""

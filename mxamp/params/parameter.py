@@ -22,7 +22,7 @@ from mxamp.params.ranges import (
     underflows_beyond,
 )
 
-__all__ = ["MOST_ZEROED", "PART", "ArrayParameter", "Parameter", "RangeLoss"]
+__all__ = ["MOST_ZEROED", "PART", "ArrayParameter", "DerivedParameter", "Parameter", "RangeLoss"]
 
 PART = 1 << 20
 """Values of a parameter on disk that are in memory at a time: 4 MiB of float32.
@@ -205,3 +205,35 @@ class ArrayParameter(Parameter):
 
     def __repr__(self) -> str:
         return f"ArrayParameter({self._dtype}, shape={self.shape})"
+
+
+class DerivedParameter(Parameter):
+    """A parameter that is made of another: of its shape, dtype and place, unless a subclass says otherwise.
+
+    Parameters
+    ----------
+    parameter
+        What it is made of.
+    """
+
+    def __init__(self, parameter: Parameter) -> None:
+        self._parameter = parameter
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See :class:`Parameter`."""
+        return self._parameter.shape
+
+    @property
+    def dtype(self) -> DType:
+        """See :class:`Parameter`."""
+        return self._parameter.dtype
+
+    @property
+    def is_on_disk(self) -> bool:
+        """See :class:`Parameter`."""
+        return self._parameter.is_on_disk
+
+    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
+        """See :class:`Parameter`."""
+        return self._parameter.allocate(dtype)

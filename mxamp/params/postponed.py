@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.ops.cast_batch import CastBatch, can_batch_casts
 from mxamp.params.cast import BLOCK, cast_array
-from mxamp.params.parameter import MOST_ZEROED, PART, ArrayParameter, Parameter
+from mxamp.params.parameter import MOST_ZEROED, PART, ArrayParameter, DerivedParameter, Parameter
 
 __all__ = ["CastLoss", "PostponedCast", "may_have_lost_range"]
 
@@ -57,7 +57,7 @@ class CastLoss:
     zero: int = 0
 
 
-class PostponedCast(Parameter):
+class PostponedCast(DerivedParameter):
     """A parameter on disk in another dtype: read, multiplied where it is scaled, and rounded on demand.
 
     Parameters
@@ -69,25 +69,15 @@ class PostponedCast(Parameter):
     """
 
     def __init__(self, parameter: Parameter, dtype: DType) -> None:
-        self._parameter = parameter
+        super().__init__(parameter)
         self._dtype = dtype
         self._factors = parameter.row_factors
         self._size = math.prod(parameter.shape)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return self._parameter.shape
-
-    @property
     def dtype(self) -> DType:
         """The dtype it is cast to."""
         return self._dtype
-
-    @property
-    def is_on_disk(self) -> bool:
-        """Always true."""
-        return True
 
     def values(self) -> NDArray[Any]:
         """See :class:`Parameter`; computed anew each time."""
@@ -95,10 +85,6 @@ class PostponedCast(Parameter):
         self._fill(out.reshape(-1), 0, CastLoss())
         out.flags.writeable = False
         return out
-
-    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
-        """See :class:`Parameter`; in memory."""
-        return self._parameter.allocate(dtype)
 
     def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
         """See :class:`Parameter`."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
-from mxamp.params.parameter import Parameter
+from mxamp.params.parameter import DerivedParameter, Parameter
 from mxamp.params.ranges import magnitude_range, overflow_limit
 
 __all__ = ["SaturatedParameter", "Saturation", "saturate", "saturate_parameters"]
@@ -44,7 +44,7 @@ class Saturation:
         return self.largest - self.limit if self.count else 0.0
 
 
-class SaturatedParameter(Parameter):
+class SaturatedParameter(DerivedParameter):
     """A parameter whose casts clamp its finite values to the range of the dtype; infinities stay.
 
     Parameters
@@ -56,18 +56,8 @@ class SaturatedParameter(Parameter):
     """
 
     def __init__(self, parameter: Parameter, dtype: DType) -> None:
-        self._parameter = parameter
+        super().__init__(parameter)
         self._limit = dtype.max_finite
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See :class:`Parameter`."""
-        return self._parameter.shape
-
-    @property
-    def dtype(self) -> DType:
-        """See :class:`Parameter`."""
-        return self._parameter.dtype
 
     @cached_property
     def magnitude_bound(self) -> float:
@@ -77,11 +67,6 @@ class SaturatedParameter(Parameter):
     def values(self) -> NDArray[Any]:
         """See :class:`Parameter`; clamped, in the parameter's own dtype."""
         return self._clamped(self._parameter.values())
-
-    @property
-    def is_on_disk(self) -> bool:
-        """See :class:`Parameter`."""
-        return self._parameter.is_on_disk
 
     def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
         """See :class:`Parameter`."""
@@ -93,10 +78,6 @@ class SaturatedParameter(Parameter):
         if infinite.any():
             np.copyto(clamped, values, where=infinite)
         return clamped
-
-    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
-        """See :class:`Parameter`."""
-        return self._parameter.allocate(dtype)
 
     def cast(self, dtype: DType) -> Parameter:
         """See :class:`Parameter`."""

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 from mxamp.params.cast import BLOCK, cast_array
-from mxamp.params.parameter import Parameter
+from mxamp.params.parameter import DerivedParameter, Parameter
 
 __all__ = ["ScaledParameter"]
 
 
-class ScaledParameter(Parameter):
+class ScaledParameter(DerivedParameter):
     """``parameter * factors`` along one axis, rounded once when cast.
 
     Parameters
@@ -33,27 +33,13 @@ class ScaledParameter(Parameter):
     """
 
     def __init__(self, parameter: Parameter, factors: NDArray[np.float64]) -> None:
-        self._parameter = parameter
+        super().__init__(parameter)
         self._factors = factors
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See :class:`Parameter`."""
-        return self._parameter.shape
-
-    @property
-    def dtype(self) -> DType:
-        """See :class:`Parameter`."""
-        return self._parameter.dtype
 
     def values(self) -> NDArray[Any]:
         """See :class:`Parameter`."""
         scaled: NDArray[Any] = (self._parameter.values() * self._factors).astype(np.float32)
         return scaled
-
-    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
-        """See :class:`Parameter`."""
-        return self._parameter.allocate(dtype)
 
     def cast(self, dtype: DType) -> Parameter:
         """See :class:`Parameter`; always a new one."""
@@ -64,11 +50,6 @@ class ScaledParameter(Parameter):
     def source(self) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
         """See :class:`Parameter`."""
         return self._parameter.values(), self.row_factors
-
-    @property
-    def is_on_disk(self) -> bool:
-        """See :class:`Parameter`."""
-        return self._parameter.is_on_disk
 
     @property
     def row_factors(self) -> NDArray[np.float32]:

@@ -11,12 +11,12 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.cast_batch import can_batch_casts
-from mxamp.params.parameter import Parameter, RangeLoss
+from mxamp.params.parameter import DerivedParameter, Parameter, RangeLoss
 
 __all__ = ["UnmeasuredParameter", "unmeasured_parameters"]
 
 
-class UnmeasuredParameter(Parameter):
+class UnmeasuredParameter(DerivedParameter):
     """A parameter that is taken to keep what matters in every dtype, until casting it shows otherwise.
 
     Parameters
@@ -24,19 +24,6 @@ class UnmeasuredParameter(Parameter):
     parameter
         The parameter.
     """
-
-    def __init__(self, parameter: Parameter) -> None:
-        self._parameter = parameter
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See :class:`Parameter`."""
-        return self._parameter.shape
-
-    @property
-    def dtype(self) -> DType:
-        """See :class:`Parameter`."""
-        return self._parameter.dtype
 
     def values(self) -> NDArray[Any]:
         """See :class:`Parameter`."""
@@ -46,18 +33,9 @@ class UnmeasuredParameter(Parameter):
         """See :class:`Parameter`."""
         return self._parameter.numpy()
 
-    def allocate(self, dtype: DType) -> tuple[Parameter, NDArray[Any]]:
-        """See :class:`Parameter`."""
-        return self._parameter.allocate(dtype)
-
     def source(self) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
         """See :class:`Parameter`."""
         return self._parameter.source()
-
-    @property
-    def is_on_disk(self) -> bool:
-        """See :class:`Parameter`."""
-        return self._parameter.is_on_disk
 
     def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
         """See :class:`Parameter`."""
