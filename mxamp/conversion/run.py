@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Callable, Mapping, Sequence
 
-from mxamp.calibration.compensate import Compensator
 from mxamp.conversion import pipeline
 from mxamp.conversion.assumed_shapes import AssumedShapes
 from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
+from mxamp.conversion.parameters import CastParameters, run_unmeasured
 from mxamp.conversion.pipeline import run_steps
-from mxamp.conversion.postponed import PostponedModel
 from mxamp.decisions import Plan, already_low, decide_interface, why_nothing_is_low
 from mxamp.errors import MxampWarning
 from mxamp.graph.garbage import paused_collection
 from mxamp.graph.graph import Graph
 from mxamp.model import Model
 from mxamp.params.check import check_params
-from mxamp.params.not_finite import is_looked_at, not_finite, not_finite_warning
-from mxamp.params.offline import OfflineCasts
+from mxamp.params.not_finite import not_finite, not_finite_warning
 from mxamp.params.parameter import Parameter
-from mxamp.params.saturate import Saturation, saturate_parameters
-from mxamp.params.unmeasured import unmeasured_parameters
-from mxamp.passes import InsertedCasts, State, offline_dtypes
+from mxamp.passes import State
 from mxamp.policy.coloring import check_rules_fit
 from mxamp.report.build import Rewrites, Shapes, build_report
-from mxamp.report.compensation import CompensationReport
-from mxamp.report.model import Report
 from mxamp.targets import Mismatch
 
 __all__ = ["Source", "convert_graph"]
@@ -111,41 +105,12 @@ def convert_graph(
     prepared = run_steps(pipeline.PREPARING, user, options)
     notes.extend(lost_branch_notes(user, prepared))
     conversion = _Conversion(options, user, prepared, inputs, notes, build_symbol, observe)
-    # What the casts lose is seen for dtypes of MXNet's alone.
-    watched = (
-        options.cast_offline and not options.saturate and not options.policy.target_dtype.is_emulated_only
-    )
-    unmeasured = unmeasured_parameters(prepared.graph, prepared.arg_params) if watched else {}
-
-    def measured() -> Model:
-        # A cast has shown infinities or NaN, or all is read anyway: now it is worth looking who has them.
-        unseen = {name: value for name, value in user.params.items() if not is_looked_at(value)}
-        found = not_finite(unseen, read_all=True)
-        if found:
-            notes.append(not_finite_warning(found))
-        model = conversion.run(prepared)
-        assert model is not None  # nothing was left unmeasured
-        return model
-
-    def measured_late() -> Model:
-        before = len(notes)
-        model = measured()
-        for note in notes[before:]:
-            tell(note)
-        return model
 
     def tell(note: str) -> None:
         if warn:
             warnings.warn(note, MxampWarning, stacklevel=2)
 
-    model = None
-    if unmeasured:
-        model = conversion.run(replace(prepared, params={**prepared.params, **unmeasured}))
-    if model is None:
-        model = measured()
-    else:
-        made_from = prepared.made_from
-        model = PostponedModel.postponing(model, measured_late, warn=tell, made_from=made_from)
+    model = run_unmeasured(conversion.run, user, prepared, options, notes=notes, tell=tell)
     for note in conversion.said if warn else ():
         warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
     return model
@@ -219,21 +184,12 @@ class _Conversion:
         planned = run_steps(pipeline.PLANNING, prepared, options)
         assert planned.decided is not None  # that is what planning is
         assert planned.decided.plan is not None
-        assert planned.plan is not None
         decisions = planned.decided.plan
         nothing = why_nothing_is_low(decisions, options.policy.target_dtype)
         mismatch = None if nothing is not None or options.is_measured else options.mismatch
         self.said[:] = [*self.notes, *self._said_of_plan(decisions, nothing, mismatch)]
-        to_cast, dtypes = planned.arg_params, offline_dtypes(planned.graph, planned.plan)
-        saturations: Mapping[str, Saturation] = {}
-        if options.saturate:
-            to_cast, saturations = saturate_parameters(to_cast, dtypes)
-        compensator = None
-        if options.compensate is not None and options.calibration is not None:
-            compensator = Compensator(planned.graph, to_cast, dtypes, options.calibration, options.compensate)
-            to_cast = compensator.params
         # The casts, and MXNet's parser after them, need no Python.
-        with OfflineCasts(to_cast, dtypes) as casts:
+        with CastParameters(planned, options) as casts:
             converted = run_steps(pipeline.CASTING, planned, options)
             building = self._building(converted.graph) if self.build_symbol else None
             rewrites = Rewrites.of(self.user, planned, converted)
@@ -241,21 +197,21 @@ class _Conversion:
                 self.observe(rewrites)
             assumed = planned.record(AssumedShapes)
             # Built when it is read; until then it must keep no parameter alive.
-            report: Callable[[], Report] = partial(
-                build_report,
-                rewrites,
-                inputs=self.inputs,
-                warnings=tuple(self.said),
-                saturations=saturations,
-                guard=options.guard,
-                assumed_shapes={} if not assumed or not decisions.rests_on_assumed else assumed[0].inputs,
-                here=None if mismatch is None else mismatch.here,
-                nothing_low=nothing,
-                race=() if options.placing is None else options.placing.race,
+            report = casts.reporting(
+                partial(
+                    build_report,
+                    rewrites,
+                    inputs=self.inputs,
+                    warnings=tuple(self.said),
+                    saturations=casts.saturations,
+                    guard=options.guard,
+                    assumed_shapes={} if not assumed or not decisions.rests_on_assumed else assumed[0].inputs,
+                    here=None if mismatch is None else mismatch.here,
+                    nothing_low=nothing,
+                    race=() if options.placing is None else options.placing.race,
+                )
             )
-            if compensator is not None:
-                report = partial(_with_compensation, report, compensator.reporting())
-            stored = _stored(planned.arg_params, rewrites.casts, casts)
+            stored = casts.stored(rewrites.casts)
         # Leaving the block helped with the casts; now there is nothing left to do but wait for MXNet.
         built = {} if building is None else {"sym": building()}
         if casts.may_have_lost_range and prepared is not self.prepared:
@@ -274,24 +230,3 @@ class _Conversion:
         low, guard = self.options.policy.target_dtype, self.options.guard
         is_told = guard is not None and guard.warning is not None
         return () if is_told or already_low(plan) is low else (f"Nothing was converted to {low}: {nothing}.",)
-
-
-def _with_compensation(build: Callable[[], Report], compensation: Callable[[], CompensationReport]) -> Report:
-    return replace(build(), compensation=compensation())
-
-
-def _stored(
-    params: Mapping[str, Parameter], inserted: InsertedCasts, casts: OfflineCasts
-) -> dict[str, Parameter]:
-    """Return the converted model's parameters in the order of the originals, second copies after them."""
-    stored: dict[str, Parameter] = {}
-    twins: dict[str, list[str]] = {}
-    for name, form in inserted.parameters.items():
-        if name != form.source:
-            twins.setdefault(form.source, []).append(name)
-    for name, parameter in params.items():
-        own = inserted.parameters.get(name)
-        stored[name] = parameter.cast(parameter.dtype) if own is None else casts.results[name, own.dtype]
-        for twin in twins.get(name, ()):
-            stored[twin] = casts.results[name, inserted.parameters[twin].dtype]
-    return stored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, TypeVar
 
 from numpy.typing import NDArray
 
@@ -13,6 +13,8 @@ from mxamp.params.parameter import Parameter
 from mxamp.params.postponed import PostponedCast, may_have_lost_range
 
 __all__ = ["OfflineCasts"]
+
+_Own = TypeVar("_Own", bound="OfflineCasts")
 
 
 class OfflineCasts:
@@ -59,7 +61,7 @@ class OfflineCasts:
                 self._others.append((parameter, out))
         self._parameters = parameters  # their values must stay where they are
 
-    def __enter__(self) -> OfflineCasts:
+    def __enter__(self: _Own) -> _Own:
         if self._batched:
             self._batch = CastBatch(self._batched)
             self._batch.start()
