@@ -1,4 +1,4 @@
-"""The parameters of a conversion: cast beside the rest of it, measured only where a cast shows a loss of range.
+"""The parameters of a conversion: cast beside the rest of it, and measured only where a cast lost range.
 
 Whoever runs the pipeline need not know what is cast when: a conversion is run with parameters whose range
 nobody looked at, the casts see in passing whether that was right, and where it was not it is run again.

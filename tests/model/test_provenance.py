@@ -331,11 +331,11 @@ def test_verify_is_true_for_an_intact_pair_alone(folder):
 @pytest.mark.parametrize(("one", "other"), [("SHA-256", "BLAKE2b"), ("BLAKE2b", "SHA-256")])
 def test_what_another_machine_hashed_otherwise_is_verified_as_it_was_hashed(folder, monkeypatch, one, other):
     monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: one)
-    monkeypatch.setattr("mxamp.model.provenance.fastest_algorithm", lambda: one)
+    monkeypatch.setattr("mxamp.model.source_files.fastest_algorithm", lambda: one)
     converted().save("out")
     monkeypatch.undo()
     monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: other)
-    monkeypatch.setattr("mxamp.model.provenance.fastest_algorithm", lambda: other)
+    monkeypatch.setattr("mxamp.model.source_files.fastest_algorithm", lambda: other)
     content = (folder / "out-0000.params").read_bytes()
     expected = {"SHA-256": hashlib.sha256(content), "BLAKE2b": hashlib.blake2b(content, digest_size=32)}[one]
     record = read_provenance(folder / "out")

@@ -11,7 +11,8 @@ import pytest
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
-from mxamp.targets import AUTO, OperatorSupport, Support, Target, choose, machine, resolve_target
+from mxamp.measuring import machine
+from mxamp.targets import AUTO, OperatorSupport, Support, Target, choose, resolve_target
 from mxamp.targets import target as target_module
 from tests.building import BF16, F16
 
