@@ -189,7 +189,7 @@ def runtime_fit(model: Model, target: Target | None) -> RuntimeFit:
         if others:
             raise TargetError(
                 f"The model computes in {' and '.join(others)}, and {target.name} is "
-                f"{RUNTIMES[target.runtime]} in {target.dtype}. Convert the float32 model for it: "
+                f"{target.backend.label} in {target.dtype}. Convert the float32 model for it: "
                 f"--dtype {target.dtype} --target {target.name} (target={target.name!r})."
             )
     name = model.decided_for if low else None
@@ -204,7 +204,7 @@ def runtime_fit(model: Model, target: Target | None) -> RuntimeFit:
         return RuntimeFit(wanted, None, None if target is None else unknown)
     decided = Target.builtin(name).runtime if name in Target.builtin_names() else MXNET
     if (decided == MXNET) if target is None else (decided != target.runtime):
-        where = "the runtime that reads the file" if target is None else RUNTIMES[target.runtime]
+        where = "the runtime that reads the file" if target is None else target.backend.label
         best = "a target of that runtime" if target is None else f"--target {target.name}"
         return RuntimeFit(
             wanted,

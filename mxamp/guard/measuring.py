@@ -57,7 +57,7 @@ def measuring_here(
     """
     given = sample_inputs(model, input_shapes) if guard.data is None else guard.data
     data = prepare_inputs(model, given).arrays
-    device = "gpu(0)" if target.device == "gpu" else "cpu"
+    device = target.backend.context
     if not guard.own_process:
         yield _in_this_process(given, device)
         return

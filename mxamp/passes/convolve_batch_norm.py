@@ -18,7 +18,6 @@ from mxamp.passes.edit import Edited, GraphEdit
 from mxamp.passes.images import image_nodes
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
-from mxamp.targets.fusion_defect import lost_branches
 
 __all__ = ["ConvolveBatchNorm"]
 
@@ -84,6 +83,7 @@ class ConvolveBatchNorm(PlannedPass):
                 layer = _layer(state, graph.nodes[position])
                 if layer is not None:
                     layers[position] = layer
+        lost_branches = state.target.backend.lost_branches
         known = {(branch.value, branch.fused) for branch in lost_branches(graph)} if layers else set()
         while layers:
             edited = _edited(state, layers)

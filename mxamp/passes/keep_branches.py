@@ -6,7 +6,6 @@ from mxamp.graph.graph import Graph, Node
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
-from mxamp.targets.fusion_defect import handed_on
 
 __all__ = ["KeepBranches"]
 
@@ -51,7 +50,7 @@ class KeepBranches(PreparationPass):
         if not lost:
             return None
         edit = GraphEdit(graph, state.params)
-        behind = handed_on(graph)
+        behind = state.target.backend.handed_on(graph)
         changes = []
         for position, branch in sorted(lost.items()):
             node, name, through = graph.nodes[position], graph.nodes[branch.value].name, ""

@@ -23,7 +23,7 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
-from mxamp.targets.fusion_defect import LostBranch, lost_branches
+from mxamp.targets.fusion_defect import LostBranch
 
 __all__ = ["Done", "State"]
 
@@ -201,8 +201,8 @@ class State:
 
     @cached_property
     def lost_branches(self) -> Sequence[LostBranch]:
-        """What MXNet's fusion loses in the graph; none where the target is no CPU."""
-        return lost_branches(self.graph) if self.target.device == "cpu" else ()
+        """What the backend's fusion loses in the graph."""
+        return self.target.backend.lost_branches(self.graph)
 
     @cached_property
     def losses(self) -> int:
@@ -210,7 +210,7 @@ class State:
 
         A pass that was taken back is so again when what came of it is converted.
         """
-        return len(lost_branches(_without_casts(self.graph))) if self.target.device == "cpu" else 0
+        return len(self.target.backend.lost_branches(_without_casts(self.graph)))
 
     # ------------------------------------------------------------------ what is asked of entries
 

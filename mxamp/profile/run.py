@@ -123,7 +123,7 @@ def _device(ctx: Any, target: Target, dtype: DType) -> str:
     from mxamp.runtime.device import check_device_runs, parse_context
 
     try:
-        device = parse_context(ctx or ("gpu(0)" if target.device == "gpu" else "cpu"))
+        device = parse_context(ctx or target.backend.context)
         check_device_runs(device, dtype)
     except DeviceError as error:
         raise DeviceError(

@@ -1,11 +1,12 @@
 """Targets: what machines can run in low precision, and what it costs."""
 
+from mxamp.targets.backend import MXNET, RUNTIMES, Backend
 from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, resolve_target
 from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates
 from mxamp.targets.fusion import fusion_groups
 from mxamp.targets.layout import read_volumes
 from mxamp.targets.mismatch import Mismatch, machine_mismatch
-from mxamp.targets.parts import MXNET, RUNTIMES, FusionPattern, FusionStep, OperatorSupport, Support
+from mxamp.targets.parts import FusionPattern, FusionStep, OperatorSupport, Support
 from mxamp.targets.target import Target
 from mxamp.targets.work import Work
 
@@ -13,6 +14,7 @@ __all__ = [
     "AUTO",
     "MXNET",
     "RUNTIMES",
+    "Backend",
     "CastCost",
     "CostModel",
     "FusionPattern",

@@ -8,8 +8,9 @@ from typing import Any, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.measuring.machine import NEEDS
 from mxamp.ops import FACTS
+from mxamp.targets.backend import MXNET, RUNTIMES
 from mxamp.targets.cost import CostModel
-from mxamp.targets.parts import MXNET, RUNTIMES, FusionPattern, FusionStep, OperatorSupport, Support
+from mxamp.targets.parts import FusionPattern, FusionStep, OperatorSupport, Support
 
 __all__ = ["merged_documents", "target_fields"]
 

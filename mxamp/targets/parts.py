@@ -1,4 +1,4 @@
-"""What a target is made of: how well operators run, what is fused, and for which runtimes it may be."""
+"""What a target is made of: how well operators run, and what is fused."""
 
 from __future__ import annotations
 
@@ -7,19 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Mapping
 
-__all__ = ["MXNET", "RUNTIMES", "FusionPattern", "FusionStep", "OperatorSupport", "Support"]
-
-
-MXNET = "mxnet"
-
-
-RUNTIMES: Mapping[str, str] = {
-    MXNET: "MXNet",
-    "onnxruntime-cuda": "ONNX Runtime's CUDA provider",
-    "tensorrt": "TensorRT",
-    "openvino": "OpenVINO",
-}
-"""What a target calls the runtime that it is for -> what people do."""
+__all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support"]
 
 
 class Support(enum.Enum):

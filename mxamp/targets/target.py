@@ -16,9 +16,10 @@ from typing import Any, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError, nearest_names
 from mxamp.messages.arguments import path_fault
+from mxamp.targets.backend import MXNET, Backend
 from mxamp.targets.cost import CostModel
 from mxamp.targets.document import merged_documents, target_fields
-from mxamp.targets.parts import MXNET, FusionPattern, OperatorSupport, Support
+from mxamp.targets.parts import FusionPattern, OperatorSupport, Support
 
 __all__ = ["Target"]
 
@@ -90,6 +91,11 @@ class Target:
     runtime: str = MXNET
     based_on: tuple[str, ...] = ()
     measured_on: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def backend(self) -> Backend:
+        """What runs a model that is converted for it."""
+        return Backend(self.runtime, self.device)
 
     @classmethod
     def for_dtype(cls, dtype: DType) -> Target:

@@ -1,0 +1,62 @@
+"""Backends: what is true of a runtime on a kind of device, whatever the machine is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Sequence
+
+from mxamp.graph.graph import Entry, Graph
+from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches
+
+__all__ = ["MXNET", "RUNTIMES", "Backend"]
+
+MXNET = "mxnet"
+
+RUNTIMES: Mapping[str, str] = {
+    MXNET: "MXNet",
+    "onnxruntime-cuda": "ONNX Runtime's CUDA provider",
+    "tensorrt": "TensorRT",
+    "openvino": "OpenVINO",
+}
+"""What a target calls the runtime that it is for -> what people do."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What runs a model that was converted for a target, and what it does otherwise than the graph says.
+
+    Another runtime's defects belong here, behind the same questions.
+
+    Attributes
+    ----------
+    runtime
+        One of :data:`RUNTIMES`.
+    device
+        ``"cpu"`` or ``"gpu"``.
+    """
+
+    runtime: str
+    device: str
+
+    @property
+    def label(self) -> str:
+        """What people call the runtime."""
+        return RUNTIMES[self.runtime]
+
+    @property
+    def context(self) -> str:
+        """What MXNet calls the device, where models are run to be measured or compared."""
+        return "gpu(0)" if self.device == "gpu" else "cpu"
+
+    @property
+    def has_onednn(self) -> bool:
+        """Whether models meet MXNet's oneDNN fusion; those of other runtimes do when they are compared."""
+        return self.device == "cpu"
+
+    def lost_branches(self, graph: Graph) -> Sequence[LostBranch]:
+        """Return every place where fusion computes something else than the graph says."""
+        return lost_branches(graph) if self.has_onednn else ()
+
+    def handed_on(self, graph: Graph) -> Mapping[Entry, Entry]:
+        """Return what is deleted before fusion -> the value that is read in its place."""
+        return handed_on(graph) if self.has_onednn else {}
