@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Mapping, NamedTuple
 
-__all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use", "new_tuple"]
+__all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use"]
 
 VARIABLE = "null"
 """The operator name NNVM gives to variables: graph inputs, arguments and auxiliary states."""
-
-new_tuple = tuple.__new__
-"""Makes a named tuple in half the time that calling its class takes; a graph is thousands of them."""
 
 
 class Entry(NamedTuple):
@@ -73,14 +70,6 @@ class Node(NamedTuple):
         """Whether the node is a graph input, an argument or an auxiliary state."""
         return self.op == VARIABLE
 
-    def reading(self, inputs: tuple[Entry, ...], control_deps: tuple[int, ...]) -> Node:
-        """Return the node with other inputs and control dependencies, as most of a rewrite is.
-
-        ``_replace`` would do, in several times the time.
-        """
-        op, name, attrs, _, outputs, subgraphs, _, versions = self
-        return new_tuple(Node, (op, name, attrs, inputs, outputs, subgraphs, control_deps, versions))
-
     def __str__(self) -> str:
         return f"node {self.name!r} ({self.op})"
 
@@ -114,7 +103,7 @@ class Graph:
         several: dict[tuple[int, int], list[Use]] = {}
         for consumer, node in enumerate(self.nodes):
             for number, (producer, index) in enumerate(node.inputs):
-                use = new_tuple(Use, (consumer, number))
+                use = Use(consumer, number)
                 by_index = found[producer]
                 if index not in by_index:
                     by_index[index] = (use,)

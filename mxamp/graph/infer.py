@@ -11,7 +11,6 @@ from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
 from mxamp.ops.facts import OperatorFacts
-from mxamp.ops.roles import OF_FIRST_INPUT
 
 __all__ = [
     "EntryDtypes",
@@ -136,34 +135,20 @@ def infer_with_data_dtypes(
     """
     dtypes: list[tuple[DType | None, ...]] = []
     computed_in: list[DType | None] = []
-    facts_of = FACTS.of
     for node in graph.nodes:
-        op = node.op
-        if op == VARIABLE:
+        if node.is_variable:
             dtypes.append((variables.get(node.name),))
             computed_in.append(None)
             continue
-        facts = facts_of(op, node.attrs)
-        if facts is not None:
-            data = promoted = None
-            if facts.promotes:
-                inputs = [dtypes[producer][index] for producer, index in node.inputs]
-                data = promoted = facts.data_dtype(node.attrs, inputs)
-            else:  # most operators; without the list
-                roles = facts.all_roles(len(node.inputs), node.attrs)
-                for (producer, index), role in zip(node.inputs, roles):
-                    if role.shares_dtype:
-                        data = dtypes[producer][index]
-                        if data is not None:
-                            break
-            if data is None and node.inputs and facts.outputs[0] in OF_FIRST_INPUT:
-                data = dtypes[node.inputs[0].node][node.inputs[0].output]
-            dtypes.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
-            computed_in.append(promoted if facts.promotes else data)
-            continue
         inputs = [dtypes[producer][index] for producer, index in node.inputs]
-        dtypes.append(_special_dtypes(node, inputs))
-        computed_in.append(None)
+        facts = FACTS.of(node.op, node.attrs)
+        if facts is None:
+            dtypes.append(_special_dtypes(node, inputs))
+            computed_in.append(None)
+            continue
+        data = facts.data_dtype(node.attrs, inputs)
+        dtypes.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
+        computed_in.append(data)
     return dtypes, computed_in
 
 

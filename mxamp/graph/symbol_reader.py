@@ -17,7 +17,7 @@ from mxamp.files import existing_file, why_unreadable
 from mxamp.files.json_text import parse_json
 from mxamp.files.names import MAX_NAME_LENGTH, name_fault, short
 from mxamp.graph.garbage import paused_collection
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.limits import (
     COUNTING_ATTRIBUTES,
     MAX_BYTES,
@@ -216,7 +216,7 @@ def _parse_node(raw: Any, position: int, count: int, source: str, path: str, dep
             )
         inputs, versions = _parse_entries(raw_inputs, count, source, path, position, name)
     if _COMMON_KEYS.issuperset(raw):
-        return new_tuple(Node, (op, name, attrs, inputs, 1, (), (), versions))
+        return Node(op, name, attrs, inputs, input_versions=versions)
 
     older = [key for key in _OLDER_ATTRIBUTE_KEYS if raw.get(key) is not None]
     for key in older:
@@ -300,7 +300,7 @@ def _parse_entries(
                 and 0 <= index < MAX_NUMBER
                 and 0 <= version < MAX_NUMBER
             ):
-                entries.append(new_tuple(Entry, (producer, index)))
+                entries.append(Entry(producer, index))
                 if version or versions:
                     versions = versions or [0] * number
                     versions.append(version)

@@ -192,9 +192,9 @@ class GraphEdit:
             if node.inputs or node.control_deps:
                 read = [self._carrier(entry) for entry in node.inputs]
                 awaited = [self._carrier(Entry(dep)).node for dep in node.control_deps]
-                node = node.reading(
-                    tuple([Entry(places[entry.node], entry.output) for entry in read]),
-                    tuple([places[dep] for dep in awaited if dep in places]),
+                node = node._replace(
+                    inputs=tuple([Entry(places[entry.node], entry.output) for entry in read]),
+                    control_deps=tuple([places[dep] for dep in awaited if dep in places]),
                 )
             places[position] = builder.add(node)
             origins.append(self._origins.get(position, position))

@@ -10,7 +10,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import PassError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.cast_nodes import cast_node, multicast_node
-from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, new_tuple
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import check_dtypes, infer_dtypes
 from mxamp.graph.node_map import NodeMap
 from mxamp.graph.output_names import cast_names
@@ -243,7 +243,7 @@ class _Rewriter:
 
     def _add_operator(self, position: int, node: Node, decision: Decision) -> None:
         old_inputs, positions = node.inputs, self.positions
-        inputs = [new_tuple(Entry, (positions[producer], index)) for producer, index in old_inputs]
+        inputs = [Entry(positions[producer], index) for producer, index in old_inputs]
         before = [self.dtypes[producer][index] for producer, index in inputs]
         if None in before and self._needs_multicast(node, inputs, decision):
             inputs = self._multicast(node, inputs, decision)
@@ -262,9 +262,9 @@ class _Rewriter:
         control_deps = node.control_deps and tuple(
             [positions[dependency] for dependency in node.control_deps]
         )
-        moved = node.reading(tuple(inputs), control_deps)
-        if decision.attrs or decision.bodies or name != node.name:
-            moved = moved._replace(name=name, attrs=attrs, subgraphs=subgraphs)
+        moved = node._replace(
+            name=name, attrs=attrs, inputs=tuple(inputs), subgraphs=subgraphs, control_deps=control_deps
+        )
         new = self._add(moved, decision.outputs)
         self.positions.append(new)
         if node.op == AMP_CAST:

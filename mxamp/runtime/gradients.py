@@ -112,7 +112,7 @@ class GradientReader:
         for position, node in enumerate(graph.nodes):
             inputs = tuple(moved[entry] for entry in node.inputs)
             deps = tuple(moved[Entry(dependency)].node for dependency in node.control_deps)
-            new = builder.add(_as_in_inference(node.reading(inputs, deps)))
+            new = builder.add(_as_in_inference(node._replace(inputs=inputs, control_deps=deps)))
             for output in range(node.num_outputs):
                 entry = Entry(position, output)
                 moved[entry] = plain[entry] = Entry(new, output)

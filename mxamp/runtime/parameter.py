@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 from mxamp.errors import ParamsError
-from mxamp.graph.graph import new_tuple
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.runtime.mxnet import import_mxnet
@@ -194,7 +193,7 @@ def _forms(arrays: Sequence[Any]) -> list[_Form | None]:
             )
             known = _DTYPES.get(dtype.value)
             if known is not None and number.value >= 0:
-                form = new_tuple(_Form, (tuple(sizes[: number.value]), known, (kind.value, device.value)))
+                form = _Form(tuple(sizes[: number.value]), known, (kind.value, device.value))
         forms.append(form)
     return forms
 
