@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Mapping, Sequence, Tuple, Union
-
-import numpy as np
 
 from mxamp.dtypes import LOW_PRECISION, DType
 from mxamp.errors import MxampError, OperatorError, TargetError, nearest_names
-from mxamp.messages.arguments import items
+from mxamp.messages.arguments import check_flag, items
 from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData, ValueKind
 from mxamp.ops.facts_table import CUSTOM, custom_name
 from mxamp.ops.roles import FromAttribute, OutputRule
@@ -76,12 +73,7 @@ class Registration:
     def __enter__(self) -> Registration:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
     def __repr__(self) -> str:
@@ -172,6 +164,8 @@ def register_operator(
     ...     model = mxamp.convert_model(sym, args, auxs, "bfloat16")  # doctest: +SKIP
     """
     where = _checked_name(name, op_type)
+    check_flag(multiplies, f"{where}: multiplies", OperatorError)
+    check_flag(replace, f"{where}: replace", OperatorError)
     facts = OperatorFacts(
         name=where,
         roles=tuple(
@@ -182,7 +176,7 @@ def register_operator(
         kind=_member(ValueKind, kind, f"{where}: kind"),
         seeds=_numbers(exact_outputs, where),
         output_names=_names(output_names, where),
-        multiplies=_flag(multiplies, where, "multiplies"),
+        multiplies=bool(multiplies),
     )
     _check_outputs_known(facts)
     carried = None if accumulation is None else _dtype(accumulation, f"{where}: accumulation")
@@ -196,7 +190,7 @@ def register_operator(
         _target_name(target, where): OperatorSupport(_member(Support, value, f"{where}: support"))
         for target, value in _mapping(support, where, "support").items()
     }
-    return Registration(facts, entries, supported, replace=_flag(replace, where, "replace"))
+    return Registration(facts, entries, supported, replace=bool(replace))
 
 
 def _checked_name(name: object, op_type: object) -> str:
@@ -216,12 +210,6 @@ def _checked_name(name: object, op_type: object) -> str:
             f"given to mx.operator.register, not {op_type!r}."
         )
     return custom_name(op_type)
-
-
-def _flag(given: object, where: str, label: str) -> bool:
-    if not isinstance(given, (bool, np.bool_)):
-        raise OperatorError(f"{where}: {label} must be True or False, not {given!r:.80}.")
-    return bool(given)
 
 
 def _listed(given: object, where: str, label: str) -> tuple[Any, ...]:

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Mapping, Sequence, TypeVar
 
 from mxamp.measuring.child import RESULT_SUFFIX
@@ -208,10 +207,5 @@ class Dialogue:
     def __enter__(self: _Own) -> _Own:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

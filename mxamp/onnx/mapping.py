@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Callable, Mapping, Sequence, Tuple, Union
 
 from mxamp.errors import OperatorError
@@ -104,12 +103,7 @@ class OnnxRegistration:
     def __enter__(self) -> OnnxRegistration:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Mapping, Sequence, TypeVar
 
 from numpy.typing import NDArray
@@ -74,12 +73,7 @@ class OfflineCasts:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._batch is None:
             return
         counts = self._batch.finish()
