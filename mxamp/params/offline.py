@@ -73,7 +73,7 @@ class OfflineCasts:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._batch is None:
             return
         counts = self._batch.finish()
