@@ -22,6 +22,9 @@ PROMISED = {"__version__", "convert_block", "convert_model", "convert_symbol", "
 
 ONLY_IN_RUNTIME = {"mxnet", "gluoncv"}
 
+LONGEST_MODULE = 450
+"""Lines."""
+
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a fresh interpreter in the root of the clone."""
@@ -108,6 +111,14 @@ def test_the_import_scan_sees_every_way_to_import(source: str) -> None:
 def test_the_import_scan_ignores_names_that_only_look_like_mxnet() -> None:
     source = "from mxamp.runtime import mxnet_symbols\nfrom . import mxnet\ntext = 'import mxnet'"
     assert "mxnet" not in imported_packages(ast.parse(source))
+
+
+def test_every_module_is_one_idea_that_can_be_read_at_a_sitting() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES
+    }
+    too_long = {name: length for name, length in lengths.items() if length > LONGEST_MODULE}
+    assert not too_long, "split these by idea, or delete"
 
 
 def modules_imported_by(path: Path, known: set[str]) -> set[str]:

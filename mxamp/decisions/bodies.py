@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Sequence
+from typing import Callable, Sequence
 
 from mxamp.decisions.decision import Plan
 from mxamp.decisions.inputs import DecisionInputs
@@ -11,9 +11,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.control_flow import body_inputs, invariant_inputs
 from mxamp.graph.graph import Node
 from mxamp.graph.infer import EntryDtypes
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["decide_bodies", "wanted_by_bodies"]
 

@@ -5,7 +5,7 @@ Nothing is rewritten here, and the rewriter decides nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mxamp.decisions.bodies import decide_bodies
 from mxamp.decisions.dear_roundings import (
@@ -36,9 +36,6 @@ from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, read_volumes
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["decide"]
 

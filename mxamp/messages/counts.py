@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Sequence
 
 __all__ = ["count_of", "shown_of", "some_of"]
 

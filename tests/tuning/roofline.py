@@ -1,4 +1,4 @@
-"""A target by whose costs a network of some microseconds gains, as large ones do by those of real machines."""
+"""A target by whose costs a network of microseconds gains, as large ones do by those of real machines."""
 
 from __future__ import annotations
 

@@ -87,9 +87,7 @@ def test_the_most_exact_that_is_fast_enough_is_chosen(model: Any, data: Any, cur
 
 
 def test_too_few_samples_to_promise_a_drop_is_said(model: Any, data: Any) -> None:
-    tuned = mxamp.tune(
-        model, {"data": data[0]}, data[1], target=ROOFLINE, latency_seconds=0, max_drop=0.001
-    )
+    tuned = mxamp.tune(model, {"data": data[0]}, data[1], target=ROOFLINE, latency_seconds=0, max_drop=0.001)
     assert tuned.is_promised is False
     assert "too few to promise" in str(tuned)
     tuned = mxamp.tune(model, {"data": data[0]}, data[1], target=ROOFLINE, latency_seconds=0, max_drop=0.4)
