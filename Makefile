@@ -6,6 +6,7 @@ DOCS_VENV := .venv-docs
 PEERS_VENV := .venv-peers
 RUN := $(VENV)/bin/python
 RUN_CORE := $(CORE_VENV)/bin/python
+WHEELS_VENV := .venv-wheels
 RUNTIMES_VENV := .venv-runtimes
 RUN_RUNTIMES := $(RUNTIMES_VENV)/bin/python
 
@@ -27,7 +28,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-browser docs lint format environment environment-core environment-peers \
+.PHONY: help demo test test-core test-browser wheels test-wheels tours docs lint format environment environment-core environment-peers \
 	bench bench-runtimes environment-runtimes bench-estimates bench-convert bench-files bench-operators bench-calibration \
 	bench-peers gpu-validation verify-emulation verify-rounding \
 	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
@@ -39,6 +40,9 @@ help:
 	@echo "  make test             run the tests (a few minutes on two cores)"
 	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
 	@echo "  make test-browser     run the tests of HTML reports in Chromium, which must be there (a minute)"
+	@echo "  make wheels           build the wheel and the source distribution into dist/, and check them (a minute)"
+	@echo "  make test-wheels      install that wheel on every Python here, 3.8 to 3.13, test it, and run the tours (minutes)"
+	@echo "  make tours            five tours from a model to a report (a minute)"
 	@echo "  make docs             the documentation as a site, in build/site, with the reference of the Python API"
 	@echo "  make lint             ruff, ruff format and mypy --strict, as they must pass before a merge"
 	@echo "  make format           let ruff rewrite what it can"
@@ -86,6 +90,20 @@ test-core: environment-core
 test-browser: environment
 	@$(RUN) -m pip install -q -c constraints/browser.txt playwright
 	@$(RUN) -m pytest -m browser tests/html $(ARGS)
+
+wheels:
+	@cmp -s constraints/wheels.txt $(WHEELS_VENV)/mxamp-constraints.txt || { \
+		python=$$(PYTHON='$(PYTHON)' sh tools/find_python.sh full $(WHEELS_VENV)) && \
+		"$$python" -m venv --clear $(WHEELS_VENV) && \
+		$(WHEELS_VENV)/bin/python -m pip install -q --no-deps -r constraints/wheels.txt && \
+		cp constraints/wheels.txt $(WHEELS_VENV)/mxamp-constraints.txt; }
+	@$(WHEELS_VENV)/bin/python tools/wheels.py $(ARGS)
+
+test-wheels:
+	@python=$$(sh tools/find_python.sh core $(CORE_VENV)) && "$$python" tools/installed.py $(ARGS)
+
+tours: environment
+	@$(RUN) -W ignore -m tours $(ARGS)
 
 docs:
 	@test -x $(DOCS_VENV)/bin/mkdocs || { \
@@ -190,7 +208,7 @@ environment-peers:
 		"$$python" tools/environment.py peers $(PEERS_VENV)
 
 clean:
-	rm -rf .venv .venv-core .venv-core-* .venv-peers .venv-runtimes .cache build dist *.egg-info
+	rm -rf .venv .venv-core .venv-core-* .venv-peers .venv-runtimes .venv-wheels .venv-wheel-* .cache build dist *.egg-info
 	rm -rf mxamp/ops/lib
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -39,6 +39,22 @@ def read_version() -> str:
     return match.group(1)
 
 
+def read_long_description(url: str) -> str:
+    """Return the README for a page outside the checkout, where its relative links lead nowhere.
+
+    Links lead to the files of this version's tag under ``url``; without one they are only text.
+    """
+
+    def link(match: re.Match) -> str:  # type: ignore[type-arg]
+        text, to = match["text"], match["to"]
+        if re.match(r"[a-z]+:|#", to):
+            return match[0]
+        return f"[{text}]({url}/blob/v{read_version()}/{to})" if url else text
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<to>[^)\s]+)\)", link, readme)
+
+
 @contextlib.contextmanager
 def package_without_contents() -> Iterator[None]:
     """Let modules of mxamp be imported alone: the packages' own files import what is not installed yet."""
@@ -169,19 +185,36 @@ DEV = [
     "ruff>=0.17",
 ]
 
+# Where the repository is published, by whoever publishes it (docs/releasing.md)
+URL = os.environ.get("MXAMP_URL", "").strip().rstrip("/")
+
 setup(
     name="mxamp",
     version=read_version(),
     description="Turn trained FP32 MXNet models into mixed-precision ones (float16, bfloat16) for inference.",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description=read_long_description(URL),
     long_description_content_type="text/markdown",
+    author="The mxamp maintainers",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    project_urls={
+        "Documentation": f"{URL}/blob/v{read_version()}/docs/README.md",
+        "Changelog": f"{URL}/blob/v{read_version()}/CHANGELOG.md",
+        "Source": URL,
+        "Issues": f"{URL}/issues",
+    }
+    if URL
+    else {},
     keywords="mxnet gluon gluoncv mixed-precision bfloat16 float16 amp inference",
     classifiers=[
         "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Environment :: GPU :: NVIDIA CUDA",
         "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
         "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",
+        "Programming Language :: C++",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.8",
@@ -191,6 +224,7 @@ setup(
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Software Development :: Libraries :: Python Modules",
         "Typing :: Typed",
     ],
     python_requires=">=3.8,<3.14",

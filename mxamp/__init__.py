@@ -1,5 +1,7 @@
 """mxamp: mixed precision for Apache MXNet 1.9 and GluonCV models."""
 
+from __future__ import annotations
+
 import logging as _logging
 
 from mxamp.cli.interrupt import quiet_while_importing as _quiet_while_importing

@@ -28,11 +28,20 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "kernels.h"
+
+#if defined(__GLIBCXX__)
+namespace std {
+// The headers of GCC 11 and newer call this, and only the libraries since then have it. With one of its own a wheel
+// that was built there loads on older systems, too.
+[[noreturn]] void __throw_bad_array_new_length() { throw bad_array_new_length(); }
+}  // namespace std
+#endif
 
 // lib_api.cc keeps the messages of all errors of the process in one unguarded list, and MXNet shows the whole list with
 // every later error. Its two accessors get other names here, and those at the end of this file, which know one message

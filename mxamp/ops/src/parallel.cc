@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
-#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -49,6 +48,29 @@ class DefaultFloatingPoint {
 
  private:
   std::fenv_t saved_;
+};
+
+/*!
+ * A condition to wait for. That of the standard library would do, but its wait() was given a new version in GCC 12's,
+ * which systems before 2022 do not have: a wheel with it would not load there.
+ */
+class Condition {
+ public:
+  Condition() = default;
+  ~Condition() { pthread_cond_destroy(&condition_); }
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+
+  void notify_one() { pthread_cond_signal(&condition_); }
+  void notify_all() { pthread_cond_broadcast(&condition_); }
+
+  template <typename Predicate>
+  void wait(std::unique_lock<std::mutex>* lock, Predicate holds) {
+    while (!holds()) pthread_cond_wait(&condition_, lock->mutex()->native_handle());
+  }
+
+ private:
+  pthread_cond_t condition_ = PTHREAD_COND_INITIALIZER;
 };
 
 /*! One call of run_pieces; it lives on the stack of the thread that asked. */
@@ -94,7 +116,7 @@ class Pool {
     Job** place = &jobs_;
     while (*place != job) place = &(*place)->following;
     *place = job->following;
-    finished_.wait(lock, [job] { return job->active == 0; });
+    finished_.wait(&lock, [job] { return job->active == 0; });
   }
 
  private:
@@ -114,7 +136,7 @@ class Pool {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       Job* job = nullptr;
-      waiting_.wait(lock, [this, &job] { return (job = open_job()) != nullptr; });
+      waiting_.wait(&lock, [this, &job] { return (job = open_job()) != nullptr; });
       --job->wanted;
       ++job->active;
       lock.unlock();
@@ -133,8 +155,8 @@ class Pool {
 
   const pid_t process_;
   std::mutex mutex_;
-  std::condition_variable waiting_;   // For a job.
-  std::condition_variable finished_;  // For the threads to leave a job.
+  Condition waiting_;   // For a job.
+  Condition finished_;  // For the threads to leave a job.
   Job* jobs_ = nullptr;
   int threads_ = 0;
 };

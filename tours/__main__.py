@@ -1,0 +1,61 @@
+"""Run tours: ``python -m tours [NAME ...] [-o FOLDER]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Sequence
+
+from mxamp.errors import MxampError
+from tours.steps import ROOT, TourError
+
+WITH_MXNET = ("own_classifier", "detection", "bert", "migration")
+WITHOUT = ("files_only",)
+GROUPS = {"with-mxnet": WITH_MXNET, "files-only": WITHOUT}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tours", description="Run tours of mxamp.")
+    names = (*WITH_MXNET, *WITHOUT)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(names)}, with-mxnet or files-only (default: all that this Python can)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=ROOT / "build" / "tours", metavar="FOLDER", help="where files go"
+    )
+    options = parser.parse_args(arguments)
+    has_mxnet = importlib.util.find_spec("mxnet") is not None
+    chosen: list[str] = []
+    for name in options.names or (*(["with-mxnet"] if has_mxnet else []), "files-only"):
+        if name not in GROUPS and name not in names:
+            parser.error(f"there is no tour {name!r}: choose from {', '.join((*names, *GROUPS))}")
+        chosen += GROUPS.get(name, (name,))
+    if not options.names and not has_mxnet:
+        print(f"MXNet is not installed, so these are left out: {', '.join(WITH_MXNET)}")
+    for name in chosen:
+        tour = importlib.import_module(f"tours.{name}")
+        folder = options.output.resolve() / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        print(f"\n{name}: {tour.__doc__.splitlines()[0]}", flush=True)
+        began = time.monotonic()
+        try:
+            report = tour.main(folder)
+        except (MxampError, TourError) as error:
+            print(f"tours: {name}: {error}", file=sys.stderr)
+            return 1
+        print(f"\n{name} took {time.monotonic() - began:.0f} s and ends in {report}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
