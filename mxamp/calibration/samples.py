@@ -19,7 +19,7 @@ from mxamp.files.digest import new_digest
 from mxamp.messages.arguments import path_fault
 from mxamp.model import Model
 
-__all__ = ["Batch", "DataDescription", "Samples"]
+__all__ = ["Batch", "DataDescription", "Samples", "without_labels"]
 
 DEFAULT_BATCH_SIZE = 8
 """Samples that arrays are cut into, where nobody says otherwise."""
@@ -215,13 +215,8 @@ class Samples:
     def _without_labels(self, item: Any, place: str) -> tuple[Any, NDArray[Any] | None]:
         """Return what of an item is for the inputs, and its labels."""
         if isinstance(item, _Whole):
-            given, labels = item.data, self._labels
-            if labels is None and isinstance(given, Mapping):
-                for name in _LABEL_NAMES:
-                    if name in given and name not in self._names:
-                        labels = _as_labels(given[name])
-                        given = {key: value for key, value in given.items() if key != name}
-                        break
+            given, found = without_labels(item.data, self._names)
+            labels = self._labels if found is None or self._labels is not None else _as_labels(found)
             return given, labels
         if isinstance(item, Mapping):
             return self._without_labels(_Whole(item), place)
@@ -315,6 +310,23 @@ class _Watch:
 
     def description(self, source: str) -> DataDescription:
         return DataDescription(source, self.samples, self._digest.hexdigest(), dict(self._shapes))
+
+
+def without_labels(data: Any, names: Sequence[str]) -> tuple[Any, Any]:
+    """Return data without the array that is no input and is called like labels, and that; None without one.
+
+    Parameters
+    ----------
+    data
+        A mapping from names to arrays; anything else has no labels.
+    names
+        The model's inputs.
+    """
+    if isinstance(data, Mapping):
+        for label in _LABEL_NAMES:
+            if label in data and label not in names:
+                return {name: value for name, value in data.items() if name != label}, data[label]
+    return data, None
 
 
 # ---------------------------------------------------------------------- kinds of data

@@ -16,7 +16,7 @@ from mxamp.cli.console import (
     supports_progress,
 )
 from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
-from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
+from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import (
     Source,
     add_source_options,
@@ -139,7 +139,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     add_verbose_option(parser)
     add_html_option(parser)
-    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
+    add_force_option(parser)
     parser.set_defaults(run=run)
 
 

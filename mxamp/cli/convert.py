@@ -6,7 +6,6 @@ import argparse
 import glob
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -20,8 +19,8 @@ from mxamp.cli.convert_options import (
     checked_options,
     profiling_of,
 )
-from mxamp.cli.destination import Destination, destination_of
-from mxamp.cli.html import add_html_option, write_page
+from mxamp.cli.destination import destination_of
+from mxamp.cli.html import add_html_option, write_converted_page
 from mxamp.cli.source import (
     Source,
     add_input_option,
@@ -34,7 +33,6 @@ from mxamp.compare.inputs import input_names, prepare_inputs
 from mxamp.conversion import PREPARATIONS
 from mxamp.convert import convert_model
 from mxamp.files import atomic_write
-from mxamp.html import Findings
 from mxamp.measuring.machine import compute_capability
 from mxamp.messages.counts import count_of
 from mxamp.model import Model
@@ -192,7 +190,10 @@ def run(args: argparse.Namespace) -> int:
             with atomic_write(destination.report) as (file,):
                 file.write(report.to_json().encode("utf-8"))
         if destination.html is not None:
-            _write_page(args, source, model, destination)
+            record = None
+            if destination.prefix is not None and args.provenance:
+                record = read_provenance(destination.prefix, destination.epoch)
+            write_converted_page(args, source, model, destination.prefix, record)
     files = destination.files
     if report.race:
         steps.done("measuring", _measured_line(report))
@@ -233,19 +234,6 @@ def _print_short(
         lines.append(("note", f"guard: {report.guard.reason}."))
     lines.append(("more", "--verbose here, mxamp inspect, or mxamp report for a page to forward"))
     print_labelled(lines)
-
-
-def _write_page(args: argparse.Namespace, source: Source, model: Model, destination: Destination) -> None:
-    """Write the HTML report of a conversion, about the files where there are any."""
-    findings, label = Findings(report=model.report), f"{source.label} in {args.dtype}"
-    if source.has_random_weights:
-        findings = Findings(cautions=(f"{source.label}: the weights are {source.weights}.",))
-    if destination.prefix is not None:
-        label = destination.prefix
-        if args.provenance:
-            record = read_provenance(destination.prefix, destination.epoch)
-            findings = replace(findings, provenance=record)
-    write_page(args, model, label, findings)
 
 
 # ---------------------------------------------------------------------- what was asked for

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mxamp.cli.console import print_json, show_comparison_progress, supports_progress
-from mxamp.cli.html import add_html_option, check_new_file, findings_of, write_page
+from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.debug import debug_models
@@ -50,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     add_html_option(parser)
-    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
+    add_force_option(parser)
     parser.set_defaults(run=run)
 
 

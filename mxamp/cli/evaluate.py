@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import Steps
+from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import add_model_argument, add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError
@@ -66,6 +67,8 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_html_option(parser)
+    add_force_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -75,21 +78,22 @@ def run(args: argparse.Namespace) -> int:
 
     for metric in args.metric or ():
         find_metric(metric)  # before anything is read
+    check_new_file(args.html, force=args.force)
     require_mxnet()
     steps = Steps(quiet=args.json)
     with steps.step(f"reading {args.model}"):
-        first = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model
+        first = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
         second = None
         if args.converted is not None:
-            second = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch")).model
+            second = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch"))
 
     def progress(done: int, total: int | None) -> None:
         steps.now(f"evaluating: sample {done}" + (f" of {total}" if total is not None else ""))
 
     with steps.step("evaluating"):
         found = evaluate(
-            first,
-            second,
+            first.model,
+            None if second is None else second.model,
             args.data,
             None if args.labels is None else read_labels(args.labels),
             metrics=args.metric,
@@ -99,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
             ctx=args.ctx,
             progress=progress,
         )
+    about = first if second is None else second
+    write_page(args, about.model, about.label, findings_of(about, evaluation=found))
     print(found.to_json() if args.json else found)
     return 0
 

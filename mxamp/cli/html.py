@@ -11,8 +11,16 @@ from mxamp.cli.source import Source, recorded_provenance
 from mxamp.errors import ExportError
 from mxamp.html import Findings, write_html
 from mxamp.model import Model
+from mxamp.model.provenance import Provenance
 
-__all__ = ["add_html_option", "check_new_file", "findings_of", "write_page"]
+__all__ = [
+    "add_force_option",
+    "add_html_option",
+    "check_new_file",
+    "findings_of",
+    "write_converted_page",
+    "write_page",
+]
 
 
 def add_html_option(parser: Any) -> None:
@@ -22,6 +30,11 @@ def add_html_option(parser: Any) -> None:
         metavar="FILE.html",
         help="write an HTML report: one file, to read in a browser, print and forward",
     )
+
+
+def add_force_option(parser: Any) -> None:
+    """Add ``--force``, for commands that write nothing but a report."""
+    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
 
 
 def check_new_file(path: str | None, *, force: bool, beside: Sequence[Path] = ()) -> None:
@@ -57,12 +70,15 @@ def check_new_file(path: str | None, *, force: bool, beside: Sequence[Path] = ()
         raise ExportError(f"{path!r} already exists. Give --force to overwrite, or choose another name.")
 
 
-def findings_of(source: Source, **more: Any) -> Findings:
+def findings_of(source: Source, *, cautions: Sequence[str] = (), **more: Any) -> Findings:
     """Return what is known of a model that was read, beside what a command found."""
-    cautions = list(more.pop("cautions", ()))
-    if source.has_random_weights:
-        cautions.append(f"{source.label} has random weights: this is no trained network.")
-    return Findings(provenance=recorded_provenance(source), cautions=tuple(cautions), **more)
+    return Findings(provenance=recorded_provenance(source), cautions=(*cautions, *_cautions(source)), **more)
+
+
+def _cautions(source: Source) -> list[str]:
+    if not source.has_random_weights:
+        return []
+    return [f"{source.label} has random weights: this is no trained network."]
 
 
 def write_page(args: argparse.Namespace, model: Model, label: str, findings: Findings) -> None:
@@ -81,3 +97,25 @@ def write_page(args: argparse.Namespace, model: Model, label: str, findings: Fin
     """
     if args.html is not None:
         write_html(args.html, model, os.path.basename(label) or label, findings)
+
+
+def write_converted_page(
+    args: argparse.Namespace, source: Source, model: Model, prefix: str | None, record: Provenance | None
+) -> None:
+    """Write what ``--html`` asked for about a model that was just made.
+
+    Parameters
+    ----------
+    args
+        The command line.
+    source
+        What it was made from.
+    model
+        The model.
+    prefix
+        Where its files are; None where none were written.
+    record
+        What was recorded about them.
+    """
+    label = f"{source.label} in {args.dtype}" if prefix is None else prefix
+    write_page(args, model, label, Findings(provenance=record, cautions=tuple(_cautions(source))))

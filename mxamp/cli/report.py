@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from mxamp.cli.console import Steps, show_comparison_progress, supports_progress
+from mxamp.calibration.samples import without_labels
+from mxamp.cli.console import Steps
+from mxamp.cli.evaluate import read_labels
 from mxamp.cli.html import check_new_file, findings_of, write_page
-from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
+from mxamp.cli.source import (
+    Source,
+    add_model_argument,
+    add_source_options,
+    read_source,
+    recorded_provenance,
+    require_mxnet,
+)
 from mxamp.compare.data_files import load_data
-from mxamp.compare.fidelity import Fidelity
+from mxamp.compare.inputs import input_names
 from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
 from mxamp.errors import DataError
+from mxamp.evaluation import evaluate, find_metric
 from mxamp.model import model_paths
 from mxamp.model.source_files import hash_file
 from mxamp.report.table import format_bytes
@@ -29,6 +38,8 @@ examples:
       what was recorded when resnet50-bf16 was written: decisions, casts, sizes, what the guard measured
   mxamp report resnet50-bf16 --data images.npz -o report.html
       also runs it and the FP32 model it was converted from: fidelity, layer by layer, and speed
+  mxamp report resnet50-bf16 --data val.npz --labels labels.npy -o report.html
+      also accuracy, of both, on the same samples
 
 The file needs nothing from elsewhere: it can be mailed, printed and read on a phone. It is made from files
 alone; MXNet is needed with --data. The FP32 model is looked for beside PREFIX under the name that was
@@ -48,7 +59,17 @@ def add_parser(subparsers: Any) -> None:
     add_model_argument(parser)
     parser.add_argument("-o", "--output", "--html", dest="html", metavar="FILE.html", required=True)
     add_source_options(parser)
-    parser.add_argument("--data", metavar="FILE", help=".npz with arrays named like the inputs, or .npy")
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        help=".npz with arrays named like the inputs (and `label` for accuracy), or .npy",
+    )
+    parser.add_argument(
+        "--labels", metavar="FILE", help="--data: .npy, or .npz with one array, one label a sample"
+    )
+    parser.add_argument(
+        "--metric", action="append", metavar="NAME", help="labels: as for mxamp evaluate (repeatable)"
+    )
     parser.add_argument(
         "--against", metavar="FP32", help="--data: the prefix of the FP32 model to compare with"
     )
@@ -71,8 +92,11 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page."""
-    if args.against is not None and args.data is None:
-        raise DataError("--against goes with --data: comparing runs both models.")
+    for option in ("against", "labels", "metric"):
+        if getattr(args, option) is not None and args.data is None:
+            raise DataError(f"--{option} goes with --data: comparing runs both models.")
+    for metric in args.metric or ():
+        find_metric(metric)  # before anything is read
     if args.data is not None:
         require_mxnet()
     steps = Steps(quiet=args.quiet)
@@ -80,10 +104,11 @@ def run(args: argparse.Namespace) -> int:
     with steps.step(f"reading {args.model}"):
         source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
     check_new_file(args.html, force=args.force, beside=source.paths)
-    findings = findings_of(source)
+    found: dict[str, Any] = {}
     if args.data is not None:
-        fidelity = _compare(args, source, findings.provenance)
-        findings = findings_of(source, fidelity=fidelity)
+        prefix = _reference(args, source)
+        found = _measure(args, read_source(prefix), source, steps)
+    findings = findings_of(source, **found)
     with steps.step(f"writing {args.html}"):
         write_page(args, source.model, source.label, findings)
     if not args.quiet:
@@ -91,21 +116,43 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compare(args: argparse.Namespace, source: Source, provenance: Any) -> Fidelity:
-    reference = read_source(_reference(args, source, provenance))
-    return compare_models(
-        reference.model,
-        source.model,
-        load_data(args.data),
-        ctx=args.ctx,
-        batch_size=args.batch_size,
-        max_samples=args.max_samples,
-        latency_seconds=args.latency_seconds,
-        progress=show_comparison_progress if supports_progress(sys.stderr) else None,
-    )
+def _measure(args: argparse.Namespace, reference: Source, source: Source, steps: Steps) -> dict[str, Any]:
+    """Return how far the model is from FP32, and with labels how well both do."""
+    data, labels = without_labels(load_data(args.data), input_names(reference.model))
+    if args.labels is not None:
+        labels = read_labels(args.labels)
+    if labels is None and args.metric is not None:
+        raise DataError("--metric needs labels: an array `label` in the data file, or --labels FILE.")
+    with steps.step("comparing"):
+        fidelity = compare_models(
+            reference.model,
+            source.model,
+            data,
+            ctx=args.ctx,
+            batch_size=args.batch_size,
+            max_samples=args.max_samples,
+            latency_seconds=args.latency_seconds,
+            progress=lambda stage, done, total: steps.now(f"{stage}: {done} of {total}"),
+        )
+    if labels is None:
+        return {"fidelity": fidelity}
+    with steps.step("evaluating"):
+        evaluation = evaluate(
+            reference.model,
+            source.model,
+            data,
+            labels,
+            metrics=args.metric,
+            batch_size=args.batch_size,
+            max_samples=args.max_samples,
+            latency_seconds=0,  # it was just measured
+            ctx=args.ctx,
+            progress=lambda done, total: steps.now(f"evaluating: sample {done} of {total}"),
+        )
+    return {"fidelity": fidelity, "evaluation": evaluation}
 
 
-def _reference(args: argparse.Namespace, source: Source, provenance: Any) -> str:
+def _reference(args: argparse.Namespace, source: Source) -> str:
     """Return the FP32 model's prefix: the one that was given, or the recorded one where it is there.
 
     Raises
@@ -115,6 +162,7 @@ def _reference(args: argparse.Namespace, source: Source, provenance: Any) -> str
     """
     if args.against is not None:
         return str(args.against)
+    provenance = recorded_provenance(source)
     recorded = None if provenance is None else provenance.source_symbol
     if recorded is None:
         raise DataError(

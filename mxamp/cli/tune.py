@@ -8,8 +8,11 @@ from typing import Any
 
 from mxamp.cli.console import Steps
 from mxamp.cli.evaluate import read_labels
-from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
+from mxamp.cli.html import add_html_option, check_new_file, write_converted_page
+from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
+from mxamp.model.provenance import read_provenance
+from mxamp.tuning import Tuning
 
 __all__ = ["add_parser", "run"]
 
@@ -60,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
         "--min-speed", type=float, metavar="X", help="the most exact that is at least X times as fast as FP32"
     )
     parser.add_argument("-o", "--output", metavar="OUT", help="write the chosen model here")
+    add_html_option(parser)
     parser.add_argument("--plot", metavar="FILE", help="draw the curve: .png or .svg (needs matplotlib)")
     parser.add_argument("--metric", metavar="NAME", help="as for mxamp evaluate (default: top-1)")
     add_source_options(parser)
@@ -85,7 +89,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
-    parser.add_argument("--force", "--overwrite", action="store_true", help="replace OUT where it exists")
+    parser.add_argument(
+        "--force", "--overwrite", action="store_true", help="replace OUT and FILE.html where they exist"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     parser.set_defaults(run=run)
 
@@ -98,14 +104,14 @@ def run(args: argparse.Namespace) -> int:
     require_mxnet()
     steps = Steps(quiet=args.json)
     with steps.step(f"reading {args.model}"):
-        model = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained).model
+        source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
 
     def progress(stage: str, done: int, total: int) -> None:
         steps.now(f"{stage}: sample {done} of {total}")
 
     with steps.step("tuning"):
         found = tune(
-            model,
+            source.model,
             args.data,
             None if args.labels is None else read_labels(args.labels),
             target_dtype=args.dtype,
@@ -126,8 +132,19 @@ def run(args: argparse.Namespace) -> int:
         found.plot(args.plot)
     if args.output is not None:
         found.model.save(args.output)
+    if args.html is not None:
+        _write_page(args, source, found)
     print(found.to_json() if args.json else found)
     return 1 if found.is_promised is False else 0
+
+
+def _write_page(args: argparse.Namespace, source: Source, found: Tuning) -> None:
+    """Write the HTML report: of the chosen model, or of the one that is converted without tuning."""
+    number = found.chosen
+    if number is None:
+        number = next((at for at, point in enumerate(found.points) if point.is_today), 0)
+    record = None if args.output is None else read_provenance(args.output)
+    write_converted_page(args, source, found.models[number], args.output, record)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -145,6 +162,7 @@ def _check(args: argparse.Namespace) -> None:
             raise ExportError(f"The folder {str(Path(path).parent)!r} does not exist. Create it first.")
     if args.plot is not None and Path(args.plot).suffix.lower() not in (".png", ".svg"):
         raise DataError(f"--plot draws a .png or an .svg file, not {Path(args.plot).name!r}.")
+    check_new_file(args.html, force=args.force)
     symbol = None if args.output is None else Path(f"{args.output}-symbol.json")
     if symbol is not None and symbol.exists() and not args.force:
         raise ExportError(f"{str(symbol)!r} already exists. Give --force to overwrite it.")

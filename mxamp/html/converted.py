@@ -25,9 +25,9 @@ __all__ = [
     "size_section",
 ]
 
-_NAMES_SHOWN = 12
-_LONG = 40
-"""Tables with more rows are folded."""
+_NAMES_SHOWN = 4
+_LONG, _FEW = 40, 15
+"""Tables with more rows are folded: of casts, and of operators."""
 
 
 def headline(report: Report | None, inspection: Inspection) -> str:
@@ -105,7 +105,10 @@ def operator_section(inspection: Inspection) -> Section:
     dtypes = sorted({dtype for counts in operators.values() for dtype in counts})
     rows = tuple((op, *(str(counts.get(dtype, "")) for dtype in dtypes)) for op, counts in operators.items())
     table = Table(
-        ("Operator", *(f">{dtype}" for dtype in dtypes)), rows, caption="All operators", folded=True
+        ("Operator", *(f">{dtype}" for dtype in dtypes)),
+        rows,
+        caption="All operators",
+        folded=len(rows) > _FEW,
     )
     return Section("Operators", (), (table,))
 

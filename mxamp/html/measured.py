@@ -1,11 +1,11 @@
-"""What was measured of a model, as sections of a page: speed, fidelity, accuracy, the curve."""
+"""What was measured of a model, as sections of a page: speed, and fidelity layer by layer."""
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple
 
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
+from mxamp.compare.latency import Latency
 from mxamp.compare.text import format_number
 from mxamp.html.sections import Figure, Plot, Point, Section, Table
 from mxamp.messages.counts import count_of
@@ -13,10 +13,6 @@ from mxamp.report.guard import MeasuredRatio
 from mxamp.report.model import Report
 
 __all__ = [
-    "Accuracy",
-    "CurvePoint",
-    "accuracy_section",
-    "curve_section",
     "fidelity_section",
     "layer_section",
     "speed_figure",
@@ -31,59 +27,16 @@ class _Speed(NamedTuple):
     """FP32 and this model, timed by turns: on what occasion, how fast, and where."""
 
     what: str
-    timed: MeasuredRatio
+    ratio: MeasuredRatio
     where: str
 
 
-class Accuracy(NamedTuple):
-    """One metric of the task, on labelled data, for both models.
-
-    Attributes
-    ----------
-    metric
-        What it is called.
-    float32, converted
-        Its value for the FP32 model, and for this one.
-    low, high
-        The bounds between which the difference (converted minus FP32) lies with 95 % confidence.
-    samples
-        How many samples it was measured on.
-    """
-
-    metric: str
-    float32: float
-    converted: float
-    low: float
-    high: float
-    samples: int
-
-
-class CurvePoint(NamedTuple):
-    """One plan on the curve between time and error.
-
-    Attributes
-    ----------
-    label
-        What the plan is.
-    milliseconds
-        What a forward pass takes.
-    error
-        Its relative L2 error.
-    is_chosen
-        Whether it is this model's.
-    """
-
-    label: str
-    milliseconds: float
-    error: float
-    is_chosen: bool = False
-
-
-def _speeds(report: Report | None, fidelity: Fidelity | None) -> list[_Speed]:
+def _speeds(report: Report | None, timed: Mapping[str, Latency | None]) -> list[_Speed]:
     found = []
-    if fidelity is not None and fidelity.latency is not None:
-        latency = fidelity.latency
-        timed = MeasuredRatio(
+    for what, latency in timed.items():
+        if latency is None:
+            continue
+        ratio = MeasuredRatio(
             float32_ms=latency.float32_ms,
             own_ms=latency.converted_ms,
             ratio=latency.ratio,
@@ -93,7 +46,7 @@ def _speeds(report: Report | None, fidelity: Fidelity | None) -> list[_Speed]:
             median_high=latency.median_high,
             rounds=latency.rounds,
         )
-        found.append(_Speed(f"compared, batch {latency.batch_size}", timed, latency.machine))
+        found.append(_Speed(f"{what}, batch {latency.batch_size}", ratio, latency.machine))
     if report is not None and report.guard is not None and report.guard.result is not None:
         machine = report.guard.machine or {}
         threads = machine.get("threads", "?")
@@ -104,41 +57,41 @@ def _speeds(report: Report | None, fidelity: Fidelity | None) -> list[_Speed]:
     return found
 
 
-def speed_figure(report: Report | None, fidelity: Fidelity | None) -> Figure | None:
+def speed_figure(report: Report | None, timed: Mapping[str, Latency | None]) -> Figure | None:
     """Return how many times as fast the model is: measured, else estimated; None where nothing is known."""
-    speeds = _speeds(report, fidelity)
+    speeds = _speeds(report, timed)
     if speeds:
-        best = speeds[0].timed
+        best = speeds[0].ratio
         return Figure(
             "Speed, measured",
-            f"{best.ratio:.2f} x",
+            f"{best.ratio:.2f}\u00d7",
             f"{_ms(best.float32_ms)} to {_ms(best.own_ms)}; {best.low:.2f} to {best.high:.2f} over rounds",
             is_bad=best.median_high < 1,
         )
     if report is not None and report.time is not None and report.time.mixed_us:
         ratio = report.time.float32_us / report.time.mixed_us
         kind = "the sum of measured nodes" if report.time.measured_nodes else "estimated, not measured"
-        return Figure("Speed", f"{ratio:.2f} x", kind)
+        return Figure("Speed", f"{ratio:.2f}\u00d7", kind)
     return None
 
 
-def speed_section(report: Report | None, fidelity: Fidelity | None) -> Section | None:
+def speed_section(report: Report | None, timed: Mapping[str, Latency | None]) -> Section | None:
     """Return how fast both models are; None where nothing is known."""
     tables = []
-    speeds = _speeds(report, fidelity)
+    speeds = _speeds(report, timed)
     if speeds:
         rows = [
             (
                 what,
-                _ms(timed.float32_ms),
-                _ms(timed.own_ms),
-                f"{timed.ratio:.2f}",
-                f"{timed.median_low:.2f} to {timed.median_high:.2f}",
-                f"{timed.low:.2f} to {timed.high:.2f}",
-                str(timed.rounds),
+                _ms(ratio.float32_ms),
+                _ms(ratio.own_ms),
+                f"{ratio.ratio:.2f}",
+                f"{ratio.median_low:.2f} to {ratio.median_high:.2f}",
+                f"{ratio.low:.2f} to {ratio.high:.2f}",
+                str(ratio.rounds),
                 where,
             )
-            for what, timed, where in speeds
+            for what, ratio, where in speeds
         ]
         tables.append(
             Table(
@@ -264,7 +217,7 @@ def layer_section(fidelity: Fidelity) -> Section | None:
     if not layers:
         return None
     points = tuple(
-        Point(number, _plotted(layer.distance.relative_l2), layer.name, layer.dtype or "")
+        Point(number, layer.distance.relative_l2, layer.name, layer.dtype or "")
         for number, layer in enumerate(layers)
     )
     plot = Plot(
@@ -295,6 +248,8 @@ def layer_section(fidelity: Fidelity) -> Section | None:
         said += f"First above {fidelity.threshold:.3g}: {first.name}."
     elif start is not None:
         said += f"None is above {fidelity.threshold:.3g}."
+    if any(layer.distance.relative_l2 == 0 for layer in layers):
+        said += " Layers that are exactly equal stand on the lower edge."
     return Section("Error, layer by layer", (said,), tuple(tables), plot)
 
 
@@ -302,61 +257,7 @@ def _layer_cells(layer: LayerFidelity) -> tuple[str, str, str, str]:
     return layer.name, layer.op, layer.dtype or "?", format_number(layer.distance.relative_l2)
 
 
-def _plotted(error: float) -> float:
-    """Return what JSON can hold; an infinite error stands at the top."""
-    return error if math.isfinite(error) else 1e3
-
-
-def accuracy_section(rows: Sequence[Accuracy]) -> Section:
-    """Return the accuracy of both models."""
-    table = Table(
-        ("Metric", ">FP32", ">This model", ">Difference", ">95 % bounds", ">Samples"),
-        tuple(
-            (
-                row.metric,
-                f"{row.float32:.4f}",
-                f"{row.converted:.4f}",
-                f"{row.converted - row.float32:+.4f}",
-                f"{row.low:+.4f} to {row.high:+.4f}",
-                f"{row.samples:,}",
-            )
-            for row in rows
-        ),
-    )
-    return Section("Accuracy", ("The metric of the task, on labelled data.",), (table,))
-
-
-def curve_section(points: Sequence[CurvePoint], *, y_title: str = "relative L2 error") -> Section:
-    """Return the curve between time and error, with this model on it."""
-    ordered = sorted(points, key=lambda point: point.milliseconds)
-    plot = Plot(
-        "milliseconds a forward pass",
-        y_title,
-        tuple(
-            Point(
-                point.milliseconds,
-                _plotted(point.error),
-                point.label,
-                "this model" if point.is_chosen else "other plans",
-            )
-            for point in ordered
-        ),
-        log_y=all(point.error > 0 for point in points),
-        has_line=True,
-        labels=True,
-    )
-    rows = tuple(
-        (
-            f"{point.label} (this model)" if point.is_chosen else point.label,
-            _ms(point.milliseconds),
-            format_number(point.error),
-        )
-        for point in ordered
-    )
-    return Section("Time against error", (), (Table(("Plan", ">Time", f">{y_title}"), rows),), plot)
-
-
 def _ms(milliseconds: float) -> str:
     if milliseconds < 1:
-        return f"{1e3 * milliseconds:.3g} us"
+        return f"{1e3 * milliseconds:.3g} \u00b5s"
     return f"{milliseconds:.2f} ms" if milliseconds < 100 else f"{milliseconds:.0f} ms"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Sequence
 
 from mxamp.compare.fidelity import Fidelity
+from mxamp.evaluation import Evaluation
 from mxamp.files import atomic_write
 from mxamp.html.converted import (
     cast_section,
@@ -20,7 +22,9 @@ from mxamp.html.converted import (
     size_figure,
     size_section,
 )
+from mxamp.html.curve import curve_section
 from mxamp.html.drawing import Drawing, draw
+from mxamp.html.evaluated import accuracy_figure, accuracy_section
 from mxamp.html.measured import fidelity_section, layer_section, speed_figure, speed_section, worst_error
 from mxamp.html.sections import Figure, Section
 from mxamp.model import Model
@@ -46,10 +50,12 @@ class Findings:
         What was recorded when its files were written.
     fidelity
         How far it is from the FP32 model.
+    evaluation
+        How well it does on labelled samples, beside the FP32 model.
     figures
-        Further numbers for the top of the page, such as an accuracy.
+        Further numbers for the top of the page.
     sections
-        Further sections, such as an accuracy or a curve (:mod:`mxamp.html.measured` builds these).
+        Further sections.
     cautions
         What the reader must know first: random weights, random data.
     """
@@ -57,6 +63,7 @@ class Findings:
     report: Report | None = None
     provenance: Provenance | None = None
     fidelity: Fidelity | None = None
+    evaluation: Evaluation | None = None
     figures: tuple[Figure, ...] = ()
     sections: tuple[Section, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -85,7 +92,11 @@ def html_page(model: Model, title: str, findings: Findings | None = None) -> str
         report = findings.provenance.report
     params = {**model.arg_params, **model.aux_params}
     inspection = inspect_model(model.graph, params, inputs=() if report is None else tuple(report.inputs))
-    fidelity = findings.fidelity
+    fidelity, evaluation = findings.fidelity, findings.evaluation
+    timed = {
+        "compared": None if fidelity is None else fidelity.latency,
+        "evaluated": None if evaluation is None else evaluation.latency,
+    }
     drawing = draw(
         model.graph,
         {name: value.dtype for name, value in params.items()},
@@ -95,13 +106,16 @@ def html_page(model: Model, title: str, findings: Findings | None = None) -> str
     figures = [
         low_figure(report, inspection),
         size_figure(report, inspection),
-        speed_figure(report, fidelity),
+        speed_figure(report, timed),
+        None if evaluation is None else accuracy_figure(evaluation),
         None if fidelity is None else worst_error(fidelity),
         *findings.figures,
     ]
     sections = [
-        speed_section(report, fidelity),
+        speed_section(report, timed),
+        None if evaluation is None else accuracy_section(evaluation),
         None if fidelity is None else fidelity_section(fidelity),
+        None if report is None or report.curve is None else curve_section(report.curve),
         *findings.sections,
         None if fidelity is None else layer_section(fidelity),
     ]
@@ -144,6 +158,14 @@ def write_html(path: str | Path, model: Model, title: str, findings: Findings | 
         file.write(page)
 
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:ms|\u00b5s|[kMG]B|dB|bytes|%|x)(?!\w))")
+
+
+def _with_units(text: str) -> str:
+    """Return text in which no line ends between a number and its unit."""
+    return _UNIT.sub("\u00a0", text)
+
+
 @lru_cache(maxsize=None)
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
@@ -156,6 +178,7 @@ def _rendered(*, drawing: Drawing, sections: Sequence[Section], **content: Any) 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["units"] = _with_units
     template = environment.from_string(_asset("page.html.j2"))
     plots = [section.plot.to_mapping() for section in sections if section.plot is not None]
     data = json.dumps({"drawing": drawing.to_mapping(), "plots": plots}, separators=(",", ":"))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import astuple, dataclass
 from typing import Any
 
 __all__ = ["Figure", "Plot", "Point", "Section", "Table"]
+
+_SENTENCE, _MANY = 30, 200
+"""Cells with more characters make a column too wide for a phone; tables with more rows are none to read."""
+
+_TOP = 1e3
+"""Where what is infinite is drawn; relative errors are far below."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +58,37 @@ class Table:
     caption: str = ""
     folded: bool = False
 
+    @property
+    def stacks(self) -> bool:
+        """Whether each row becomes a card where the page is too narrow for the columns."""
+        has_sentences = any(len(cell) > _SENTENCE for row in self.rows for cell in row)
+        return len(self.columns) > 2 and (has_sentences or len(self.columns) > 4) and len(self.rows) < _MANY
+
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a plot: where it is, what it is called, and which kind it is of (its color)."""
+    """A point of a plot.
+
+    Attributes
+    ----------
+    x, y
+        Where it is.
+    label
+        What is said of it when it is pointed at.
+    kind
+        Which kind it is of: its color.
+    bounds
+        Between which values of y it lies; drawn as a bar.
+    name
+        What stands beside it.
+    """
 
     x: float
     y: float
     label: str
     kind: str = ""
+    bounds: tuple[float, float] | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,8 +107,6 @@ class Plot:
         Whether neighbours are joined.
     limit
         A value of y that is drawn as a line; None without one.
-    labels
-        Whether every point has its label beside it, or shows it only when pointed at.
     """
 
     x_title: str
@@ -88,18 +115,16 @@ class Plot:
     log_y: bool = False
     has_line: bool = False
     limit: float | None = None
-    labels: bool = False
 
     def to_mapping(self) -> dict[str, Any]:
         """Return it as plain data for the page."""
         return {
             "x": self.x_title,
             "y": self.y_title,
-            "points": [[point.x, point.y, point.label, point.kind] for point in self.points],
+            "points": [_finite(point) for point in self.points],
             "log": self.log_y,
             "line": self.has_line,
             "limit": self.limit,
-            "labels": self.labels,
         }
 
 
@@ -126,3 +151,13 @@ class Section:
     tables: tuple[Table, ...] = ()
     plot: Plot | None = None
     notes: tuple[str, ...] = ()
+
+
+def _finite(point: Point) -> list[Any]:
+    """Return a point as JSON can hold it: an infinite value stands at the top, without bounds."""
+    plain = list(astuple(point))
+    if not math.isfinite(point.y):
+        plain[1] = _TOP
+    if point.bounds is not None and not all(map(math.isfinite, point.bounds)):
+        plain[4] = None
+    return plain

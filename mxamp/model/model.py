@@ -110,6 +110,15 @@ class Model:
         object.__setattr__(self, "_history", History(source, PolicyRecord.of(policy)))
         return self
 
+    def _with_report(self, change: Callable[[Report], Report]) -> Model:
+        """Return the same model with another report, which is made when it is read."""
+
+        def report() -> Report | None:
+            return None if self.report is None else change(self.report)
+
+        built: Any = report
+        return Model(self.graph, self.arg_params, self.aux_params, built, self._mxnet, self._history)
+
     @property
     def parameter_bytes(self) -> int:
         """The bytes of all parameters and auxiliary states."""

@@ -10,6 +10,7 @@ from mxamp.errors import ReportError, UnknownNameError, nearest_names
 from mxamp.params.saturate import Saturation
 from mxamp.passes.records import PreparedNode, RewrittenMask
 from mxamp.report.compensation import CompensationReport
+from mxamp.report.curve import CurveReport
 from mxamp.report.guard import GuardReport
 from mxamp.report.text import summary
 from mxamp.version import __version__
@@ -248,6 +249,8 @@ class Report:
         What the guard measured and did; None where it was not asked for.
     compensation
         What was done about the rounding of weights; None where that was not asked for.
+    curve
+        The curve of speed and error that the model was chosen on; None where it was not tuned.
     assumed_shapes
         Input -> the shape that was assumed to weigh what nodes and casts cost, where none was given. Nothing
         else in the report rests on it.
@@ -271,6 +274,7 @@ class Report:
     time_here: TimeReport | None = None
     nothing_low: str | None = None
     compensation: CompensationReport | None = None
+    curve: CurveReport | None = None
     assumed_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ questions
@@ -405,6 +409,7 @@ class Report:
             compensation=None
             if document.get("compensation") is None
             else CompensationReport.from_mapping(document["compensation"]),
+            curve=None if document.get("curve") is None else CurveReport.from_mapping(document["curve"]),
             assumed_shapes={name: tuple(shape) for name, shape in document.get("assumed_shapes", {}).items()},
             time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
         )

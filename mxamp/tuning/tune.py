@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
@@ -197,7 +198,7 @@ def tune(
         )
     notes = [*why_not, *_notes_on(prices, curve)]
     chosen, is_promised = _choose(found, max_error, max_drop, min_speed, notes)
-    return Tuning(
+    tuned = Tuning(
         points=tuple(found),
         chosen=chosen,
         goal=goal,
@@ -206,8 +207,10 @@ def tune(
         target=curve.options.target.name,
         how=runner.how,
         notes=tuple(notes),
-        models=tuple(models),
     )
+    recording = [own._with_report(partial(tuned.recorded, number)) for number, own in enumerate(models)]
+    origin = model._history.source, curve.options.policy
+    return replace(tuned, models=tuple([own._made_from(*origin) for own in recording]))
 
 
 def _goal(max_error: float | None, max_drop: float | None, min_speed: float | None) -> str:

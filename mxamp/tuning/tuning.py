@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Tuple
 
 from mxamp.errors import DataError
 from mxamp.evaluation import MetricComparison
 from mxamp.model import Model
+from mxamp.report.curve import CurvePointReport, CurveReport
+from mxamp.report.model import Report
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 from mxamp.tuning.plot import plot_tuning
 
@@ -129,6 +132,35 @@ class Tuning:
                 "has one for each of `points`."
             )
         return self.models[self.chosen]
+
+    def recorded(self, number: int, report: Report) -> Report:
+        """Return the report of a point's model with the curve, by the samples that were kept apart."""
+        points = []
+        for own, point in enumerate(self.points):
+            found = point.on_reporting
+            points.append(
+                CurvePointReport(
+                    float32_nodes=len(point.float32),
+                    speed=point.best_speed,
+                    error=found.error,
+                    interval=found.interval if math.isfinite(found.interval[1]) else None,
+                    difference=None if found.metric is None else found.metric.difference,
+                    difference_interval=None if found.metric is None else found.metric.difference_interval,
+                    is_today=point.is_today,
+                    is_this=own == number,
+                )
+            )
+        metric = self.points[0].on_reporting.metric
+        curve = CurveReport(
+            points=tuple(points),
+            goal=self.goal,
+            is_promised=self.is_promised,
+            samples=self.points[0].on_reporting.samples,
+            how=self.how,
+            is_timed=all(point.speed is not None for point in self.points),
+            metric=None if metric is None else metric.name,
+        )
+        return replace(report, curve=curve)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mxamp.model import Model
 from mxamp.model.provenance import read_provenance
+from tests.building import Net, parameters
 
 
 def data_of(path: Path) -> dict:
@@ -91,6 +93,64 @@ def test_data_add_fidelity_layers_and_speed(mxamp, folder):
     for heading in ("Speed", "Fidelity", "Error, layer by layer"):
         assert f"<h2>{heading}</h2>" in page
     assert any("e" in shape for shape in data_of(folder / "out.html")["drawing"]["shapes"])
+
+
+def classified(folder: Path) -> str:
+    """Write a classifier beside the network, ``cls``, and labelled samples of it."""
+    net = Net()
+    x = net.op("Activation", net.conv(net.var("data"), "conv0"), name="relu0", act_type="relu")
+    pooled = net.op("Pooling", x, name="pool0", global_pool=True, kernel=(1, 1), pool_type="avg")
+    Model(net.graph(net.fc(pooled, "fc0")), parameters(net.params), {}).save("cls")
+    random = np.random.default_rng(0)
+    data = random.standard_normal((24, 4, 8, 8)).astype(np.float32)
+    np.savez(folder / "val.npz", data=data, label=random.integers(0, 4, 24))
+    return "val.npz"
+
+
+def test_labels_add_accuracy(mxamp, folder):
+    pytest.importorskip("mxnet")
+    given = ("--data", classified(folder), "--latency-seconds", "0")
+    assert mxamp("convert", "cls", "--dtype", "bfloat16", "-o", "out").status == 0
+    result = mxamp("report", "out", *given, "-o", "out.html")
+    assert (result.status, result.out[:14]) == (0, "Wrote out.html"), result.err
+    page = (folder / "out.html").read_text(encoding="utf-8")
+    assert "<h2>Accuracy</h2>" in page
+    assert "<h2>Fidelity</h2>" in page
+    result = mxamp("evaluate", "cls", "out", *given, "--html", "evaluated.html")
+    assert result.status == 0, result.err
+    page = (folder / "evaluated.html").read_text(encoding="utf-8")
+    assert "<h2>Accuracy</h2>" in page
+    assert "<h1>out</h1>" in page
+    result = mxamp("evaluate", "cls", *given, "--html", "alone.html")
+    assert "<h1>cls</h1>" in (folder / "alone.html").read_text(encoding="utf-8")
+
+
+def test_a_metric_without_labels_is_refused_before_anything_runs(mxamp, folder):
+    pytest.importorskip("mxnet")
+    result = mxamp(
+        "report", "net", "--against", "net", "--data", images(folder), "--metric", "top-1", "-o", "a.html"
+    )
+    assert (result.status, "--metric needs labels" in result.err) == (2, True)
+    result = mxamp("report", "net", "--labels", "labels.npy", "-o", "a.html")
+    assert (result.status, "--labels goes with --data" in result.err) == (2, True)
+    assert not (folder / "a.html").exists()
+
+
+def test_the_curve_is_in_the_page_of_tune_and_in_later_ones_of_its_files(mxamp, folder):
+    pytest.importorskip("mxnet")
+    given = ("--data", classified(folder), "--latency-seconds", "0", "--target", "cpu-bf16", "--points", "3")
+    result = mxamp("tune", "cls", *given, "--max-error", "0.5", "-o", "tuned", "--html", "tuned.html")
+    assert result.status == 0, result.err
+    assert mxamp("report", "tuned", "-o", "later.html").status == 0
+    assert (folder / "later.html").read_bytes() == (folder / "tuned.html").read_bytes()
+    page = (folder / "tuned.html").read_text(encoding="utf-8")
+    assert "<h2>Speed against error</h2>" in page
+    assert "cls-symbol.json" in page  # what it was made from
+    assert mxamp("tune", "cls", *given, "--html", "curve.html").status == 0
+    page = (folder / "curve.html").read_text(encoding="utf-8")
+    assert "<h1>cls in bfloat16</h1>" in page
+    result = mxamp("tune", "cls", *given, "--html", "curve.html")
+    assert (result.status, "already exists" in result.err) == (2, True)
 
 
 def test_compare_writes_the_page_of_the_converted_model(mxamp, folder):

@@ -19,18 +19,12 @@ from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.latency import Latency
 from mxamp.compare.metrics import distance
 from mxamp.errors import ExportError
-from mxamp.html import (
-    Accuracy,
-    CurvePoint,
-    Figure,
-    Findings,
-    accuracy_section,
-    curve_section,
-    html_page,
-    write_html,
-)
+from mxamp.evaluation import Evaluation, MetricComparison
+from mxamp.html import Figure, Findings, html_page, write_html
 from mxamp.model import Model
 from mxamp.model.provenance import read_provenance
+from mxamp.report.curve import CurvePointReport, CurveReport
+from mxamp.report.model import Report
 from tests.building import Net, parameters
 
 ASSETS = Path(mxamp.__file__).parent / "html" / "assets"
@@ -98,7 +92,10 @@ def test_a_page_loads_nothing_and_every_element_is_closed() -> None:
     page = html_page(model(), "net", Findings(fidelity=fidelity()))
     reader = References()
     reader.feed(page)
-    assert reader.found == []
+    assert {attribute for attribute in reader.found if attribute != "a href"} == set()
+    links = re.findall(r'<a href="([^"]*)"', page)
+    assert links  # all of them lead to a section of the page itself
+    assert all(link.startswith("#") and f'id="{link[1:]}"' in page for link in links)
     assert reader.open == []
     assert "default-src 'none'" in page
     assert not re.search(r"@import|url\(", (ASSETS / "page.css").read_text(encoding="utf-8"))
@@ -109,7 +106,7 @@ def test_a_page_says_what_was_converted_how_fast_how_large_and_how_far() -> None
     for said in (
         "my net",
         "1 of 2 operator nodes compute in bfloat16, with 2 casts at run time",
-        "2.00 x 10.00 ms to 5.00 ms; 1.80 to 2.20 over rounds",
+        "2.00\u00d7 10.00 ms to 5.00 ms; 1.80 to 2.20 over rounds",
         "1.95 to 2.05",
         "a processor, 1 thread",
         "0.009 to 0.011",
@@ -157,16 +154,77 @@ def test_a_slower_model_says_so_at_the_top() -> None:
     assert not re.search(r'class="figure bad"><div class="title">Speed', page)
 
 
-def test_accuracy_and_curve_are_sections_that_any_command_can_add() -> None:
-    sections = (
-        accuracy_section([Accuracy("top-1", 0.75, 0.74, -0.02, 0.0, 500)]),
-        curve_section([CurvePoint("all low", 5.0, 0.02, True), CurvePoint("FP32", 10.0, 0.0)]),
+def evaluation(low: float = -0.03, high: float = 0.01) -> Evaluation:
+    top_1 = MetricComparison("top-1", 500, 0.75, (0.71, 0.79), 0.74, -0.01, (low, high), 9, 4, 0.27)
+    latency = Latency(10.0, 4.0, 2.5, 2.2, 2.8, 2.4, 2.6, 40, 16, "another processor, 1 thread")
+    return Evaluation((top_1,), 500, latency, ("a note",))
+
+
+def test_accuracy_stands_at_the_top_and_is_compared_in_a_section() -> None:
+    text = text_of(html_page(model(), "net", Findings(fidelity=fidelity(), evaluation=evaluation())))
+    assert "Accuracy (top-1) 74.00 % FP32 75.00 %; -3.00 to +1.00 points (95 %), 500 labelled samples" in text
+    assert "top-1 75.00 % (71.00 to 79.00) 74.00 % -1.00 -3.00 to +1.00 9, 4 0.27 a note" in text
+    assert "within chance; a loss of more than 3.00 points is ruled out" in text
+    assert "evaluated, batch 16 10.00 ms 4.00 ms 2.50" in text  # beside what comparing timed
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said", "bad"),
+    [
+        ((-0.03, -0.01), "it loses at least 1.00 points of top-1", True),
+        ((0.01, 0.03), "does better on top-1: by 1.00 points or more", False),
+    ],
+)
+def test_a_difference_beyond_chance_is_said_to_be_one(
+    bounds: tuple[float, float], said: str, bad: bool
+) -> None:
+    page = html_page(model(), "net", Findings(evaluation=evaluation(*bounds)))
+    assert said in text_of(page)
+    assert bool(re.search(r'class="figure bad"><div class="title">Accuracy', page)) == bad
+
+
+def test_the_accuracy_of_one_model_has_its_bounds_and_no_comparison() -> None:
+    alone = Evaluation((MetricComparison("miou", 30, 0.5, (0.4, 0.6)),), 30)
+    text = text_of(html_page(model(), "net", Findings(evaluation=alone)))
+    assert "Accuracy (miou) 50.00 % 40.00 to 60.00, 30 labelled samples" in text
+    assert "Metric This model 95 % bounds miou 50.00 % 40.00 to 60.00" in text
+
+
+def tuned(report: Report, error: float = 0.0) -> Report:
+    points = (
+        CurvePointReport(0, 2.0, 0.02, (0.018, 0.022), -0.01, (-0.02, 0.0), is_this=True),
+        CurvePointReport(1, 1.5, 0.01, (0.009, 0.011), 0.0, (-0.01, 0.01), is_today=True),
+        CurvePointReport(2, 1.0, error, None, 0.0, (0.0, 0.0)),
     )
-    page = html_page(model(), "net", Findings(figures=(Figure("Top-1", "74 %"),), sections=sections))
+    goal = "the fastest with an error of at most 0.03"
+    return replace(report, curve=CurveReport(points, goal, True, 50, "executed", False, "top-1"))
+
+
+def test_the_curve_shows_which_point_the_model_is() -> None:
+    converted = model()
+    assert converted.report is not None
+    page = html_page(converted, "net", Findings(report=tuned(converted.report)))
     text = text_of(page)
-    assert "top-1 0.7500 0.7400 -0.0100 -0.0200 to +0.0000 500" in text
-    assert "all low (this model) 5.00 ms 0.02" in text
-    assert [point[2] for point in data_of(page)["plots"][0]["points"]] == ["all low", "FP32"]
+    assert "speeds are estimated, not measured" in text
+    assert "Asked for: the fastest with an error of at most 0.03. The samples confirm it." in text
+    assert "this model 2.00 0.02 0.018 to 0.022 -1.00 -2.00 to +0.00 0 nodes" in text
+    points = data_of(page)["plots"][0]["points"]
+    assert [point[3] for point in points] == ["this model", "without tuning", "other conversions"]
+    assert [point[4] for point in points] == [[0.018, 0.022], [0.009, 0.011], None]
+
+
+def test_a_curve_is_read_back_from_a_report_and_an_infinite_error_is_still_drawn() -> None:
+    converted = model()
+    assert converted.report is not None
+    report = tuned(converted.report, error=float("inf"))
+    assert Report.from_json(report.to_json()) == report
+    points = data_of(html_page(converted, "net", Findings(report=report)))["plots"][0]["points"]
+    assert points[2][1] == 1e3
+
+
+def test_any_command_can_add_figures() -> None:
+    page = html_page(model(), "net", Findings(figures=(Figure("Watts", "3 W"),)))
+    assert "Watts 3 W" in text_of(page)
 
 
 def test_a_model_that_was_not_converted_has_a_page_too() -> None:

@@ -73,7 +73,7 @@
   // ---------------------------------------------------------------- the picture
 
   const colors = { low: "#1f77b4", full: "#d9822b", other: "#8a94a3", end: "#5b6675" };
-  const CAST = "#c0392b";
+  const CAST = css("--bad");
   const shortened = (name, most) => (name.length <= most ? name : name.slice(0, most / 2 - 1) + "\u2026" + name.slice(1 - most / 2));
   /** A node's name without what the group around it has in common. */
   function ownName(shape) {
@@ -144,17 +144,20 @@
       "background-gradient-stop-colors": "data(colors)", "background-gradient-stop-positions": "data(stops)",
       "border-width": 5, "border-style": "double", "border-color": "#46525f", "text-outline-width": 2, "text-outline-opacity": 0.35, "text-outline-color": "#000" } },
     { selector: ".open", style: { "background-opacity": 0.07, "background-color": "#7f8c9b", "border-width": 1, "border-color": "#8a94a3",
-      "text-valign": "top", "text-margin-y": -4, color: "#7d8896", padding: 14 } },
+      "text-valign": "top", "text-margin-y": -4, color: "#7d8896", padding: 14, "text-background-opacity": 0.85, "text-background-padding": 2 } },
     { selector: "edge", style: { width: 1.6, "line-color": "#9aa6b5", "target-arrow-color": "#9aa6b5", "target-arrow-shape": "triangle",
-      "curve-style": "bezier", "arrow-scale": 0.9, "overlay-opacity": 0 } },
+      "curve-style": "bezier", "arrow-scale": 0.9, "overlay-opacity": 0, "z-compound-depth": "bottom" } },
     { selector: ".cast", style: { "line-color": CAST, "target-arrow-color": CAST, "line-style": "dashed", width: 2.4, label: "data(label)",
-      "font-size": 10, color: CAST, "text-background-color": "#fff", "text-background-opacity": 0.9, "text-background-padding": 2,
+      "font-size": 10, color: CAST, "text-background-opacity": 0.9, "text-background-padding": 2,
       "font-family": "system-ui, sans-serif" } },
     { selector: ".chosen", style: { "border-width": 4, "border-color": "#f4c20d", "border-style": "solid", "border-opacity": 1 } },
     { selector: "edge.chosen", style: { width: 4, "line-color": "#f4c20d", "target-arrow-color": "#f4c20d" } },
   ];
   const cy = cytoscape({ container: byId("picture"), style, minZoom: 0.02, maxZoom: 2.5, userZoomingEnabled: true,
                          autoungrabify: true, boxSelectionEnabled: false });
+  /** Let labels stand on what is behind them: the page, or paper. */
+  const labelsOn = (color) => cy.style().selector(".cast, .open").style("text-background-color", color).update();
+  labelsOn(css("--panel"));
   // The wheel scrolls the page; with Ctrl or Command, or two fingers, it zooms.
   byId("picture").addEventListener("wheel", (event) => { if (!event.ctrlKey && !event.metaKey) event.stopPropagation(); }, { capture: true });
 
@@ -163,7 +166,7 @@
       cy.elements().remove();
       cy.add(elements());
     });
-    cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 24, rankSep: 34, edgeSep: 12, animate: false, fit: false }).run();
+    cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 24, rankSep: 38, edgeSep: 12, animate: false, fit: false }).run();
     choose(chosen);
     if (focus) show(focus);
     else begin();
@@ -350,22 +353,33 @@
 
   // ---------------------------------------------------------------- plots
 
-  const kindColors = { float32: "var(--full)", bfloat16: "var(--low)", float16: "var(--low)", "this model": "var(--low)", "other plans": "var(--other)" };
-  function plotted(place) {
+  const kindColors = { float32: "var(--full)", bfloat16: "var(--low)", float16: "var(--low)", "this model": "var(--low)", "without tuning": "var(--full)" };
+  /** Draw the plot of a place, as wide as the place is. */
+  function plotted(place, printed) {
     const given = plots[Number(place.dataset.plot)];
     const floor = Math.min(...given.points.map((point) => point[1]).filter((value) => value > 0), given.limit || 1) / 2;
-    const data = given.points.map(([x, y, label, kind]) => ({ x, y: given.log ? Math.max(y, floor) : y, exact: y, label, kind }));
+    const drawn = (value) => (given.log ? Math.max(value, floor) : value);
+    const data = given.points.map(([x, y, label, kind, bounds, name]) => ({ x, y: drawn(y), exact: y, label, kind, bounds: bounds && bounds.map(drawn), name }));
     const kinds = [...new Set(data.map((point) => point.kind))];
+    const color = (point) => kindColors[point.kind] || "var(--other)";
     const marks = [];
-    if (given.limit) marks.push(Plot.ruleY([given.limit], { stroke: "var(--bad)", strokeDasharray: "4 3" }));
+    if (given.limit) {
+      marks.push(Plot.ruleY([given.limit], { stroke: "var(--bad)", strokeDasharray: "4 3" }));
+      marks.push(Plot.text([given.limit], { y: (value) => value, text: (value) => "limit " + value, frameAnchor: "right", textAnchor: "end", dy: 9, fill: "var(--bad)" }));
+    }
     if (given.line) marks.push(Plot.lineY(data, { x: "x", y: "y", stroke: "var(--other)" }));
-    marks.push(Plot.dot(data, { x: "x", y: "y", fill: (point) => kindColors[point.kind] || "var(--other)", r: given.labels ? 5 : 3 }));
-    if (given.labels) marks.push(Plot.text(data, { x: "x", y: "y", text: "label", dy: -12, fill: "currentColor" }));
+    const bars = data.flatMap((point, bar) => (point.bounds || []).map((end) => ({ ...point, y: end, bar })));
+    marks.push(Plot.lineY(bars, { x: "x", y: "y", z: "bar", stroke: color, strokeWidth: 1.5 }));
+    marks.push(Plot.dot(data, { x: "x", y: "y", fill: color, r: given.line ? 5 : 3 }));
+    // Of two names one stands above its point, and the other below.
+    data.filter((point) => point.name).forEach((point, number) =>
+      marks.push(Plot.text([point], { x: "x", y: "y", text: "name", dx: 6, dy: number ? 14 : -12, textAnchor: "start", fill: "currentColor", stroke: "var(--back)", strokeWidth: 4 })));
     marks.push(Plot.tip(data, Plot.pointer({ x: "x", y: "y", fill: "var(--back)",
       title: (point) => point.label + "\n" + (point.exact === 0 ? "exactly equal" : given.y + " " + point.exact.toPrecision(3)) + (point.kind ? "\n" + point.kind : "") })));
-    const wide = place.clientWidth || 700;
-    const figure = Plot.plot({ width: wide, height: Math.max(220, Math.min(340, wide * 0.5)), marginLeft: 60, marginRight: 24,
-      x: { label: given.x, ...(given.labels ? { inset: 40 } : {}) }, y: { label: given.y, type: given.log ? "log" : "linear", grid: true, tickFormat: given.log ? "~g" : undefined },
+    const wide = printed ? PRINTED : place.clientWidth || 700;
+    const figure = Plot.plot({ width: wide, height: Math.max(240, Math.min(340, wide * 0.5)), marginLeft: 60, marginRight: 24, marginBottom: 46,
+      x: { label: given.x, labelAnchor: "center", labelArrow: "none", labelOffset: 40, ...(given.line ? { inset: 40 } : {}) },
+      y: { label: given.y, type: given.log ? "log" : "linear", grid: true, tickFormat: given.log ? "~g" : undefined },
       style: { fontSize: "12px", background: "none" }, marks });
     figure.setAttribute("role", "img");
     figure.setAttribute("aria-label", given.y + " over " + given.x);
@@ -389,7 +403,8 @@
     });
   }
   const places = document.querySelectorAll("[data-plot]:not([data-plot='-1'])");
-  const drawPlots = () => places.forEach(plotted);
+  const PRINTED = 660; // a page, in pixels
+  const drawPlots = (printed) => places.forEach((place) => plotted(place, printed));
 
   // ---------------------------------------------------------------- begin, and be printed
 
@@ -403,21 +418,25 @@
   });
   /** Draw what is printed: the graph as it is shown, or folded where that is too long for a page. */
   function forPrint() {
+    drawPlots(true);
     const before = [...open], view = { zoom: cy.zoom(), pan: { ...cy.pan() } };
     const size = cy.elements().boundingBox();
     if (size.h > 1.5 * Math.max(size.w, 700)) {
       open.clear();
       render();
     }
+    labelsOn("#fff");
     byId("printed").src = cy.png({ full: true, bg: "#ffffff", maxWidth: 2400, maxHeight: 3000, scale: 2 });
+    labelsOn(css("--panel"));
     if (open.size === before.length) return;
     before.forEach((group) => open.add(group));
     render();
     cy.viewport(view);
   }
   window.addEventListener("beforeprint", forPrint);
+  window.addEventListener("afterprint", () => drawPlots());
   const media = window.matchMedia("print");
-  if (media.addEventListener) media.addEventListener("change", (event) => { if (event.matches) forPrint(); });
+  if (media.addEventListener) media.addEventListener("change", (event) => (event.matches ? forPrint() : drawPlots()));
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
   // For tests, and for the curious.
   window.mxampPage = { cy, goTo, shown: shownCount, open, find: (name) => shapes.findIndex((shape) => shape.n === name), toggle };
