@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mxamp.compare.text import format_number
 from mxamp.html.sections import Plot, Point, Section, Table
+from mxamp.messages.counts import count_of
 from mxamp.report.curve import CurvePointReport, CurveReport
-from mxamp.report.text import count_of
 
 __all__ = ["curve_section"]
 

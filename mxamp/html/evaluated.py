@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxamp.evaluation import Evaluation, MetricComparison
 from mxamp.html.sections import Figure, Section, Table
-from mxamp.report.text import count_of
+from mxamp.messages.counts import count_of
 
 __all__ = ["accuracy_figure", "accuracy_section"]
 
