@@ -15,8 +15,8 @@ from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
 from mxamp.ops.promotion import promoted
 from mxamp.ops.roles import (
-    _USUAL_COUNT,
     OF_FIRST_INPUT,
+    USUAL_COUNT,
     FromAttribute,
     FromData,
     InputRole,
@@ -135,7 +135,7 @@ class OperatorFacts:
         if known is not None:
             return known
         roles = tuple([self.role(position, attrs) for position in range(count)])
-        if self.roles_by_attributes is None and count <= _USUAL_COUNT:
+        if self.roles_by_attributes is None and count <= USUAL_COUNT:
             self._roles_of_so_many[count] = roles
         return roles
 
@@ -201,7 +201,7 @@ class OperatorFacts:
             rules = self.outputs_by_attributes(attrs)
         if count == 1 and rules[0] is SameAsData.SAME:
             return (data,)
-        if self._has_fixed_outputs and count <= _USUAL_COUNT:
+        if self._has_fixed_outputs and count <= USUAL_COUNT:
             known = self._outputs_of_data.get((data, count))
             if known is None:
                 known = self._outputs_of_data[data, count] = self._output_dtypes(rules, attrs, data, count)

@@ -110,7 +110,7 @@ class FromData:
     exceptions: Mapping[DType, DType] = field(hash=False)
 
 
-_USUAL_COUNT = 64
+USUAL_COUNT = 64
 """Of nodes with more inputs or outputs their roles and dtypes are not remembered: there are few of them."""
 
 

@@ -106,14 +106,6 @@ def test_the_builder_builds_what_was_added() -> None:
     assert (len(builder), builder.node(e).name, graph.heads) == (2, "e", (Entry(1),))
 
 
-def test_a_node_that_reads_something_else_is_the_same_otherwise() -> None:
-    body = Graph((Node("null", "x"),), (Entry(0),))
-    node = Node("op", "n", {"a": "1"}, (Entry(0),), 2, (body,), (1,), (3,))
-    expected = node._replace(inputs=(Entry(5, 1),), control_deps=(4,))
-    assert node.reading((Entry(5, 1),), (4,)) == expected
-    assert type(node.reading((), ())) is Node
-
-
 def test_uses_are_in_the_order_of_their_readers_however_many_there_are() -> None:
     nodes = [Node("null", "x"), Node("split", "s", {}, (Entry(0),), 2)]
     nodes += [Node("add", f"a{n}", {}, (Entry(1, n % 2), Entry(1), Entry(1))) for n in range(2)]
