@@ -10,6 +10,7 @@ from mxamp.calibration import Calibration, calibrate
 from mxamp.calibration.file import is_calibration
 from mxamp.calibration.text import calibration_text, entry_table
 from mxamp.cli.console import Steps, print_json
+from mxamp.cli.data import add_running_options, add_samples_options
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
 from mxamp.messages.counts import count_of
@@ -39,11 +40,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add_model_argument(parser, is_optional=True)
     parser.add_argument("--show", metavar="FILE", help="print what a calibration holds, and nothing else")
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        help=".npz with an array for each input, .npy for a single one, or a folder of them",
-    )
+    add_samples_options(parser, required=False)
     parser.add_argument("-o", "--output", metavar="FILE", help="write the calibration here")
     parser.add_argument(
         "--merge",
@@ -54,8 +51,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add_source_options(parser)
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples a forward pass")
-    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    add_running_options(parser)
     parser.add_argument("--force", "--overwrite", action="store_true", help="replace FILE where it exists")
     parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")

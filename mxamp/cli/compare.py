@@ -15,7 +15,7 @@ from mxamp.cli.console import (
     show_comparison_progress,
     supports_progress,
 )
-from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
+from mxamp.cli.data import RANDOM_NOTE, add_running_options, no_data_message, random_data
 from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import (
     Source,
@@ -106,11 +106,10 @@ def add_parser(subparsers: Any) -> None:
         help="pair the outputs in their order, whatever they are called: MXNet's own converter renames them",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of --random (default: 0)")
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
     parser.add_argument(
         "--batch-size", type=int, metavar="N", help=f"samples a forward pass (default: {DEFAULT_BATCH_SIZE})"
     )
-    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
+    add_running_options(parser)
     # argparse.BooleanOptionalAction came with Python 3.9.
     parser.add_argument(
         "--layers", dest="layers", action="store_true", default=True, help="compare layers (default)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from mxamp.errors import DataError
 
-__all__ = ["RANDOM_NOTE", "no_data_message", "random_data"]
+__all__ = ["RANDOM_NOTE", "add_running_options", "add_samples_options", "no_data_message", "random_data"]
 
 RANDOM_NOTE = (
     "The inputs are random numbers (standard normal, seed {seed}), not real data: the activations they "
@@ -17,6 +18,29 @@ RANDOM_NOTE = (
 )
 
 _EXAMPLE_SHAPE = (8, 3, 224, 224)
+
+
+def add_samples_options(
+    parser: argparse.ArgumentParser, *, labelled: bool = False, required: bool = True
+) -> None:
+    """Add what says on which samples a model is run, and what is true of them."""
+    label = " (and `label`)" if labelled else ""
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        required=required,
+        help=f".npz with an array for each input{label}, .npy for a single one, or a folder of them",
+    )
+    if labelled:
+        parser.add_argument(
+            "--labels", metavar="FILE", help=".npy, or .npz with one array, one label a sample"
+        )
+
+
+def add_running_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says how many samples are run, and where."""
+    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
 
 
 def random_data(

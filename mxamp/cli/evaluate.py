@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import Steps
+from mxamp.cli.data import add_running_options, add_samples_options
 from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
 from mxamp.cli.source import add_model_argument, add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
@@ -40,13 +41,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add_model_argument(parser)
     parser.add_argument("converted", metavar="OUT", nargs="?", help="its conversion, to compare with")
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        required=True,
-        help=".npz with an array for each input (and `label`), .npy for a single one, or a folder of them",
-    )
-    parser.add_argument("--labels", metavar="FILE", help=".npy, or .npz with one array, one label a sample")
+    add_samples_options(parser, labelled=True)
     parser.add_argument(
         "--metric",
         action="append",
@@ -57,7 +52,6 @@ def add_parser(subparsers: Any) -> None:
     add_source_options(parser)
     parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples a forward pass (default: 8)")
-    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
     parser.add_argument(
         "--latency-seconds",
         type=float,
@@ -65,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="about how long to time both by turns; 0 leaves it out (default: %(default).0f)",
     )
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    add_running_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     add_html_option(parser)
     add_force_option(parser)

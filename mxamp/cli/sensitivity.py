@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import Steps
+from mxamp.cli.data import add_samples_options
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 
 __all__ = ["add_parser", "run"]
@@ -31,12 +32,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        required=True,
-        help=".npz with an array for each input, .npy for a single one, or a folder of them",
-    )
+    add_samples_options(parser)
     add_source_options(parser)
     parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
     parser.add_argument("--target", metavar="NAME", help="the machine; see mxamp targets")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxamp.cli.console import Steps
+from mxamp.cli.data import add_running_options, add_samples_options
 from mxamp.cli.evaluate import read_labels
 from mxamp.cli.html import add_html_option, check_new_file, write_converted_page
 from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
@@ -42,13 +43,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        required=True,
-        help=".npz with an array for each input (and `label`), .npy for a single one, or a folder of them",
-    )
-    parser.add_argument("--labels", metavar="FILE", help=".npy, or .npz with one array, one label a sample")
+    add_samples_options(parser, labelled=True)
     goal = parser.add_mutually_exclusive_group()
     goal.add_argument(
         "--max-error", type=float, metavar="X", help="the fastest whose relative L2 error is at most X"
@@ -79,7 +74,6 @@ def add_parser(subparsers: Any) -> None:
         metavar="N",
         help="samples of the pass that is timed (default: 1)",
     )
-    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
     parser.add_argument(
         "--latency-seconds",
         type=float,
@@ -88,7 +82,7 @@ def add_parser(subparsers: Any) -> None:
         help="about how long to time all points by turns; 0 for estimates alone (default: %(default).0f)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    add_running_options(parser)
     parser.add_argument(
         "--force", "--overwrite", action="store_true", help="replace OUT and FILE.html where they exist"
     )
