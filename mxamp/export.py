@@ -20,7 +20,6 @@ from mxamp.model import Model, PathLike
 from mxamp.onnx import OnnxExport, OnnxSession
 from mxamp.onnx.walk import input_names
 from mxamp.openvino.export import OpenvinoExport
-from mxamp.ops import FACTS
 from mxamp.ops.rounding import is_rounding
 from mxamp.passes import Emulation
 from mxamp.passes.edit import GraphEdit
@@ -212,29 +211,7 @@ def runtime_fit(model: Model, target: Target | None) -> RuntimeFit:
             f"what is low precision was decided for {name}, a target of {RUNTIMES[decided]}'s; {where} may "
             f"have other kernels, and cast where it has none. Convert with {best}.",
         )
-    norms = _norms_of_two_dtypes(model) if target is not None and target.runtime == "onnxruntime-cuda" else []
-    if norms:
-        return RuntimeFit(
-            wanted,
-            name,
-            f"ONNX Runtime's CUDA provider has no kernel for BatchNormalization of {min(map(str, low))} data "
-            f"with float32 statistics, and computes {', '.join(norms[:4])}"
-            f"{' and others' if norms[4:] else ''} on the CPU. Keep them in float32: --exclude NAME.",
-        )
     return RuntimeFit(wanted, name, None)
-
-
-def _norms_of_two_dtypes(model: Model) -> list[str]:
-    """Return the BatchNorms whose data are low; their statistics are float32 in MXNet."""
-    stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
-    dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
-    found = []
-    for position, node in enumerate(model.graph.nodes):
-        if not node.is_variable and FACTS.canonical(node.op) == "BatchNorm":
-            dtype = dtypes[position][0]
-            if dtype is not None and dtype.is_low_precision:
-                found.append(node.name)
-    return found
 
 
 def _names_of_other_runtimes() -> list[str]:

@@ -3,6 +3,8 @@
     python -m tools.runtime_targets                                   write mxamp/targets/builtin/onnx-*.json
     python -m tools.runtime_targets --read onnxruntime-cuda FILE      read a newer OperatorKernels.md (or, for
                                                                       tensorrt, operators.md) into the table
+    python -m tools.runtime_targets --write-calls FOLDER              for a runtime that has to be asked:
+                                                                      tools/runs_in_low.py
 
 tools/runtime_kernels.json is the table: for each runtime the document and its commit, and for each ONNX
 operator the first opset from which on it has a kernel of a dtype. An MXNet operator can run low where every
@@ -38,7 +40,16 @@ from tests.onnx.cases_numpy import numpy_cases
 from tests.onnx.cases_shape import shape_cases
 from tests.onnx.operators import Case, array_shapes, graph_of_case
 
-__all__ = ["TARGETS", "built", "main", "missing_kernel", "read_onnxruntime", "read_tensorrt"]
+__all__ = [
+    "TARGETS",
+    "built",
+    "main",
+    "missing_kernel",
+    "read_answers",
+    "read_onnxruntime",
+    "read_tensorrt",
+    "write_calls",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "tools" / "runtime_kernels.json"
@@ -48,6 +59,7 @@ TARGETS: Mapping[str, tuple[str, str, str]] = {
     "onnx-cuda-fp16": ("onnxruntime-cuda", "float16", "ONNX Runtime's CUDA provider"),
     "onnx-cuda-bf16": ("onnxruntime-cuda", "bfloat16", "ONNX Runtime's CUDA provider"),
     "onnx-tensorrt-fp16": ("tensorrt", "float16", "TensorRT"),
+    "onnx-arm-fp16": ("onnxruntime-arm", "float16", "ONNX Runtime's CPU provider on ARM with FEAT_FP16"),
 }
 """Target -> the runtime in the table, the dtype, and what to call the runtime."""
 
@@ -58,6 +70,10 @@ _FLOAT32 = ONNX_CODES[DType.FLOAT32]
 
 _TOLD_APART_BY = frozenset({"act_type", "mode", "pool_type", "sample_type", "use_sequence_length"})
 """Attributes that name kinds of a computation; others are sizes, and those of the cases are only examples."""
+
+_LEFT_TO_THE_RUNTIME = {("onnxruntime-arm", "Pooling"): ("GlobalMaxPool", "ReduceSum")}
+"""Nodes that a runtime computes in float32 between casts of its own, and for whose sake an operator that has
+kernels otherwise is not kept in float32: global maximum and global sum, which no network of the zoo has."""
 
 _FOLDED = ("Convolution", "Deconvolution", "FullyConnected")
 
@@ -103,6 +119,14 @@ def read_tensorrt(text: str) -> dict[str, dict[str, int]]:
     return dict(sorted(found.items()))
 
 
+def read_answers(text: str) -> dict[str, dict[str, int]]:
+    """Read what tools/runs_in_low.py printed: an operator has a kernel where any node of it ran in float16.
+
+    A node alone among others without kernels is computed in float32, though it has one.
+    """
+    return {op: {"float16": 1} for op, (low, _) in sorted(json.loads(text).items()) if low}
+
+
 # ---------------------------------------------------------------------- what is written
 
 
@@ -124,29 +148,44 @@ def missing_kernel(given: Case, dtype: str, table: Mapping[str, Any]) -> str | N
     table
         The runtime's part of the table.
     """
-    graph, params = _lowered(given, dtype)
-    shapes = {name: shape for name, shape in array_shapes(given).items() if name not in params}
-    onnx = import_onnx()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "n.onnx"
-        export_graph(graph, params, path, input_shapes=shapes)
-        model = onnx.shape_inference.infer_shapes(onnx.load(str(path)))
-    body, opset = model.graph, model.opset_import[0].version
-    values = (*body.input, *body.output, *body.value_info)
-    codes = {value.name: value.type.tensor_type.elem_type for value in values}
-    codes.update((tensor.name, tensor.data_type) for tensor in body.initializer)
-    low = ONNX_CODES[DType.parse(dtype)]
-    is_low = False
-    for node in body.node:
-        held = {codes.get(name) for name in (*node.input, *node.output)}
-        if low not in held:
-            continue
-        is_low = True
+        opset, nodes = _low_nodes_of(given, dtype, Path(folder) / "n.onnx")
+    for node, held in nodes:
         if table["kernels"].get(node.op_type, {}).get(dtype, opset + 1) > opset:
             return f"no kernel of {node.op_type} in {dtype}"
         if node.op_type in table["one_dtype"] and _FLOAT32 in held:
             return f"no kernel of {node.op_type} with {dtype} data and float32 parameters"
-    return None if is_low else ""
+    return None if nodes else ""
+
+
+def _low_nodes_of(given: Case, dtype: str, path: Path) -> tuple[int, list[tuple[Any, set[int | None]]]]:
+    """Write a call whose data are low; return the opset, and nodes with low tensors and all their types."""
+    graph, params = _lowered(given, dtype)
+    shapes = {name: shape for name, shape in array_shapes(given).items() if name not in params}
+    onnx = import_onnx()
+    export_graph(graph, params, path, input_shapes=shapes)
+    model = onnx.shape_inference.infer_shapes(onnx.load(str(path)))
+    body = model.graph
+    values = (*body.input, *body.output, *body.value_info)
+    codes = {value.name: value.type.tensor_type.elem_type for value in values}
+    codes.update((tensor.name, tensor.data_type) for tensor in body.initializer)
+    of_nodes = [(node, {codes.get(name) for name in (*node.input, *node.output)}) for node in body.node]
+    low = ONNX_CODES[DType.parse(dtype)]
+    return model.opset_import[0].version, [(node, held) for node, held in of_nodes if low in held]
+
+
+def write_calls(folder: Path, dtype: str = "float16") -> None:
+    """Write every call to a file, and to calls.json: file -> node -> operator, of those with low tensors."""
+    calls = {}
+    for number, given in enumerate(cases()):
+        path = folder / f"{number}.onnx"
+        try:
+            _, nodes = _low_nodes_of(given, dtype, path)
+        except MxampError:
+            continue
+        if nodes:
+            calls[path.name] = {node.name: node.op_type for node, _ in nodes}
+    (folder / "calls.json").write_text(json.dumps(calls), "utf-8")
 
 
 def _lowered(given: Case, dtype: str) -> tuple[Graph, dict[str, Any]]:
@@ -186,6 +225,9 @@ def built(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     for given in cases():
         try:
             missing = missing_kernel(given, dtype, part)
+            left = _LEFT_TO_THE_RUNTIME.get((runtime, FACTS.canonical(given.op)), ())
+            if missing in [f"no kernel of {node} in {dtype}" for node in left]:
+                continue
         except MxampError as error:
             missing = f"it cannot be written in {dtype}: {' '.join(str(error).split())[:120]}"
         if missing != "":
@@ -197,15 +239,20 @@ def built(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "dtype": dtype,
-        "device": "gpu",
+        "device": "cpu" if runtime == "onnxruntime-arm" else "gpu",
         "runtime": runtime,
         "description": f"{words} in {dtype}. An operator runs low where every ONNX node that is written for "
-        f"it has a kernel for that, as {part['document']} says ({part['version']}, commit "
-        f"{part['commit'][:12]}). Nothing of it was measured.",
+        f"it has a kernel for that, as {part['document']} says ({_edition(part)}). Nothing of it was "
+        "measured.",
         "default": "unmeasured",
         "operators": operators,
         "fusion": [[{"operators": list(_FOLDED)}, {"operators": ["BatchNorm"]}]],
     }
+
+
+def _edition(part: Mapping[str, Any]) -> str:
+    """Return the version of a runtime's document, and its commit where that is known."""
+    return f"{part['version']}, commit {part['commit'][:12]}" if part["commit"] else str(part["version"])
 
 
 def _support(calls: Sequence[tuple[Case, str | None]]) -> dict[str, Any]:
@@ -231,11 +278,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--read", nargs=2, metavar=("RUNTIME", "FILE"), help="renew a part of the table")
     parser.add_argument("--commit", default="", help="--read: the commit that the document is of")
     parser.add_argument("--version", default="", help="--read: the version it is of")
+    parser.add_argument("--write-calls", type=Path, metavar="FOLDER", help="for tools/runs_in_low.py")
     options = parser.parse_args(arguments)
+    if options.write_calls is not None:
+        options.write_calls.mkdir(parents=True, exist_ok=True)
+        write_calls(options.write_calls)
+        return 0
     table = json.loads(TABLE.read_text("utf-8"))
     if options.read is not None:
         runtime, path = options.read
-        read = {"onnxruntime-cuda": read_onnxruntime, "tensorrt": read_tensorrt}[runtime]
+        readers = {"onnxruntime-cuda": read_onnxruntime, "tensorrt": read_tensorrt}
+        read = readers.get(runtime, read_answers)
         kernels = read(Path(path).read_text("utf-8"))
         table[runtime].update(kernels=kernels, commit=options.commit, version=options.version)
         TABLE.write_text(_compact(table), "utf-8")

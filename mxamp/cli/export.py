@@ -205,6 +205,7 @@ def export_model(
             input_shapes=shapes or None,
             opset=args.opset,
             dynamic_batch=args.dynamic_batch,
+            target=target,
             progress=progress,
         )
     steps.done("writing", f"{', '.join(map(str, export.files))}, {format_bytes(export.bytes)}")

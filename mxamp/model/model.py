@@ -25,6 +25,7 @@ from mxamp.params.stream import Progress, stream_params
 from mxamp.policy.policy import Policy
 from mxamp.report.described import describe_model, model_html
 from mxamp.report.model import Report
+from mxamp.targets import Target
 from mxamp.version import __version__
 
 if TYPE_CHECKING:
@@ -295,10 +296,16 @@ class Model:
         input_shapes: InputShapes | None = None,
         opset: int | None = None,
         dynamic_batch: bool = False,
+        target: Target | None = None,
         progress: Progress | None = None,
     ) -> OnnxExport:
-        """Write the model as ONNX, casts included; see :func:`mxamp.export_onnx`. Needs no MXNet."""
+        """Write the model as ONNX, casts included; see :func:`mxamp.export_onnx`. Needs no MXNet.
+
+        ``target`` is one of the runtime that is to read the file; by default what the model was decided for.
+        """
         params = {**self.arg_params, **self.aux_params}
+        if target is None and self.decided_for in Target.builtin_names():
+            target = Target.builtin(str(self.decided_for))
         return export_graph(
             self.graph,
             params,
@@ -306,6 +313,7 @@ class Model:
             input_shapes=named_input_shapes(self.graph, input_shapes, params),
             opset=opset,
             dynamic_batch=dynamic_batch,
+            norms_of_one_dtype=target is not None and target.backend.norms_of_one_dtype,
             metadata=self._metadata(),
             progress=progress,
         )

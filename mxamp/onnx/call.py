@@ -46,6 +46,8 @@ class Call(AttributeReader):
         What it reads.
     opset
         The version of ONNX's operators that is written.
+    norms_of_one_dtype
+        Whether no BatchNormalization may have data of one dtype and statistics of another.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Call(AttributeReader):
         self.node = node
         self.inputs = tuple(inputs)
         self.opset = writer.opset
+        self.norms_of_one_dtype = writer.norms_of_one_dtype
         self._writer = writer
         self._write_body = write_body
 

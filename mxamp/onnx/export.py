@@ -61,6 +61,7 @@ def export_graph(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     opset: int | None = None,
     dynamic_batch: bool = False,
+    norms_of_one_dtype: bool = False,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     most_in_one_file: int = MOST_IN_ONE_FILE,
@@ -69,7 +70,7 @@ def export_graph(
 
     Parameters
     ----------
-    graph, params, input_shapes, opset, dynamic_batch
+    graph, params, input_shapes, opset, dynamic_batch, norms_of_one_dtype
         See :func:`mxamp.onnx.walk.write_graph`.
     path
         The file; it is replaced where it exists.
@@ -86,7 +87,14 @@ def export_graph(
     _check_path(path)
     if not isinstance(dynamic_batch, bool):
         raise ExportError(f"dynamic_batch must be True or False, not {dynamic_batch!r:.80}.")
-    written = write_graph(graph, params, input_shapes=input_shapes, opset=opset, dynamic_batch=dynamic_batch)
+    written = write_graph(
+        graph,
+        params,
+        input_shapes=input_shapes,
+        opset=opset,
+        dynamic_batch=dynamic_batch,
+        norms_of_one_dtype=norms_of_one_dtype,
+    )
     files = write_file(
         written, Path(path), metadata or {}, progress=progress, most_in_one_file=most_in_one_file
     )

@@ -105,6 +105,7 @@ def write_graph(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     opset: int | None = None,
     dynamic_batch: bool = False,
+    norms_of_one_dtype: bool = False,
 ) -> OnnxGraph:
     """Write a graph with ONNX's operators.
 
@@ -120,6 +121,9 @@ def write_graph(
         The version of ONNX's operators; by default 17, or the first that the model can be written with.
     dynamic_batch
         Whether the size of the first axis of every input is left open.
+    norms_of_one_dtype
+        Whether a BatchNormalization of low data and float32 statistics, which ONNX allows and not every
+        runtime has, is written in float32 between two casts. The results are the same.
 
     Raises
     ------
@@ -135,7 +139,7 @@ def write_graph(
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
     _check_mappings(graph)
     chosen, reason = _opset(graph, dtypes, opset)
-    writer = Writer(chosen)
+    writer = Writer(chosen, norms_of_one_dtype=norms_of_one_dtype)
     for name in graph.variables:
         writer.reserve(name)
     heads = _unique(output_names(graph), set(graph.variables))

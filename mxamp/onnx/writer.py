@@ -30,6 +30,8 @@ class Writer:
     ----------
     opset
         The version of ONNX's operators to write for.
+    norms_of_one_dtype
+        Whether no BatchNormalization may have data of one dtype and statistics of another.
 
     Notes
     -----
@@ -38,9 +40,10 @@ class Writer:
     files need no MXNet to tell them. Linear in nodes.
     """
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: int, *, norms_of_one_dtype: bool = False) -> None:
         self._onnx = import_onnx()
         self.opset = opset
+        self.norms_of_one_dtype = norms_of_one_dtype
         self.ir_version = int(
             self._onnx.helper.find_min_ir_version_for([self._onnx.helper.make_opsetid("", opset)])
         )

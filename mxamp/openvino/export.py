@@ -119,7 +119,7 @@ def export_openvino_graph(
             raise ExportError(
                 f"OpenVINO {openvino.__version__} cannot read the model: {' '.join(str(error).split())[:400]}"
             ) from error
-        layers = mark_layers(staged, onnx.computed_by, plain.kept)
+        layers = mark_layers(staged, onnx.computed_by, plain.marked)
         beside = weights_path(written)
         with atomic_write(written, beside) as files:
             for file, made in zip(files, (staged, weights_path(staged))):

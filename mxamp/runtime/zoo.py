@@ -10,7 +10,8 @@ import urllib.request
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence, Tuple
+from unittest import mock
 from urllib.parse import urlsplit
 
 from mxamp.errors import ModelFileNotFoundError, MxnetMissingError, TracingError, nearest_names
@@ -262,16 +263,17 @@ def _build(name: str, is_pretrained: bool) -> Any:
     options: dict[str, Any] = {"root": str(models_folder())}
     if is_pretrained:
         options["pretrained"] = True
-    else:
-        # Without this, detection and segmentation networks download the weights of their backbone.
-        options["pretrained_base"] = False
     attempts = [options, {key: value for key, value in options.items() if key == "pretrained"}]
     if not is_pretrained:
-        attempts.insert(1, {"pretrained_base": False})
+        # Without these, networks download the weights of their backbone, or those they are fine-tuned from.
+        base = {"pretrained": False, "pretrained_base": False}
+        kinetics = {"use_kinetics_pretrain": False}
+        attempts = [{**options, **base, **kinetics}, {**options, **base}, base, {"pretrained": False}, {}]
     failure: Exception | None = None
     for attempt in attempts:
         try:
-            return zoo.get_model(name, **attempt)
+            with _parameters_without_values() if not is_pretrained else contextlib.nullcontext():
+                return zoo.get_model(name, **attempt)
         except (TypeError, Warning) as error:
             # An option that this constructor does not take; darknet53 raises a Warning.
             failure = error
@@ -283,6 +285,26 @@ def _build(name: str, is_pretrained: bool) -> Any:
         f"GluonCV cannot build {name!r}: {_one_line(failure)} Build and export it in a script of yours, and "
         "convert the files."
     ) from failure
+
+
+@contextlib.contextmanager
+def _parameters_without_values() -> Iterator[None]:
+    """Let networks be built of layers alone.
+
+    Not every constructor hands ``pretrained_base`` on to its backbone, and those of action recognition move
+    parameters to a device that have no values yet.
+    """
+    from gluoncv.model_zoo import model_store
+
+    gluon = import_mxnet().gluon
+    with contextlib.ExitStack() as patches:
+        for owner, name in (
+            (model_store, "get_model_file"),
+            (gluon.Block, "load_parameters"),
+            (gluon.Parameter, "reset_ctx"),
+        ):
+            patches.enter_context(mock.patch.object(owner, name, return_value=None))
+        yield
 
 
 def _parameters(arrays: Mapping[str, Any]) -> dict[str, Parameter]:

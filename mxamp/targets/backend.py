@@ -15,6 +15,7 @@ MXNET = "mxnet"
 RUNTIMES: Mapping[str, str] = {
     MXNET: "MXNet",
     "onnxruntime-cuda": "ONNX Runtime's CUDA provider",
+    "onnxruntime-arm": "ONNX Runtime's CPU provider on ARM",
     "tensorrt": "TensorRT",
     "openvino": "OpenVINO",
 }
@@ -47,6 +48,11 @@ class Backend:
     def context(self) -> str:
         """What MXNet calls the device, where models are run to be measured or compared."""
         return "gpu(0)" if self.device == "gpu" else "cpu"
+
+    @property
+    def norms_of_one_dtype(self) -> bool:
+        """Whether it has no BatchNormalization of low data and float32 statistics (docs/OperatorKernels.md)."""
+        return self.runtime == "onnxruntime-cuda"
 
     @property
     def has_onednn(self) -> bool:

@@ -23,7 +23,6 @@ from mxamp.targets.parts import FusionPattern, OperatorSupport, Support
 
 __all__ = ["Target"]
 
-
 _BUILTIN = Path(__file__).parent / "builtin"
 
 

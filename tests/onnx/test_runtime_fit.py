@@ -76,10 +76,27 @@ def test_the_command_line_warns_and_tells_programs(
     assert not (tmp_path / "net.xml").exists()
 
 
-def test_a_batch_norm_of_two_dtypes_is_told_of() -> None:
+def test_a_batch_norm_is_of_one_dtype_where_the_runtime_has_no_other(tmp_path: Path) -> None:
+    """CUDA's provider has no kernel for float16 data with float32 statistics; ONNX allows it."""
+    import onnx
+
     net = Net()
     graph = net.graph(net.bn(net.conv(net.var("data"), "conv0"), "bn0"))  # an output, so it is not folded
-    cuda = Target.builtin("onnx-cuda-fp16")
-    found = runtime_fit(convert(graph, net.params, DType.FLOAT16, target=cuda, fold_batch_norm=True), cuda)
-    assert "computes bn0_float16 on the CPU" in (found.warning or "")
-    assert runtime_fit(low("onnx-cuda-fp16", DType.FLOAT16), cuda).warning is None
+
+    def written(target: str, read_by: str | None = None) -> list[tuple[str, set[int]]]:
+        decided = Target.builtin(target)
+        model = convert(graph, net.params, DType.FLOAT16, target=decided, fold_batch_norm=True)
+        path = tmp_path / "net.onnx"
+        read = None if read_by is None else Target.builtin(read_by)
+        model.export_onnx(path, input_shapes={"data": (1, 4, 5, 5)}, target=read)
+        file = onnx.shape_inference.infer_shapes(onnx.load(str(path))).graph
+        codes = {value.name: value.type.tensor_type.elem_type for value in (*file.input, *file.value_info)}
+        codes.update((value.name, value.data_type) for value in file.initializer)
+        return [(node.op_type, {codes[name] for name in node.input}) for node in file.node]
+
+    low, wide = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    assert ("BatchNormalization", {low, wide}) in written("cuda-fp16")
+    for nodes in (written("onnx-cuda-fp16"), written("cuda-fp16", read_by="onnx-cuda-fp16")):
+        assert [op for op, _ in nodes].count("Cast") >= 2
+        assert [codes for op, codes in nodes if op == "BatchNormalization"] == [{wide}]
+    assert ("BatchNormalization", {low, wide}) in written("onnx-cuda-fp16", read_by="onnx-tensorrt-fp16")

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.graph import Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.openvino.plain import plain_model
+from mxamp.policy import Policy
 from tests.building import Net, convert, parameters
 
 
@@ -61,3 +63,26 @@ def test_a_hard_sigmoid_is_written_out() -> None:
     attrs = [node.attrs for node in plain.nodes if not node.is_variable]
     assert attrs == [{"scalar": "2.0"}, {"a_min": "0.0", "a_max": "4.0"}, {"scalar": "0.25"}]
     assert plain.nodes[plain.heads[0].node].name == "gate"
+
+
+def test_a_dense_layer_that_is_kept_is_a_convolution_whose_nodes_are_all_marked() -> None:
+    net = Net()
+    hidden = net.conv(net.var("data"), "conv0")
+    graph = net.graph(net.fc(hidden, "dense0"))
+    model = convert(
+        graph, net.params, DType.BFLOAT16, policy=Policy.default(DType.BFLOAT16).excluding(names=["dense0"])
+    )
+    plain = plain_model(model.graph, params_of(model))
+    assert ops(plain.graph) == ["Convolution", "Reshape", "Reshape", "Convolution", "Reshape"]
+    written = {node.name for node in plain.graph.nodes if not node.is_variable} - {"conv0"}
+    assert (plain.kept, plain.marked) == ({"dense0"}, written)
+    assert plain.graph.nodes[plain.graph.heads[0].node].name == "dense0"
+
+
+def test_a_dense_layer_that_is_low_stays_one() -> None:
+    net = Net()
+    graph = net.graph(net.fc(net.conv(net.var("data"), "conv0"), "dense0"))
+    model = convert(graph, net.params, DType.BFLOAT16, low_precision=LowPrecision.REQUIRED)
+    plain = plain_model(model.graph, params_of(model))
+    assert ops(plain.graph) == ["Convolution", "FullyConnected"]
+    assert plain.marked == frozenset()

@@ -14,7 +14,7 @@ pytest.importorskip("gluoncv")
 import mxnet as mx
 
 from mxamp.errors import ModelFileNotFoundError, TracingError
-from mxamp.runtime.zoo import default_input_shapes, load_zoo, zoo_names
+from mxamp.runtime.zoo import _build, default_input_shapes, load_zoo, zoo_names
 
 pytestmark = pytest.mark.zoo
 
@@ -37,6 +37,17 @@ def outputs(model, shapes, seed=0):
     }
     executor = model.sym.bind(mx.cpu(), {**model.args, **inputs}, aux_states=model.auxs, grad_req="null")
     return [output.asnumpy() for output in executor.forward()]
+
+
+@pytest.mark.parametrize("name", ["resnet18_v1b_custom", "i3d_resnet50_v1_custom", "inceptionv3_ucf101"])
+def test_no_weights_are_fetched_for_a_network_of_random_ones(offline, monkeypatch, name):
+    """GluonCV's constructors of these fetch a backbone, or want one whose parameters have values."""
+
+    def refuse(*_, **__):
+        raise AssertionError("it asked the network")
+
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    assert _build(name, False).collect_params()
 
 
 @pytest.mark.parametrize("name", ["cifar_resnet20_v1", "ssd_512_mobilenet1.0_voc", "mobilenetv3_small"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +20,10 @@ from tools.runtime_targets import (
     TARGETS,
     built,
     missing_kernel,
+    read_answers,
     read_onnxruntime,
     read_tensorrt,
+    write_calls,
 )
 
 KERNELS = json.loads(TABLE.read_text("utf-8"))
@@ -61,6 +65,35 @@ def test_the_table_is_read_from_tensorrts_document() -> None:
     assert read_tensorrt(text) == {"Abs": {"float16": 1}, "Relu": {"float16": 1, "bfloat16": 1}}
 
 
+def test_the_table_is_read_from_what_a_runtime_was_seen_to_do() -> None:
+    answers = {"Add": [3, 1], "Conv": [2, 0], "Exp": [0, 4]}
+    assert read_answers(json.dumps(answers)) == {"Add": {"float16": 1}, "Conv": {"float16": 1}}
+
+
+def test_a_runtime_is_asked_with_the_calls_that_the_tests_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CPU providers have a float16 kernel for Concat, and for Relu on ARM alone."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install '.[onnx]'")
+    from tools.runs_in_low import answers
+
+    few = [case("Activation", (1, 4, 5, 5), act_type="relu"), case("Concat", (2, 3), (2, 3), dim=1)]
+    monkeypatch.setattr("tools.runtime_targets.cases", lambda: iter(few))
+    write_calls(tmp_path)
+    found = answers(str(tmp_path))
+    is_arm = platform.machine() == "aarch64"
+    assert found == {"Concat": [1, 0], "Relu": [1, 0] if is_arm else [0, 1]}
+
+
+def test_arm_runs_convolutional_networks_in_float16_and_sums_with_exponentials_in_float32() -> None:
+    arm = Target.builtin("onnx-arm-fp16")
+    assert (arm.runtime, arm.device) == ("onnxruntime-arm", "cpu")
+    for op in ("Convolution", "FullyConnected", "Pooling", "elemwise_add", "Concat"):
+        assert arm.support(op, {}).support is Support.WORKS
+    for op in ("softmax", "exp", "mean"):
+        assert arm.support(op, {}).support is Support.UNSUPPORTED
+
+
 def test_a_call_lacks_a_kernel_for_what_is_written_of_it() -> None:
     relu = case("Activation", (1, 4, 5, 5), act_type="relu")
     assert missing_kernel(relu, "float16", CUDA) is None
@@ -90,7 +123,8 @@ def test_the_targets_are_what_the_table_says(name: str) -> None:
 def test_the_targets_are_of_their_runtimes(name: str) -> None:
     target = Target.builtin(name)
     runtime, dtype, _ = TARGETS[name]
-    assert (target.runtime, str(target.dtype), target.device) == (runtime, dtype, "gpu")
+    device = "cpu" if runtime == "onnxruntime-arm" else "gpu"
+    assert (target.runtime, str(target.dtype), target.device) == (runtime, dtype, device)
     assert KERNELS[runtime]["commit"][:12] in target.description
     assert target.support("Convolution", {}).support is Support.WORKS
 

@@ -21,6 +21,10 @@ def _batch_norm(call: Call) -> Written:
     if call.flag("fix_gamma", True):
         # MXNet takes gamma for 1, whatever the parameter holds.
         gamma = call.array(np.ones(call.shape(beta)), beta.dtype)
+    low = data.dtype
+    is_cast = call.norms_of_one_dtype and low != mean.dtype
+    if is_cast:
+        data = call.cast(data, mean.dtype)
     order = list(range(call.rank(data)))
     if axis != 1:  # the axis and the second one change places, before and after
         order[1], order[axis] = order[axis], order[1]
@@ -29,7 +33,9 @@ def _batch_norm(call: Call) -> Written:
         epsilon=call.number("eps", 1e-3),
     )
     result = call.transpose(result, order)
-    return call.emit("Relu", result) if call.node.op.endswith("WithReLU") else result
+    if call.node.op.endswith("WithReLU"):
+        result = call.emit("Relu", result)
+    return call.cast(result, low) if is_cast else result
 
 
 @mapping("LayerNorm", "LayerNormalization; Transpose for another axis than the last", opset=17)

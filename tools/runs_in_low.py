@@ -1,0 +1,73 @@
+"""Ask ONNX Runtime which nodes it computes in float16: run where the runtime is, it needs nothing else.
+
+    python -m tools.runtime_targets --write-calls FOLDER     here: one file a call, and calls.json
+    python runs_in_low.py FOLDER > answers.json              there, such as under qemu: aarch64, FEAT_FP16
+    python -m tools.runtime_targets --read onnxruntime-arm answers.json
+
+Where a provider has no kernel for float16, ONNX Runtime puts casts around the node, whatever the level of
+optimization, and the node reads float32 when it runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+_DTYPES = {"float": "f4", "float16": "f2", "double": "f8", "int64": "i8", "int32": "i4", "int8": "i1"}
+
+
+def answers(folder: str) -> dict[str, list[int]]:
+    """Return operator -> how many of its nodes ran in float16, and how many did not."""
+    with open(os.path.join(folder, "calls.json"), encoding="utf-8") as file:
+        calls: dict[str, dict[str, str]] = json.load(file)
+    found: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+    for name, nodes in calls.items():
+        ran = _low_nodes(os.path.join(folder, name))
+        for node, op in nodes.items():
+            found[op][0 if ran.get(node, False) else 1] += 1
+    return dict(sorted(found.items()))
+
+
+def _low_nodes(path: str) -> dict[str, bool]:
+    """Return node -> whether a float16 tensor was among what it read and wrote; nothing where it fails."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_profiling = True
+    options.profile_file_prefix = path
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        session.run(None, {given.name: _zeros(given) for given in session.get_inputs()})
+    except Exception as error:  # of its own; the call counts as one that did not run
+        print(f"{os.path.basename(path)}: {str(error)[:200]}", file=sys.stderr)
+        return {}
+    trace = session.end_profiling()
+    with open(trace, encoding="utf-8") as file:
+        events: list[dict[str, Any]] = json.load(file)
+    os.remove(trace)
+    suffix = "_kernel_time"
+    return {
+        event["name"][: -len(suffix)]: any(
+            "float16" in tensor
+            for key in ("input_type_shape", "output_type_shape")
+            for tensor in event["args"].get(key, ())
+        )
+        for event in events
+        if event.get("cat") == "Node" and event["name"].endswith(suffix)
+    }
+
+
+def _zeros(given: Any) -> Any:
+    dtype = _DTYPES.get(given.type[len("tensor(") : -1], "f4")
+    return np.zeros([size if isinstance(size, int) else 1 for size in given.shape], dtype)
+
+
+if __name__ == "__main__":
+    print(json.dumps(answers(sys.argv[1]), indent=1))
