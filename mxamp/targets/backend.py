@@ -51,7 +51,7 @@ class Backend:
 
     @property
     def norms_of_one_dtype(self) -> bool:
-        """Whether it has no BatchNormalization of low data and float32 statistics (docs/OperatorKernels.md)."""
+        """Whether it lacks BatchNormalization of low data and float32 statistics (its OperatorKernels.md)."""
         return self.runtime == "onnxruntime-cuda"
 
     @property
