@@ -70,7 +70,9 @@ def speed_figure(report: Report | None, timed: Mapping[str, Latency | None]) -> 
         )
     if report is not None and report.time is not None and report.time.mixed_us:
         ratio = report.time.float32_us / report.time.mixed_us
-        kind = "the sum of measured nodes" if report.time.measured_nodes else "estimated, not measured"
+        kind = f"estimated for {report.time.machine}, not measured"
+        if report.time.measured_nodes:
+            kind = "the sum of measured nodes"
         return Figure("Speed", f"{ratio:.2f}\u00d7", kind)
     return None
 

@@ -69,8 +69,17 @@ def _speed(report: Report) -> str:
     if chosen is not None:
         return f"measured: {chosen.ratio:.2f} times as fast as float32"
     time = report.time
+    if time is not None and time.mixed_us and time.measured_nodes:
+        return f"{time.float32_us / time.mixed_us:.2f} times as fast as float32, as the sum of measured nodes"
     if time is not None and time.mixed_us:
-        return f"estimated, not measured: {time.float32_us / time.mixed_us:.2f} times as fast as float32"
+        said = (
+            f"estimated for {time.machine}, not measured: {time.float32_us / time.mixed_us:.2f} times as fast "
+            "as float32"
+        )
+        here = report.time_here
+        if here is not None and here.mixed_us:
+            said += f"; for {here.machine}, as here: {here.float32_us / here.mixed_us:.2f} times"
+        return said
     why = "" if guard is None else f": {guard.reason}"
     return f"not measured{why}"
 

@@ -12,6 +12,8 @@ import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import MxampWarning
 from mxamp.graph.graph import Graph
+from mxamp.html.measured import speed_figure
+from mxamp.report.short import short_summary
 from mxamp.targets import Target, machine_mismatch
 from tests.building import Net, parameters
 
@@ -117,6 +119,10 @@ def test_estimates_name_the_machine_they_are_for(a_cpu: Callable[..., None]) -> 
     text = " ".join(str(report).split())
     assert "by costs of AMD EPYC, 1 thread" in text
     assert "Not here: float32" in text
+    speed = dict(short_summary(report))["speed"]
+    assert "estimated for AMD EPYC, 1 thread, not measured" in speed
+    assert "for a CPU with AVX-512 and no bfloat16 instructions, 1 thread, as here: 0.2" in speed
+    assert speed_figure(report, None).detail == "estimated for AMD EPYC, 1 thread, not measured"
     assert mxamp.Report.from_json(report.to_json()) == report
 
 
