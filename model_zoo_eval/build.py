@@ -18,7 +18,7 @@ from mxamp.errors import ModelFileNotFoundError, ParamsError, TracingError
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
 from mxamp.runtime.random_weights import RESIDUAL_SCALE
-from mxamp.runtime.zoo import model_of_network, models_folder, weights_obstacle
+from mxamp.runtime.zoo import import_gluoncv, model_of_network, models_folder, weights_obstacle
 
 __all__ = ["FROM_FILE", "RANDOM", "TRAINED", "BuiltModel", "build_model"]
 
@@ -96,10 +96,13 @@ def build_model(
         When a file of weights does not fit, or is damaged.
     TracingError
         When GluonCV cannot build the network, or it cannot be traced.
+    MxnetMissingError
+        When MXNet or GluonCV is not here.
     UnknownNameError
         When the zoo has no such model.
     """
     entry = find_entry(case.name)
+    import_gluoncv()
     shapes = entry.shapes(size) if smaller or size is not None else dict(entry.inputs)
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         # MXNet warns of parameters that a constructor initialised, and of types it infers later.
@@ -144,8 +147,7 @@ def _for_raw_pixels(model: Model) -> Model:
 
 
 def _network(entry: Entry, shapes: Mapping[str, Shape]) -> Any:
-    import gluoncv.model_zoo
-
+    gluoncv = import_gluoncv()
     arguments = dict(entry.arguments)
     sizes = next(iter(shapes.values()))[-2:]
     if entry.baked:

@@ -35,6 +35,7 @@ from mxamp.convert import convert_model
 from mxamp.files import atomic_write
 from mxamp.measuring.machine import compute_capability
 from mxamp.messages.counts import count_of
+from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model
 from mxamp.model.provenance import read_provenance
 from mxamp.report.model import Report
@@ -226,7 +227,8 @@ def _print_short(
         lines.insert(0, ("weights", f"{source.weights}."))
     if args.output is not None and report.emulated is None:
         measure = f"mxamp compare {args.model} {split_prefix(args.output)[0]} --data FILE.npz"
-        lines.append(("error", f"not measured; {measure}"))
+        where = "" if why_no_mxnet() is None else "where MXNet is, "
+        lines.append(("error", f"not measured; {where}{measure}"))
     lines.append(("written", ", ".join(str(path) for path in files)))
     if note:
         lines.append(("note", note))

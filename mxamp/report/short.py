@@ -72,10 +72,8 @@ def _speed(report: Report) -> str:
     if time is not None and time.mixed_us and time.measured_nodes:
         return f"{time.float32_us / time.mixed_us:.2f} times as fast as float32, as the sum of measured nodes"
     if time is not None and time.mixed_us:
-        said = (
-            f"estimated for {time.machine}, not measured: {time.float32_us / time.mixed_us:.2f} times as fast "
-            "as float32"
-        )
+        ratio = time.float32_us / time.mixed_us
+        said = f"estimated for {time.machine}, not measured: {ratio:.2f} times as fast as float32"
         here = report.time_here
         if here is not None and here.mixed_us:
             said += f"; for {here.machine}, as here: {here.float32_us / here.mixed_us:.2f} times"

@@ -25,6 +25,7 @@ from mxamp.runtime.random_weights import RESIDUAL_SCALE, random_parameters
 __all__ = [
     "ZooModel",
     "default_input_shapes",
+    "import_gluoncv",
     "load_zoo",
     "model_of_network",
     "models_folder",
@@ -97,7 +98,7 @@ def zoo_names() -> list[str]:
     MxnetMissingError
         When GluonCV cannot be imported.
     """
-    return sorted(_gluoncv().model_zoo.get_model_list())
+    return sorted(import_gluoncv().model_zoo.get_model_list())
 
 
 def load_zoo(
@@ -216,7 +217,14 @@ def default_input_shapes(name: str) -> list[Shape]:
     return [(1, 3, 224, 224)]
 
 
-def _gluoncv() -> Any:
+def import_gluoncv() -> Any:
+    """Import GluonCV.
+
+    Raises
+    ------
+    MxnetMissingError
+        When it, or MXNet, cannot be imported; says what to do about it with this Python.
+    """
     import_mxnet()  # says what to do about a missing or unfit MXNet
     try:
         import gluoncv
@@ -259,7 +267,7 @@ def weights_obstacle(name: str) -> str:
 
 
 def _build(name: str, is_pretrained: bool) -> Any:
-    zoo = _gluoncv().model_zoo
+    zoo = import_gluoncv().model_zoo
     options: dict[str, Any] = {"root": str(models_folder())}
     if is_pretrained:
         options["pretrained"] = True

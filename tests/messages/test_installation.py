@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import mxamp
+from model_zoo_eval.build import build_model
+from model_zoo_eval.registry import select_cases
 from mxamp.errors import MxnetMissingError
 from mxamp.guard import Guard, machine
 from mxamp.messages import installation
@@ -88,3 +90,16 @@ def test_without_mxnet_no_hint_asks_for_what_needs_it(
     said = capsys.readouterr().err
     assert "This needs MXNet" in said
     assert "--random" not in said
+    assert main(["convert", "net", "--dtype", "bf16", "-o", "out"]) == 0
+    assert "not measured; where MXNet is, mxamp compare" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("minor", [11, 13])
+def test_models_of_the_zoo_say_what_they_need(monkeypatch: pytest.MonkeyPatch, minor: int) -> None:
+    on_python(monkeypatch, minor, mxnet=minor < 12)
+    monkeypatch.setitem(sys.modules, "gluoncv", None)
+    if minor < 12:
+        monkeypatch.setattr("mxamp.runtime.zoo.import_mxnet", lambda: None)
+    advice = "this is 3\\.13: use one of those" if minor == 13 else r"'\.\[zoo\]'"
+    with pytest.raises(MxnetMissingError, match=advice):
+        build_model(select_cases(["resnet18_v1"])[0])
