@@ -94,7 +94,7 @@ def guard_conversion(
         try:
             found = search.run(is_only_reported=is_only_reported)
         except _CannotRunError as error:
-            reason = f"the converted model was not measured, for {error}"
+            reason = f"the converted model was not measured: {error}"
             return replace(options, guard=GuardReport(FAILED, reason))
     report = GuardReport(
         **found.report,
@@ -204,7 +204,7 @@ class _Search:
                 self._share(_FIRST_SHARE),
             )
         except MxampError as error:
-            raise _CannotRunError(f"it cannot be run here: {str(error).rstrip('.')}") from error
+            raise _CannotRunError(str(error).rstrip(".")) from error
         ratio = measured.ratio(1)
         converted = MeasuredRatio.of(measured, 1)
         if ratio.is_faster or is_only_reported:
