@@ -14,6 +14,7 @@ __all__ = [
     "AccuracyError",
     "DataError",
     "DeviceError",
+    "DigestMissingError",
     "ExportError",
     "GraphError",
     "LibraryError",
@@ -113,6 +114,10 @@ class TracingError(MxampError, ValueError):
 
 class MxnetMissingError(MxampError, ImportError):
     """The operation needs MXNet, and MXNet cannot be imported here."""
+
+
+class DigestMissingError(MxampError, ImportError):
+    """A file was hashed with an algorithm that is not installed here."""
 
 
 class OnnxMissingError(MxampError, ImportError):

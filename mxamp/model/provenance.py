@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Mapping, NoReturn
 
-from mxamp.errors import PolicyError, ReportError
+from mxamp.errors import DigestMissingError, PolicyError, ReportError
 from mxamp.files import StagedFile, existing_file
 from mxamp.files.digest import DIGITS
 from mxamp.files.json_text import parse_json
@@ -323,9 +323,10 @@ def recorded_report(source: SourceFiles, prefix: str | Path, epoch: int) -> Repo
     """
     try:
         provenance = read_provenance(prefix, epoch)
-    except ReportError:  # it is for information only, and mxamp.verify tells what is wrong with it
+        is_known = provenance is not None and source.are_those_of(provenance)
+    except (ReportError, DigestMissingError):  # it is for information only; mxamp.verify tells what is wrong
         return None
-    return provenance.report if provenance is not None and source.are_those_of(provenance) else None
+    return provenance.report if provenance is not None and is_known else None
 
 
 def _record(file: StagedFile) -> FileRecord:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HASH_KEYS", "FileRecord", "SourceFiles", "hash_file"]
 
-HASH_KEYS = {"BLAKE2b": "blake2b", "SHA-256": "sha256"}
+HASH_KEYS = {"BLAKE3": "blake3", "BLAKE2b": "blake2b", "SHA-256": "sha256"}
 """What the hashes are called in JSON."""
 
 
@@ -155,6 +155,8 @@ def hash_file(path: Path, algorithm: str | None = None) -> FileRecord:
     ------
     ParamsError
         When it cannot be read.
+    DigestMissingError
+        When the algorithm is not installed.
     """
     algorithm = algorithm or fastest_algorithm()
     digest = new_digest(algorithm)

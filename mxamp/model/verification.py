@@ -113,6 +113,8 @@ def verify(prefix: str | Path, epoch: int = 0) -> Verification:
         When the record is damaged.
     ParamsError
         When a file cannot be read.
+    DigestMissingError
+        When the files were hashed with what is not installed here.
     """
     try:
         symbol_path, params_path = model_paths(prefix, epoch)

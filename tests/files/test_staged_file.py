@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import sys
 import time
 import zlib
 
@@ -10,9 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mxamp.errors import ExportError
+from mxamp.errors import DigestMissingError, ExportError
 from mxamp.files import StagedFile, digest
-from mxamp.files.digest import ALGORITHMS, fastest_algorithm
+from mxamp.files.digest import ALGORITHMS, fastest_algorithm, new_digest
+
+try:
+    import blake3
+except ImportError:
+    blake3 = None
 
 MEGABYTE = 1 << 20
 
@@ -25,6 +31,8 @@ def staged(tmp_path):
 
 def digest_of(content):
     known = {"SHA-256": hashlib.sha256(content), "BLAKE2b": hashlib.blake2b(content, digest_size=32)}
+    if fastest_algorithm() == "BLAKE3":
+        return blake3.blake3(content).hexdigest()
     return known[fastest_algorithm()].hexdigest()
 
 
@@ -33,11 +41,31 @@ def test_the_hash_is_the_one_that_is_computed_faster_here(monkeypatch):
         def update(self, data):
             time.sleep(0.001)
 
-    for slow in ALGORITHMS:
+    for fast in ALGORITHMS:
+        if fast == "BLAKE3" and blake3 is None:
+            continue
         fastest_algorithm.cache_clear()
-        monkeypatch.setattr(digest, "ALGORITHMS", {**ALGORITHMS, slow: Slow})
-        assert fastest_algorithm() != slow
+        slow = {name: Slow for name in ALGORITHMS if name != fast}
+        monkeypatch.setattr(digest, "ALGORITHMS", {**ALGORITHMS, **slow})
+        assert fastest_algorithm() == fast
     fastest_algorithm.cache_clear()
+
+
+def test_a_hash_that_is_not_installed_is_not_chosen_and_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "blake3", None)
+    fastest_algorithm.cache_clear()
+    assert fastest_algorithm() in ("SHA-256", "BLAKE2b")
+    fastest_algorithm.cache_clear()
+    with pytest.raises(DigestMissingError, match="pip install blake3"):
+        new_digest("BLAKE3")
+
+
+@pytest.mark.skipif(blake3 is None, reason="needs the package blake3, which not every machine has")
+def test_blake3_is_that_of_its_authors():
+    # From the official test vectors: the input is the bytes 0, 1 ... 250 again and again.
+    found = new_digest("BLAKE3")
+    found.update(bytes(number % 251 for number in range(1024)))
+    assert found.hexdigest() == "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7"
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3 * MEGABYTE], ids=["nothing", "a byte", "small", "large"])

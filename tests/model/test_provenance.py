@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import mxamp
 from mxamp.cli.main import main
-from mxamp.errors import ExportError, MxampWarning, ParamsError, ReportError
+from mxamp.errors import DigestMissingError, ExportError, MxampWarning, ParamsError, ReportError
 from mxamp.files import StagedFile
 from mxamp.files.digest import fastest_algorithm, new_digest
 from mxamp.model import Model
@@ -328,8 +329,13 @@ def test_verify_is_true_for_an_intact_pair_alone(folder):
     assert "out-0000.params: as written" in str(found)
 
 
-@pytest.mark.parametrize(("one", "other"), [("SHA-256", "BLAKE2b"), ("BLAKE2b", "SHA-256")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("SHA-256", "BLAKE2b"), ("BLAKE2b", "SHA-256"), ("BLAKE3", "SHA-256"), ("SHA-256", "BLAKE3")],
+)
 def test_what_another_machine_hashed_otherwise_is_verified_as_it_was_hashed(folder, monkeypatch, one, other):
+    if "BLAKE3" in (one, other):
+        pytest.importorskip("blake3", reason="not every machine has a wheel of it")
     monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: one)
     monkeypatch.setattr("mxamp.model.source_files.fastest_algorithm", lambda: one)
     converted().save("out")
@@ -337,7 +343,8 @@ def test_what_another_machine_hashed_otherwise_is_verified_as_it_was_hashed(fold
     monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: other)
     monkeypatch.setattr("mxamp.model.source_files.fastest_algorithm", lambda: other)
     content = (folder / "out-0000.params").read_bytes()
-    expected = {"SHA-256": hashlib.sha256(content), "BLAKE2b": hashlib.blake2b(content, digest_size=32)}[one]
+    expected = new_digest(one)
+    expected.update(content)
     record = read_provenance(folder / "out")
     assert (record.params.algorithm, record.params.digest) == (one, expected.hexdigest())
     assert record.symbol.algorithm == record.source_params.algorithm == one
@@ -346,6 +353,17 @@ def test_what_another_machine_hashed_otherwise_is_verified_as_it_was_hashed(fold
     assert f"{one} {expected.hexdigest()[:12]}" in str(found)
     (folder / "out-0000.params").write_bytes(content[:-1] + b"x")
     assert not mxamp.verify(folder / "out")
+
+
+def test_what_was_hashed_with_what_is_not_here_loads_and_is_not_called_intact(folder, monkeypatch):
+    pytest.importorskip("blake3", reason="not every machine has a wheel of it")
+    monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: "BLAKE3")
+    converted().save("out")
+    monkeypatch.setitem(sys.modules, "blake3", None)
+    monkeypatch.setattr("mxamp.provenance.fastest_algorithm", lambda: "SHA-256")
+    assert mxamp.load("out").report is None
+    with pytest.raises(DigestMissingError, match="pip install blake3"):
+        mxamp.verify("out")
 
 
 def test_what_an_earlier_version_recorded_with_sha256_is_read_and_verified(folder):
