@@ -360,7 +360,7 @@ def test_what_was_hashed_with_what_is_not_here_loads_and_is_not_called_intact(fo
     monkeypatch.setattr("mxamp.files.staged.fastest_algorithm", lambda: "BLAKE3")
     converted().save("out")
     monkeypatch.setitem(sys.modules, "blake3", None)
-    monkeypatch.setattr("mxamp.provenance.fastest_algorithm", lambda: "SHA-256")
+    monkeypatch.setattr("mxamp.model.source_files.fastest_algorithm", lambda: "SHA-256")
     assert mxamp.load("out").report is None
     with pytest.raises(DigestMissingError, match="pip install blake3"):
         mxamp.verify("out")

@@ -122,7 +122,7 @@ def test_estimates_name_the_machine_they_are_for(a_cpu: Callable[..., None]) -> 
     speed = dict(short_summary(report))["speed"]
     assert "estimated for AMD EPYC, 1 thread, not measured" in speed
     assert "for a CPU with AVX-512 and no bfloat16 instructions, 1 thread, as here: 0.2" in speed
-    assert speed_figure(report, None).detail == "estimated for AMD EPYC, 1 thread, not measured"
+    assert speed_figure(report, {}).detail == "estimated for AMD EPYC, 1 thread, not measured"
     assert mxamp.Report.from_json(report.to_json()) == report
 
 
