@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence, TypeVar, Union, cast
 
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
@@ -20,12 +20,14 @@ from mxamp.conversion import (
 )
 from mxamp.conversion.emulation import as_emulation, emulate_model, emulation_target
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
+from mxamp.dtypes import GivenDType
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.guard import Guard, as_guard
 from mxamp.messages.arguments import check_flag, one_of
 from mxamp.model import Model, graph_of
+from mxamp.model.accepted import GivenSymbol, Module, Params, SymbolGenerator
 from mxamp.ops.casts import AMP_CAST
 from mxamp.params.check import check_params, declared_inputs
 from mxamp.passes import Emulation
@@ -39,19 +41,22 @@ from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
 __all__ = ["convert_model", "convert_symbol"]
 
 
+SomeSymbol = TypeVar("SomeSymbol", bound=Union[GivenSymbol, SymbolGenerator])
+
+
 def convert_model(
-    sym: Any,
-    arg_params: Mapping[str, Any] | None = None,
-    aux_params: Mapping[str, Any] | None = None,
-    target_dtype: Any = "float16",
+    sym: GivenSymbol | Module,
+    arg_params: Params | None = None,
+    aux_params: Params | None = None,
+    target_dtype: GivenDType = "float16",
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = True,
     *,
-    args: Mapping[str, Any] | None = None,
-    auxs: Mapping[str, Any] | None = None,
+    args: Params | None = None,
+    auxs: Params | None = None,
     policy: Policy | str | Path | None = None,
     target: GivenTarget = None,
     exclude: Sequence[str] = (),
@@ -193,8 +198,8 @@ def convert_model(
     """
     arg_params = one_of("convert_model", arg_params=arg_params, args=args)
     aux_params = one_of("convert_model", aux_params=aux_params, auxs=auxs)
-    sym, arg_params, aux_params, fed = _parts(sym, arg_params, aux_params)
-    model = Model.of(sym, arg_params, aux_params)
+    *triple, fed = _parts(sym, arg_params, aux_params)
+    model = Model.of(*triple)
     graph = model.graph
     emulation, guarding, profiling = as_emulation(emulate), as_guard(guard), as_profiling(profile)
     chosen = resolve_policy(
@@ -259,8 +264,8 @@ def convert_model(
 
 
 def convert_symbol(
-    sym: Any,
-    target_dtype: Any = "float16",
+    sym: SomeSymbol,
+    target_dtype: GivenDType = "float16",
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
@@ -276,7 +281,7 @@ def convert_symbol(
     rewrite_masks: bool = True,
     prepare: Sequence[str] = PREPARATIONS,
     widest_dtype_ops: Sequence[str] | None = None,
-) -> Any:
+) -> SomeSymbol:
     """Convert a Symbol alone, so that it runs in mixed precision with the FP32 parameters it had.
 
     The parameters are cast at every forward pass, because their values are not here to be cast once;
@@ -312,8 +317,8 @@ def convert_symbol(
     if _is_symbol_generator(sym):
         from mxamp.runtime.module import wrapped_generator
 
-        return wrapped_generator(
-            sym,
+        wrapped = wrapped_generator(
+            cast("SymbolGenerator", sym),
             partial(
                 convert_symbol,
                 target_dtype=target_dtype,
@@ -333,6 +338,7 @@ def convert_symbol(
                 widest_dtype_ops=widest_dtype_ops,
             ),
         )
+        return cast("SomeSymbol", wrapped)
     check_flag(cast_optional_params, "cast_optional_params")
     if cast_optional_params:
         raise PolicyError(
@@ -374,7 +380,7 @@ def convert_symbol(
         mismatch=machine_mismatch(target),
     )
     model = convert_graph(Source(graph, {}, {}, list(graph.variables)), options)
-    return model.graph if isinstance(sym, Graph) else model.sym
+    return cast("SomeSymbol", model.graph if isinstance(sym, Graph) else model.sym)
 
 
 def _parts(sym: Any, arg_params: Any, aux_params: Any) -> tuple[Any, Any, Any, Sequence[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
@@ -20,9 +20,11 @@ from mxamp.conversion import (
     known_shapes,
 )
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
+from mxamp.dtypes import GivenDType
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
 from mxamp.messages.arguments import one_of
+from mxamp.model.accepted import Array, Block, BlockShapes, Device
 from mxamp.ops.casts import AMP_CAST
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.parts import ColorFunction
@@ -38,18 +40,18 @@ __all__ = ["convert_block"]
 
 
 def convert_block(
-    block: Any = None,
-    target_dtype: Any = "float16",
+    block: Block | None = None,
+    target_dtype: GivenDType = "float16",
     target_dtype_ops: Sequence[str] | None = None,
     fp32_ops: Sequence[str] | None = None,
     conditional_fp32_ops: ConditionalOperators | None = None,
     excluded_sym_names: Sequence[str] | None = None,
-    ctx: Any = None,
+    ctx: Device | Sequence[Device] = None,
     cast_optional_params: bool = True,
     *,
-    net: Any = None,
-    input_shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None,
-    inputs: Any = None,
+    net: Block | None = None,
+    input_shapes: BlockShapes | None = None,
+    inputs: Array | Sequence[Any] | None = None,
     policy: Policy | str | Path | None = None,
     target: GivenTarget = None,
     exclude: Sequence[str] = (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,11 @@ from numpy.typing import DTypeLike
 
 from mxamp.errors import TargetError, nearest_names
 
-__all__ = ["EMULATED_ONLY", "LOW_PRECISION", "DType", "FloatFormat"]
+__all__ = ["EMULATED_ONLY", "LOW_PRECISION", "DType", "FloatFormat", "GivenDType"]
+
+
+GivenDType = Union["DType", str, type, "np.dtype[Any]"]
+"""A dtype as users name it: see :meth:`DType.parse`."""
 
 
 @dataclass(frozen=True)

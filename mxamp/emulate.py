@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from mxamp.conversion import PREPARATIONS
 from mxamp.convert import convert_model
 from mxamp.decisions import IoDtype
+from mxamp.dtypes import GivenDType
 from mxamp.graph.shapes import InputShapes
 from mxamp.messages.arguments import one_of
 from mxamp.model import Model
+from mxamp.model.accepted import GivenSymbol, Module, Params
 from mxamp.passes import Emulation
 from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import Policy
@@ -20,13 +22,13 @@ __all__ = ["emulate"]
 
 
 def emulate(
-    sym: Any,
-    arg_params: Mapping[str, Any] | None = None,
-    aux_params: Mapping[str, Any] | None = None,
-    target_dtype: Any = "float16",
+    sym: GivenSymbol | Module,
+    arg_params: Params | None = None,
+    aux_params: Params | None = None,
+    target_dtype: GivenDType = "float16",
     *,
-    args: Mapping[str, Any] | None = None,
-    auxs: Mapping[str, Any] | None = None,
+    args: Params | None = None,
+    auxs: Params | None = None,
     policy: Policy | str | Path | None = None,
     target: Target | str | None = None,
     exclude: Sequence[str] = (),

@@ -17,6 +17,7 @@ from mxamp.errors import DataError, ExportError, TargetError
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model, PathLike
+from mxamp.model.accepted import AnyModel, BlockShapes
 from mxamp.onnx import OnnxExport, OnnxSession
 from mxamp.onnx.walk import input_names
 from mxamp.openvino.export import OpenvinoExport
@@ -41,10 +42,10 @@ __all__ = [
 
 
 def export_onnx(
-    model: Any,
+    model: AnyModel,
     path: PathLike,
     *,
-    input_shapes: Any = None,
+    input_shapes: BlockShapes | None = None,
     opset: int | None = None,
     dynamic_batch: bool = False,
     explicit_casts: bool = False,
@@ -104,10 +105,10 @@ def export_onnx(
 
 
 def export_openvino(
-    model: Any,
+    model: AnyModel,
     path: PathLike,
     *,
-    input_shapes: Any = None,
+    input_shapes: BlockShapes | None = None,
     dynamic_batch: bool = False,
 ) -> OpenvinoExport:
     """Write a model as OpenVINO's ``.xml`` and ``.bin``, with the decisions that were made for it.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import Any, Iterator
 
 import numpy as np
 import pytest
@@ -34,6 +36,50 @@ def converted(**options: object) -> Model:
 def test_the_names_of_the_package_are_its_public_ones() -> None:
     assert dir(mxamp) == sorted(mxamp.__all__)
     assert all(hasattr(mxamp, name) for name in dir(mxamp))
+
+
+def public_functions() -> Iterator[tuple[str, Any]]:
+    for name in mxamp.__all__:
+        thing = getattr(mxamp, name)
+        if inspect.isfunction(thing):
+            yield name, thing
+        if inspect.isclass(thing):
+            for member in (getattr(thing, own) for own in vars(thing) if not own.startswith("_")):
+                if inspect.isroutine(member):
+                    yield f"{name}.{member.__name__}", member
+
+
+def test_no_public_argument_is_of_any_type() -> None:
+    found = 0
+    for name, function in public_functions():
+        signature = inspect.signature(function)
+        for parameter in signature.parameters.values():
+            if parameter.name in ("self", "cls"):
+                continue
+            found += 1
+            said = str(parameter.annotation)
+            assert said not in ("Any", str(inspect.Parameter.empty)), (name, parameter)
+            assert "| Any" not in said, (name, parameter)
+        assert str(signature.return_annotation) not in ("Any", str(inspect.Parameter.empty)), name
+    assert found > 150
+
+
+def test_mxnets_objects_are_of_the_types_that_arguments_have() -> None:
+    mx = pytest.importorskip("mxnet")
+    from mxamp.model import accepted
+
+    sym = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc0")
+    net = mx.gluon.nn.Dense(2)
+    examples = {
+        accepted.Symbol: sym,
+        accepted.MxArray: mx.nd.zeros((2,)),
+        accepted.MxContext: mx.cpu(),
+        accepted.Block: net,
+        accepted.Module: mx.mod.Module(sym, label_names=None),
+    }
+    for protocol, example in examples.items():
+        for member in protocol.__dict__:
+            assert member.startswith("_") or hasattr(example, member), (protocol, member)
 
 
 # ---------------------------------------------------------------------- a model as text

@@ -23,6 +23,7 @@ from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.model import Model, load
+from mxamp.model.accepted import AnyModel, BlockShapes, Device, GivenSamples
 from mxamp.ops import FACTS
 
 __all__ = ["MEMORY", "POSITIONS", "any_model", "calibrate", "observed_entries"]
@@ -46,15 +47,15 @@ Progress = Callable[[int, "int | None"], None]
 
 
 def calibrate(
-    model: Any,
-    data: Any,
+    model: AnyModel,
+    data: GivenSamples,
     *,
-    ctx: Any = None,
+    ctx: Device = None,
     batch_size: int | None = None,
     max_samples: int | None = None,
     positions: int = POSITIONS,
     memory: int = MEMORY,
-    input_shapes: Any = None,
+    input_shapes: BlockShapes | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Run a model over samples once, in float32, and return what its values were.
@@ -134,7 +135,7 @@ def calibrate(
     return observer.calibration(samples)
 
 
-def any_model(model: Any, *, input_shapes: Any = None) -> Model:
+def any_model(model: AnyModel, *, input_shapes: BlockShapes | None = None) -> Model:
     """Return a model given in any way.
 
     Parameters
@@ -152,8 +153,9 @@ def any_model(model: Any, *, input_shapes: Any = None) -> Model:
     """
     if isinstance(model, (str, os.PathLike)):
         return load(Path(model))
-    if isinstance(getattr(model, "model", None), Model):  # what convert_block returned
-        return as_model(model.model, "the model")
+    of_block = getattr(model, "model", None)
+    if isinstance(of_block, Model):  # what convert_block returned
+        return as_model(of_block, "the model")
     if hasattr(model, "collect_params"):
         from mxamp.runtime.trace import check_block, trace_block
 

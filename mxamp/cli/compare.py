@@ -97,7 +97,7 @@ def add_parser(subparsers: Any) -> None:
         "--shape",
         action="append",
         default=[],
-        metavar="NAME=SIZES",
+        metavar="[NAME=]SIZES",
         help="shape of a random input, such as data=1,3,224,224; may be repeated",
     )
     parser.add_argument(
@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     reference = read_source(
         args.prefix, epoch=args.epoch, pretrained=args.pretrained, input_shapes=shapes or None
     )
-    data = _data(args, reference, shapes)
+    data = _data(args, reference, reference.named(shapes))
     sources = _converted(args)
     candidates = _candidates(args, reference, sources, fed_inputs(reference.model, data))
     cautions = []

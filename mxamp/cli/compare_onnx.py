@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any, Mapping
 
 from mxamp.cli.data import RANDOM_NOTE, random_data
-from mxamp.cli.source import parse_input_shapes, read_source
+from mxamp.cli.source import named_shapes, parse_input_shapes, read_source
 from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, input_names
@@ -44,7 +44,7 @@ def compare_with_onnx(args: argparse.Namespace) -> Fidelity:
         data: Any = load_data(args.data)
     elif args.random:
         names = list(reference.input_shapes if isinstance(reference, OnnxSession) else input_names(reference))
-        data = random_data(names, shapes, {**more, **known}, seed=args.seed)
+        data = random_data(names, named_shapes(shapes, names), {**more, **known}, seed=args.seed)
         notes.append(RANDOM_NOTE.format(seed=args.seed))
     else:
         raise DataError("No data was given: give --data FILE.npz, or --random for random numbers.")

@@ -147,6 +147,7 @@ def run(args: argparse.Namespace) -> int:
         steps.done("weights", source.weights)
     check_operators(args.exclude_op, source.model.graph)
     inputs = input_names(source.model)
+    shapes = source.named(shapes)
     if data is not None:
         # Read once more, under the names of the inputs, which is where what does not fit is told.
         given = prepare_inputs(source.model, data).arrays

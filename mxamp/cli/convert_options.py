@@ -166,7 +166,7 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
         "--input-shape",
         action="append",
         default=[],
-        metavar="NAME=SIZES",
+        metavar="[NAME=]SIZES",
         help="such as data=1,3,224,224: decide by costs, measure the result, and count multiply-adds and "
         "cast bytes (repeatable; measuring needs MXNet)",
     )

@@ -73,7 +73,7 @@ def add_parser(subparsers: Any) -> None:
         "--input-shape",
         action="append",
         default=[],
-        metavar="NAME=SIZES",
+        metavar="[NAME=]SIZES",
         help="such as data=1,3,224,224 (repeatable); an ONNX file says the shapes of its inputs",
     )
     add_onnx_options(parser)
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         steps.done("weights", source.weights)
         if source.has_random_weights and (args.quiet or args.json):
             warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
-    sizes: Any = shapes or dict(source.input_shapes)
+    sizes: Any = source.named(shapes) or dict(source.input_shapes)
     if target is not None and target.runtime == _OPENVINO:
         return _export_openvino(source.model, sizes, target, args, steps)
     return export_model(source.model, args.output, sizes, args, steps, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import Any
+from typing import Any, Mapping
 
 from mxamp.cli.console import supports_progress
 from mxamp.cli.source import add_source_options, parse_input_shapes, read_source
@@ -56,7 +56,7 @@ def add_parser(subparsers: Any) -> None:
         "--input-shape",
         action="append",
         default=[],
-        metavar="NAME=SIZES",
+        metavar="[NAME=]SIZES",
         help="shape of a random input, such as data=1,3,224,224; may be repeated",
     )
     parser.add_argument("--data", metavar="FILE", help=".npz with arrays named like the inputs, or .npy")
@@ -96,7 +96,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand and return its exit status."""
-    shapes = parse_input_shapes(args.input_shape)
+    shapes: Mapping[str, tuple[int, ...]] = parse_input_shapes(args.input_shape)
     if args.data is not None and shapes:
         raise DataError("--input-shape goes without --data: a data file has its own shapes.")
     contenders: dict[str, Contender] = {}
@@ -111,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
         contenders[text] = Contender(
             text, source.model, source.label if source.paths else "", epoch=source.epoch
         )
+        shapes = source.named(shapes)
         if not known:
             known = dict(source.input_shapes)
         if source.weights is not None and source.has_random_weights and args.json:

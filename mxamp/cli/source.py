@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mxamp.compare.inputs import input_names
 from mxamp.errors import DataError, MxampWarning, MxnetMissingError, ReportError
+from mxamp.messages.counts import count_of, some_of
 from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model, load, model_paths
 from mxamp.model.provenance import Provenance, read_provenance
@@ -20,6 +22,7 @@ __all__ = [
     "add_model_argument",
     "add_source_options",
     "check_epoch",
+    "named_shapes",
     "parse_input_shapes",
     "read_source",
     "recorded_provenance",
@@ -61,6 +64,10 @@ class Source:
     has_random_weights: bool = False
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     epoch: int = 0
+
+    def named(self, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+        """Return the shapes of the command line by the names of the inputs; see :func:`named_shapes`."""
+        return named_shapes(shapes, input_names(self.model))
 
 
 def add_model_argument(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
@@ -168,7 +175,10 @@ def read_source(
     if text.startswith(ZOO):
         from mxamp.runtime.zoo import load_zoo
 
-        zoo = load_zoo(text[len(ZOO) :], pretrained=pretrained, input_shapes=input_shapes)
+        given: Any = input_shapes
+        if input_shapes is not None and "" in input_shapes:
+            given = list(input_shapes.values())
+        zoo = load_zoo(text[len(ZOO) :], pretrained=pretrained, input_shapes=given)
         if not zoo.is_pretrained:
             # Before anything else is said of the model, and even where nothing else is.
             warnings.warn(f"{text}: the weights are {zoo.weights}.", MxampWarning, stacklevel=2)
@@ -186,7 +196,7 @@ def read_source(
 
 
 def parse_input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Read ``NAME=1,3,224,224`` arguments.
+    """Read ``NAME=1,3,224,224`` arguments; ``1,3,224,224`` alone is of the only input, and its name empty.
 
     Raises
     ------
@@ -195,19 +205,42 @@ def parse_input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        name, separator, sizes = text.partition("=")
+        name, separator, sizes = text.rpartition("=")
         try:
             shape = tuple(int(size) for size in re.split(r"[,x]", sizes.strip("()[] ").rstrip(",")))
         except ValueError:
             shape = ()
-        if not separator or not name or not shape or min(shape) <= 0:
+        if bool(separator) != bool(name) or not shape or min(shape) <= 0:
             raise DataError(
-                f"--input-shape {text!r} is not of the form NAME=SIZES, such as data=1,3,224,224."
+                f"--input-shape {text!r} is not of the form NAME=SIZES, such as data=1,3,224,224, or of the "
+                "form SIZES for a model with one input."
             )
         if name in shapes:
-            raise DataError(f"--input-shape gives {name!r} twice; keep one of them.")
+            raise DataError(f"--input-shape gives {name or 'the only input'!r} twice; keep one of them.")
         shapes[name] = shape
     return shapes
+
+
+def named_shapes(
+    shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]
+) -> Mapping[str, tuple[int, ...]]:
+    """Return what :func:`parse_input_shapes` read with the name of the only input.
+
+    Raises
+    ------
+    DataError
+        When a shape has no name, and the model has not exactly one input.
+    """
+    if "" not in shapes:
+        return shapes
+    sizes = ",".join(map(str, shapes[""]))
+    example = f"--input-shape {names[0] if names else 'data'}={sizes}"
+    if len(names) != 1 or len(shapes) > 1:
+        raise DataError(
+            f"--input-shape {sizes} has no name, and the model has {count_of(len(names), 'input')}: "
+            f"{some_of(names) or '(none)'}. Name each, as in {example}."
+        )
+    return {names[0]: shapes[""]}
 
 
 def recorded_provenance(source: Source) -> Provenance | None:

@@ -12,6 +12,7 @@ from mxamp.compare.inputs import as_model
 from mxamp.compare.measure import Progress, compare_models
 from mxamp.errors import DataError
 from mxamp.messages.arguments import check_flag, items
+from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 
 __all__ = ["FP32", "CandidateComparison", "compare_candidates"]
 
@@ -60,11 +61,11 @@ class CandidateComparison:
 
 
 def compare_candidates(
-    fp32_model: Any,
-    candidates: Mapping[str, Any],
-    data: Any,
+    fp32_model: ModelOrTriple,
+    candidates: Mapping[str, ModelOrTriple],
+    data: GivenData,
     *,
-    ctx: Any = None,
+    ctx: Device = None,
     layers: bool = True,
     batch_size: int | None = None,
     max_samples: int | None = None,

@@ -25,6 +25,7 @@ from mxamp.graph.library_operators import emulated_dtypes, emulated_formats
 from mxamp.graph.output_names import output_names
 from mxamp.messages.arguments import check_flag
 from mxamp.model import Model
+from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 
 __all__ = ["DEFAULT_BATCH_SIZE", "Runner", "compare_models", "compare_outputs", "rounding_threshold"]
 
@@ -39,11 +40,11 @@ Progress = Callable[[str, int, int], None]
 
 
 def compare_models(
-    fp32_model: Any,
-    converted_model: Any,
-    data: Any,
+    fp32_model: ModelOrTriple,
+    converted_model: ModelOrTriple,
+    data: GivenData,
     *,
-    ctx: Any = None,
+    ctx: Device = None,
     layers: bool = True,
     batch_size: int | None = None,
     max_samples: int | None = None,

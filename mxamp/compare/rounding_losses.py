@@ -13,6 +13,7 @@ from mxamp.compare.inputs import as_model, counted, prepare_inputs
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, OperatorError
 from mxamp.graph.graph import Entry, Graph
+from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 from mxamp.ops.rounding import ROUND, is_rounding
 from mxamp.params.ranges import overflow_limit
 
@@ -93,10 +94,10 @@ class _Counter:
 
 
 def rounding_losses(
-    model: Any,
-    data: Any,
+    model: ModelOrTriple,
+    data: GivenData,
     *,
-    ctx: Any = None,
+    ctx: Device = None,
     batch_size: int | None = 8,
     max_samples: int | None = None,
     progress: Progress | None = None,

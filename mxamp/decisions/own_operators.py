@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence, Tuple, Union
 
-from mxamp.dtypes import LOW_PRECISION, DType
+from mxamp.dtypes import LOW_PRECISION, DType, GivenDType
 from mxamp.errors import MxampError, OperatorError, TargetError, nearest_names
 from mxamp.messages.arguments import check_flag, items
 from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData, ValueKind
@@ -98,7 +98,7 @@ def register_operator(
     kind: ValueKind | str = ValueKind.COMPUTE,
     colors: Mapping[Any, ColorWithReason] | None = None,
     support: Mapping[str, Support | str] | None = None,
-    accumulation: Any = None,
+    accumulation: GivenDType | None = None,
     exact_outputs: Sequence[int] = (),
     output_names: Sequence[str] = (),
     multiplies: bool = False,

@@ -10,8 +10,9 @@ from mxamp.compare.checked import checked_number, checked_progress
 from mxamp.compare.latency import time_models
 from mxamp.errors import DataError
 from mxamp.evaluation.evaluation import Evaluation, compared
-from mxamp.evaluation.metrics import Metric, find_metric
+from mxamp.evaluation.metrics import GivenMetric, Metric, find_metric
 from mxamp.model import Model
+from mxamp.model.accepted import AnyModel, Device, GivenSamples, Labels
 
 __all__ = ["evaluate"]
 
@@ -24,16 +25,16 @@ Progress = Callable[[int, "int | None"], None]
 
 
 def evaluate(
-    model: Any,
-    converted: Any = None,
-    data: Any = None,
-    labels: Any = None,
+    model: AnyModel,
+    converted: AnyModel | None = None,
+    data: GivenSamples | None = None,
+    labels: Labels | None = None,
     *,
-    metrics: Sequence[Any] | str | None = None,
+    metrics: Sequence[GivenMetric] | GivenMetric | None = None,
     batch_size: int | None = None,
     max_samples: int | None = None,
     latency_seconds: float = LATENCY_SECONDS,
-    ctx: Any = None,
+    ctx: Device = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Measure accuracy on labelled samples, and with two models whether they differ by more than chance.

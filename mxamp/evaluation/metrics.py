@@ -10,14 +10,14 @@ import importlib
 import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import DataError, nearest_names
 
-__all__ = ["METRICS", "Metric", "find_metric"]
+__all__ = ["METRICS", "GivenMetric", "Metric", "find_metric"]
 
 Array = NDArray[Any]
 
@@ -322,7 +322,11 @@ METRICS: dict[str, Callable[[], Metric]] = {
 """The metrics by name."""
 
 
-def find_metric(given: Any) -> Callable[[], Metric]:
+GivenMetric = Union[str, Callable[..., Any]]
+"""A metric as users name it: see :func:`find_metric`."""
+
+
+def find_metric(given: GivenMetric) -> Callable[[], Metric]:
     """Return what makes a metric, for what users call one.
 
     Parameters

@@ -14,6 +14,7 @@ from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.graph.symbol_writer import write_symbol
+from mxamp.model.accepted import GivenSymbol, Params
 from mxamp.model.given import WORTH_A_THREAD, LoadedParams, parameters_of, reading_graph
 from mxamp.model.paths import PathLike, model_paths, other_epochs
 from mxamp.model.provenance import History, PolicyRecord, Provenance, provenance_path, read_provenance
@@ -80,7 +81,7 @@ class Model:
     _history: History = field(default=History(), repr=False, compare=False)
 
     @classmethod
-    def of(cls, sym: Any, args: Mapping[str, Any], auxs: Mapping[str, Any]) -> Model:
+    def of(cls, sym: GivenSymbol, args: Params, auxs: Params) -> Model:
         """Wrap a symbol and its parameters; nothing is copied and nothing of the caller's is changed.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Sequence, Union
 
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import graphs_within
@@ -14,11 +14,15 @@ from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import PURE, Policy
 
-__all__ = ["names_given", "resolve_policy"]
+__all__ = ["GivenPolicy", "names_given", "resolve_policy"]
+
+
+GivenPolicy = Union[Policy, str, Path, None]
+"""A policy, its name, or the path of its file."""
 
 
 def resolve_policy(
-    policy: Policy | str | Path | None,
+    policy: GivenPolicy,
     target_dtype: Any,
     graph: Graph,
     *,

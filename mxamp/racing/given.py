@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,29 @@ from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.convert import convert_model
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, ModelFileNotFoundError, nearest_names
+from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.measuring.machine import leaves_amx_unused
 from mxamp.messages.installation import install_hint
 from mxamp.model import Model, load
+from mxamp.model.accepted import Block, ModelOrTriple
 from mxamp.onnx import OnnxSession
 from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO, RUNTIMES
 from mxamp.racing.lineup import Contender
 from mxamp.targets import Target
 
-__all__ = ["as_contender", "check_numbers", "contenders_of", "conversions_of", "data_of", "runtimes_of"]
+__all__ = [
+    "RacingModel",
+    "as_contender",
+    "check_numbers",
+    "contenders_of",
+    "conversions_of",
+    "data_of",
+    "runtimes_of",
+]
+
+
+RacingModel = Union[ModelOrTriple, Block, Contender, str, "os.PathLike[str]"]
+"""What can race: see :func:`as_contender`."""
 
 
 _SHORT = {DType.BFLOAT16: "bf16", DType.FLOAT16: "fp16"}
@@ -125,7 +139,7 @@ def _as_any_model(given: Any) -> Model:
 def data_of(
     first: Contender,
     data: Any,
-    input_shapes: Mapping[str, Sequence[int]],
+    input_shapes: InputShapes,
     batch_size: int,
     seed: int,
 ) -> tuple[dict[str, NDArray[Any]], dict[str, tuple[int, ...]], list[str]]:
@@ -133,7 +147,9 @@ def data_of(
     notes = []
     if first.model is not None:
         if data is None:
-            known = {**expected_input_shapes(first.model), **input_shapes}
+            params = {**first.model.arg_params, **first.model.aux_params}
+            given = named_input_shapes(first.model.graph, input_shapes, params) or {}
+            known = {**expected_input_shapes(first.model), **given}
             batch = {name: (batch_size, *shape[1:]) for name, shape in known.items() if len(shape)}
             arrays: dict[str, NDArray[Any]] = dict(sample_inputs(first.model, batch, seed=seed))
         else:
@@ -143,6 +159,8 @@ def data_of(
     else:
         shapes = _shapes_of_file(first.path)
         names = list(shapes)
+        if not isinstance(input_shapes, Mapping):
+            raise DataError("A shape without a name goes with a model; a file says the shapes of its inputs.")
         if data is None:
             generator = np.random.default_rng(seed)
             sizes = {name: tuple(input_shapes.get(name, shape)) for name, shape in shapes.items()}

@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.compare.metrics import DistanceMeter
-from mxamp.dtypes import DType
+from mxamp.dtypes import DType, GivenDType
 from mxamp.errors import DataError, MxampError, OperatorError
 from mxamp.graph.output_names import output_names
+from mxamp.graph.shapes import InputShapes
 from mxamp.measuring.machine import cpu_name
 from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race, race_is_clear, run_by_turns
+from mxamp.model.accepted import GivenData
 from mxamp.racing.competitor import MXNET, RUNTIMES
-from mxamp.racing.given import check_numbers, contenders_of, conversions_of, data_of, runtimes_of
+from mxamp.racing.given import RacingModel, check_numbers, contenders_of, conversions_of, data_of, runtimes_of
 from mxamp.racing.lineup import Contender, Entrant, line_up, low_dtype
 from mxamp.racing.process import CompetitorProcess
 from mxamp.racing.result import RaceEntry, RaceResult
@@ -40,11 +42,11 @@ Say = Callable[[str], None]
 
 
 def race(
-    models: Any,
-    data: Any = None,
+    models: Mapping[str, RacingModel] | RacingModel,
+    data: GivenData | None = None,
     *,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dtype: Any = None,
+    input_shapes: InputShapes | None = None,
+    dtype: GivenDType | None = None,
     runtimes: Sequence[str] | None = None,
     threads: int = 1,
     seconds: float = 30.0,
@@ -70,7 +72,8 @@ def race(
         Input name -> array, samples along the first axis, or one array for a model with one input. Errors are
         measured on all of it, times on the first batch. By default random numbers.
     input_shapes
-        Without data: input name -> shape, such as ``{"data": (1, 3, 224, 224)}``.
+        Without data: input name -> shape, such as ``{"data": (1, 3, 224, 224)}``; the shape alone will do for
+        a model with one input.
     dtype
         Convert the first model to it too: for MXNet on this machine, and for OpenVINO.
     runtimes

@@ -348,7 +348,7 @@ class Report:
         return cls.from_mapping(document)
 
     @classmethod
-    def from_mapping(cls, document: Any) -> Report:
+    def from_mapping(cls, document: Mapping[str, Any]) -> Report:
         """Read a report from what :meth:`to_mapping` returned.
 
         Raises

@@ -9,9 +9,13 @@ from typing import Any, Callable, Sequence
 
 from mxamp.calibration.prices import Prices, price_roundings
 from mxamp.calibration.run import any_model
+from mxamp.dtypes import GivenDType
 from mxamp.errors import DataError
+from mxamp.model.accepted import AnyModel, Device, GivenSamples
 from mxamp.placement import place, placement_cost
+from mxamp.policy.resolve import GivenPolicy
 from mxamp.report.table import Column, format_table, terminal_width
+from mxamp.targets import GivenTarget
 from mxamp.tuning.curve import Curve, explore
 from mxamp.tuning.samples import first_shapes
 
@@ -133,16 +137,16 @@ class Sensitivity:
 
 
 def sensitivity(
-    model: Any,
-    data: Any,
+    model: AnyModel,
+    data: GivenSamples,
     *,
-    target_dtype: Any = "bfloat16",
-    target: Any = None,
-    policy: Any = None,
+    target_dtype: GivenDType = "bfloat16",
+    target: GivenTarget = None,
+    policy: GivenPolicy = None,
     exclude: Sequence[str] = (),
     max_samples: int | None = 32,
     seed: int = 0,
-    ctx: Any = None,
+    ctx: Device = None,
     prices: Prices | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Sensitivity:

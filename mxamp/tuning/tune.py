@@ -16,16 +16,20 @@ from mxamp.compare.checked import checked_number, checked_progress, checked_seed
 from mxamp.compare.inputs import counted
 from mxamp.compare.race import race
 from mxamp.conversion.emulation import emulate_model
+from mxamp.dtypes import GivenDType
 from mxamp.errors import DataError, DeviceError, MxampError
 from mxamp.evaluation import find_metric
 from mxamp.evaluation.evaluation import compared
-from mxamp.evaluation.metrics import Metric
+from mxamp.evaluation.metrics import GivenMetric, Metric
 from mxamp.evaluation.statistics import bootstrap_intervals
 from mxamp.guard.machine import why_not_here
 from mxamp.guard.options import Guard
 from mxamp.measuring.race import Race
 from mxamp.model import Model
+from mxamp.model.accepted import AnyModel, Device, GivenSamples, Labels
 from mxamp.passes import Emulation
+from mxamp.policy.resolve import GivenPolicy
+from mxamp.targets import GivenTarget
 from mxamp.tuning.curve import Curve, explore
 from mxamp.tuning.samples import Part, split
 from mxamp.tuning.tuning import Measured, Point, Tuning
@@ -43,18 +47,18 @@ Progress = Callable[[str, int, int], None]
 
 
 def tune(
-    model: Any,
-    data: Any,
-    labels: Any = None,
+    model: AnyModel,
+    data: GivenSamples,
+    labels: Labels | None = None,
     *,
-    target_dtype: Any = "bfloat16",
-    target: Any = None,
-    policy: Any = None,
+    target_dtype: GivenDType = "bfloat16",
+    target: GivenTarget = None,
+    policy: GivenPolicy = None,
     exclude: Sequence[str] = (),
     max_error: float | None = None,
     max_drop: float | None = None,
     min_speed: float | None = None,
-    metric: Any = None,
+    metric: GivenMetric | None = None,
     points: int = POINTS,
     batch_size: int = 1,
     max_samples: int | None = None,
@@ -62,7 +66,7 @@ def tune(
     weights: float = 1.0,
     prices: Prices | None = None,
     seed: int = 0,
-    ctx: Any = None,
+    ctx: Device = None,
     progress: Progress | None = None,
 ) -> Tuning:
     """Find the conversion that is as fast as it may be, or the whole curve of speed and error.

@@ -236,6 +236,13 @@ def test_options_that_make_no_sense_are_refused(running, mxamp, arguments, messa
     assert message in error_of(mxamp("compare", "net", "low", *arguments))
 
 
+def test_the_shape_of_the_only_input_needs_no_name(running, mxamp):
+    given = ("--random", "--json", "--latency-seconds", "0", "--shape")
+    found = [mxamp("compare", "net", "low", *given, shape) for shape in ("2,4,5,5", "data=2,4,5,5")]
+    assert found[0].status == 0
+    assert found[0].out == found[1].out
+
+
 def test_data_and_random_exclude_each_other(models, mxamp):
     result = mxamp("compare", "net", "low", "--data", "images.npz", "--random")
     assert result.status == 2

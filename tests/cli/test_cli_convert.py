@@ -389,6 +389,10 @@ REFUSALS = {
         ["whole model ('low')"],
     ),
     "bad shape": (["net", "--input-shape", "data:1"], ["not of the form NAME=SIZES"]),
+    "unnamed shape twice": (
+        ["net", "--input-shape", "1,2", "--input-shape", "2"],
+        ["the only input", "twice"],
+    ),
     "shape twice": (["net", "--input-shape", "data=1", "--input-shape", "data=2"], ["gives 'data' twice"]),
     "missing folder": (["net", "-o", "no/out"], ["The folder 'no' does not exist", "Create it first"]),
     "missing report folder": (["net", "--report", "no/why.json"], ["The folder 'no' does not exist"]),
@@ -533,3 +537,40 @@ def test_errors_that_need_mxnet_name_options_too(mxamp, folder):
         assert result.status == 2, options
         assert said in result.err
         assert "input_shapes" not in result.err
+
+
+def test_the_shape_of_the_only_input_needs_no_name(mxamp, folder):
+    def converted(shape: str) -> object:
+        result = mxamp(
+            "convert",
+            "net",
+            "--dtype",
+            "bf16",
+            "-o",
+            "out",
+            "--force",
+            "--json",
+            "--no-guard",
+            "--input-shape",
+            shape,
+        )
+        assert result.status == 0, result.err
+        return json.loads(result.out)["report"]
+
+    assert converted("1,4,8,8") == converted("data=1,4,8,8")
+    pytest.importorskip("onnx")
+    for shape in ("1,4,8,8", "data=1,4,8,8"):
+        result = mxamp("export", "net", "-o", "net.onnx", "--force", "--input-shape", shape)
+        assert result.status == 0, result.err
+
+
+def test_a_shape_without_a_name_is_refused_where_it_could_mean_two(mxamp, folder):
+    net = Net()
+    graph = net.graph(net.op("broadcast_add", net.var("left"), net.var("right"), name="add0"))
+    Model(graph, {}, {}).save("two")
+    result = mxamp("convert", "two", "--dtype", "bf16", "-o", "out", "--input-shape", "1,4")
+    assert result.status == 2
+    assert (
+        "has no name, and the model has 2 inputs: left, right. Name each, as in --input-shape left=1,4"
+        in result.err
+    )
