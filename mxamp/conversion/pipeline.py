@@ -11,6 +11,7 @@ from mxamp.conversion.plan import Decide, largest_values
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.messages.arguments import items
 from mxamp.passes import (
+    BlocksForPooling,
     ConvolveBatchNorm,
     DropNeedlessCasts,
     DropNoOps,
@@ -25,10 +26,13 @@ from mxamp.passes import (
     Pass,
     PreparationPass,
     RescaleOverflows,
+    RewriteActivations,
     RewriteGlobalPooling,
     RewriteHardSigmoid,
     RewriteInstanceNorm,
+    RewriteLastAxisConcat,
     RewriteMasks,
+    RewriteNearestUpsampling,
     RewritePReLU,
     RewriteRelu,
     RewriteShortSums,
@@ -89,6 +93,9 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteShortSums),
     preparing(RewriteHardSigmoid),
     preparing(RewriteRelu),
+    preparing(RewriteActivations),  # which carry padded channels on, as their operators do not
+    preparing(RewriteNearestUpsampling),
+    preparing(RewriteLastAxisConcat),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
     preparing(PadChannels),
@@ -118,6 +125,11 @@ PLANNING: tuple[Step, ...] = (
     Step(
         lambda o: ConvolveBatchNorm(),
         lambda o: o.fold_batch_norm and o.target.convolves_batch_norm and not o.policy.is_pure,
+    ),
+    # Where casts will stand is known, and with them which tensors are plain.
+    Step(
+        lambda o: BlocksForPooling(),
+        lambda o: BlocksForPooling.step in o.target.rewrites and not o.policy.is_pure,
     ),
     # What is only known to do nothing now that there is a plan.
     Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),

@@ -1,6 +1,8 @@
 """Passes: rewrites of the graph, each verified after it ran."""
 
+from mxamp.passes.activations import RewriteActivations
 from mxamp.passes.base import Pass, run_passes
+from mxamp.passes.blocks_for_pooling import BlocksForPooling
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.dense_input import SeparateDenseInput
@@ -15,6 +17,8 @@ from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
+from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
@@ -37,6 +41,7 @@ from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.passes.state import Done, State
 
 __all__ = [
+    "BlocksForPooling",
     "ConvolveBatchNorm",
     "Done",
     "DropNeedlessCasts",
@@ -61,10 +66,13 @@ __all__ = [
     "PreparedNode",
     "RescaleOverflows",
     "RescaledEntries",
+    "RewriteActivations",
     "RewriteGlobalPooling",
     "RewriteHardSigmoid",
     "RewriteInstanceNorm",
+    "RewriteLastAxisConcat",
     "RewriteMasks",
+    "RewriteNearestUpsampling",
     "RewritePReLU",
     "RewriteRelu",
     "RewriteShortSums",

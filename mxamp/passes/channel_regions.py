@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Iterator, Mapping, NamedTuple, Sequence
+from typing import AbstractSet, Iterator, Mapping, NamedTuple, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph, Node
@@ -85,26 +85,7 @@ class ChannelRegions:
     def regions(self) -> Iterator[Region]:
         """Yield the regions that are no whole blocks of channels, in graph order."""
         graph = self.graph
-        first = list(range(len(graph.nodes)))
-
-        def root(position: int) -> int:
-            while first[position] != position:
-                first[position] = first[first[position]]
-                position = first[position]
-            return position
-
-        carried = set()
-        for position in range(len(graph.nodes)):
-            tensors = self._carried(position)
-            if tensors:
-                carried.add(position)
-                for producer in tensors:
-                    one, other = sorted((root(producer), root(position)))
-                    first[other] = one
-        found: dict[int, list[int]] = defaultdict(list)
-        for position in range(len(graph.nodes)):
-            found[root(position)].append(position)
-        for members in found.values():
+        for members, carried in self._joined():
             if all(graph.nodes[position].is_variable for position in members):
                 continue
             makers = [position for position in members if position not in carried]
@@ -119,6 +100,29 @@ class ChannelRegions:
             if any(head.output for head in graph.heads if head.node in members):
                 continue
             yield Region(channels, -(-channels // BLOCK) * BLOCK, members)
+
+    def _joined(self) -> Iterator[tuple[Sequence[int], AbstractSet[int]]]:
+        """Yield the nodes that are joined by what is carried on, and the carriers among all nodes.
+
+        A product of a region with what no layer makes does not keep the region from growing: it reads a
+        slice. A sum does, for it is fused with the layer before it, and not behind a slice.
+        """
+        nodes = range(len(self.graph.nodes))
+        tensors = {
+            position: carried for position in nodes for carried in [self._carried(position)] if carried
+        }
+        found = _components(nodes, tensors)
+        apart = {
+            position
+            for members in found
+            if not all(position in tensors or self.is_layer[position] for position in members)
+            for position in members
+            if position in tensors and self.names[position] in TERMS & _SLOW
+        }
+        for position in apart:
+            del tensors[position]
+        for members in _components(nodes, tensors) if apart else found:
+            yield members, tensors.keys()
 
     def pays(self, region: Region, wider: Mapping[int, int]) -> bool:
         """Return whether whole blocks of channels are faster, going by what was measured (:data:`_FEW`).
@@ -264,3 +268,23 @@ class ChannelRegions:
         if len(node.inputs) > 1 and self.own_parameter(node, 1) is None:
             return ()
         return [node.inputs[0].node]
+
+
+def _components(nodes: Sequence[int], tensors: Mapping[int, Sequence[int]]) -> Sequence[Sequence[int]]:
+    """Return the nodes that are joined with each other, directly or not, each in graph order."""
+    first = list(nodes)
+
+    def root(position: int) -> int:
+        while first[position] != position:
+            first[position] = first[first[position]]
+            position = first[position]
+        return position
+
+    for position, producers in tensors.items():
+        for producer in producers:
+            one, other = sorted((root(producer), root(position)))
+            first[other] = one
+    found: dict[int, list[int]] = defaultdict(list)
+    for position in nodes:
+        found[root(position)].append(position)
+    return list(found.values())

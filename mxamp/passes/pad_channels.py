@@ -39,8 +39,8 @@ class PadChannels(PreparationPass):
         x -> Convolution {num_filter: 3} (y)     x -> Convolution {num_filter: 16} -> slice_axis {end: 3} (y)
 
     Refuses: what is grouped and not depthwise; layers whose parameters are not float32, are inputs, or are
-    read by other nodes too; tensors of which part comes from elsewhere; channels that are not the second
-    axis; nodes that a rule of the user's picks; the bodies of control flow; and where it does not pay.
+    read by other nodes too; tensors that are a sum with what comes from elsewhere; channels that are not the
+    second axis; nodes that a rule of the user's picks; the bodies of control flow; and where it does not pay.
 
     Notes
     -----

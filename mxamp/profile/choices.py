@@ -6,9 +6,19 @@ from dataclasses import replace
 from typing import AbstractSet
 
 from mxamp.decisions.placing import Choose
+from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.placement import PlacementProblem, place
 
-__all__ = ["alternating", "cheapest", "everything_low", "fewest_casts", "float32", "these", "without"]
+__all__ = [
+    "alternating",
+    "as_estimated",
+    "cheapest",
+    "everything_low",
+    "fewest_casts",
+    "float32",
+    "these",
+    "without",
+]
 
 
 def float32(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
@@ -19,6 +29,13 @@ def float32(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
 def cheapest(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
     """Choose what costs least; where nothing is known of costs, the fewest casts."""
     return fewest_casts(problem, wanted) if problem.costs is None else place(problem)
+
+
+def as_estimated(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
+    """Choose as a conversion does that measures nothing: what costs least, if its casts gain enough."""
+    low = cheapest(problem, wanted)
+    simple = simpler_placement(problem, low, wanted)
+    return low if simple is None else simple
 
 
 def everything_low(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:

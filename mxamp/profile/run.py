@@ -25,10 +25,21 @@ from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, PolicyError
 from mxamp.messages.arguments import argument, setting
 from mxamp.model import Model
+from mxamp.placement import PlacementProblem
 from mxamp.profile.cache import MeasurementCache, cache_folder, environment
 from mxamp.profile.candidate import Candidate, Candidates
-from mxamp.profile.choices import alternating, cheapest, everything_low, fewest_casts, float32, these, without
+from mxamp.profile.choices import (
+    alternating,
+    as_estimated,
+    cheapest,
+    everything_low,
+    fewest_casts,
+    float32,
+    these,
+    without,
+)
 from mxamp.profile.contest import Contestant, winner
+from mxamp.profile.every import every_placement, seen_by
 from mxamp.profile.measuring import Lap, Measuring
 from mxamp.profile.observation import Observation, combine, refined
 from mxamp.profile.settings import Profiling
@@ -174,12 +185,19 @@ def place_by_measuring(
     """
     say = settings.progress or (lambda _: None)
     all_low = f"all {dtype} that may be"
-    base, low = candidates.make(float32), candidates.make(everything_low)
-    say(f"nodes, in float32 and with {all_low}")
-    times, from_times = _measured_plans(candidates, measuring, base, low, all_low, say)
+    problems: list[PlacementProblem] = []
+    base, low = candidates.make(float32), candidates.make(seen_by(everything_low, problems))
+    by_table = candidates.make(as_estimated)
+    times: MeasuredTimes | None = None
+    from_times: list[tuple[str, Candidate]] = []
+    table = by_table.estimates
+    every = every_placement(problems[-1], low.low, None if table is None else base.expected_ms(table))
+    if not every:
+        say(f"nodes, in float32 and with {all_low}")
+        times, from_times = _measured_plans(candidates, measuring, base, low, all_low, say)
     plans = [(FLOAT32, base), *from_times]
     plans += [(all_low, low), (FEWEST_CASTS, candidates.make(fewest_casts))]
-    by_table = candidates.make(cheapest)
+    plans += [(_named(candidate, dtype), candidate) for candidate in map(candidates.make, map(these, every))]
     if by_table.estimates is not None:
         plans.append((BY_TABLE, by_table))
     distinct: dict[str, tuple[Candidate, list[str]]] = {}
@@ -245,6 +263,13 @@ def place_by_measuring(
         race=race,
         notes=tuple(notes),
     )
+
+
+def _named(candidate: Candidate, dtype: DType) -> str:
+    """Return what a plan is called by what is low in it."""
+    graph = candidate.rewrites.decided.graph
+    names = [graph.nodes[position].name for position in sorted(candidate.low)]
+    return f"{dtype} in {', '.join(names[:_NAMES_SHOWN])}{' ...' if len(names) > _NAMES_SHOWN else ''}"
 
 
 def _expected_ms(candidate: Candidate, estimates: Estimates | None) -> float | None:

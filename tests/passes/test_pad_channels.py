@@ -16,7 +16,7 @@ from mxamp.passes import PadChannels
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, named, parameters
-from tests.passes.preparing import prepare_graph, prepared
+from tests.passes.preparing import operators, prepare_graph, prepared
 
 
 class Layers(Net):
@@ -195,6 +195,25 @@ def test_refused(build: Any) -> None:
     graph = net.graph(build(net))
     after, _ = prepared(PadChannels, graph, net.params)
     assert after is graph
+
+
+def test_a_product_with_what_comes_from_elsewhere_reads_a_slice() -> None:
+    """CenterNet multiplies its heat map with where its peaks are."""
+    net = Layers()
+    heat = net.op("Activation", net.layer(net.var("x"), "layer", 16, 20), name="heat", act_type="sigmoid")
+    pooled = net.op("Pooling", heat, name="pool", kernel="(3, 3)", pad="(1, 1)")
+    is_peak = net.op("broadcast_equal", pooled, heat, name="peaks")
+    graph = net.graph(net.op("elemwise_mul", heat, is_peak, name="kept"))
+    after, done = prepared(PadChannels, graph, net.params, inserted=["pool_channels", "heat_channels"])
+    assert done.params["layer_weight"].shape[0] == 32
+    assert [line.split(" {")[0] for line in operators(after)[1:]] == [
+        "heat = Activation(layer)",
+        "pool = Pooling(heat)",
+        "pool_channels = slice_axis(pool)",
+        "heat_channels = slice_axis(heat)",
+        "peaks = broadcast_equal(pool_channels, heat_channels)",
+        "kept = elemwise_mul(heat_channels, peaks)",
+    ]
 
 
 def simple() -> tuple[Layers, Graph]:

@@ -19,11 +19,12 @@ QUICK = Profiling(node_seconds=0.1, race_seconds=0.1)
 
 
 def network(channels: int = 4) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """Return data -> conv -> BatchNorm -> relu -> conv -> + -> fc, with parameters."""
+    """Return data -> conv -> BatchNorm -> relu -> conv -> + -> conv -> conv -> fc, with parameters."""
     net = Net()
     first = net.bn(net.conv(net.var("data"), "conv0"), "bn0")
     relu = net.op("Activation", first, name="relu0", act_type="relu")
     total = net.op("elemwise_add", net.conv(relu, "conv1"), relu, name="add0")
+    total = net.conv(net.conv(total, "conv2"), "conv3")
     weight = net.param("fc_weight", 3, 4 * 8 * 8)
     graph = net.graph(net.op("FullyConnected", total, weight, name="fc", num_hidden=3, no_bias=True))
     auxs = {name: net.params.pop(name) for name in ("bn0_moving_mean", "bn0_moving_var")}
@@ -48,7 +49,7 @@ def test_a_model_is_measured_and_converted(own_cache: Path) -> None:
     report = model.report
     assert report is not None
     assert report.time is not None
-    assert report.time.measured_nodes == len(report.nodes) == 6
+    assert report.time.measured_nodes == len(report.nodes) == 8
     assert report.time.float32_us > 0
     # On a CPU where bfloat16 is slower, float32 wins the race, and that is said.
     chosen = next(plan for plan in report.race if plan.is_chosen)
@@ -68,6 +69,23 @@ def test_a_model_is_measured_and_converted(own_cache: Path) -> None:
     mxamp.compare_models((graph, args, auxs), model, data).check(3e-2)
 
 
+def test_a_small_model_is_raced_in_every_placement() -> None:
+    pytest.importorskip("mxnet", reason="it runs the model")
+    said: list[str] = []
+    settings = Profiling(node_seconds=0.1, race_seconds=0.1, progress=said.append)
+    net = Net()
+    graph = net.graph(net.op("exp", net.conv(net.op("exp", net.conv(net.var("data"), "a")), "b")))
+    model = mxamp.convert_model(
+        graph, net.params, {}, "bfloat16", target="cpu-bf16", input_shapes=SHAPES, profile=settings
+    )
+    assert said == ["4 plans against each other"]
+    report = model.report
+    assert report is not None
+    assert [plan.low_nodes for plan in sorted(report.race, key=lambda plan: plan.low_nodes)] == [0, 1, 1, 2]
+    assert sum(plan.is_chosen for plan in report.race) == 1
+    assert all(plan.median_ms and plan.estimated_ms and plan.rounds for plan in report.race)
+
+
 @pytest.mark.slow
 def test_files_convert_with_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mxnet", reason="it runs the model")
@@ -75,12 +93,12 @@ def test_files_convert_with_the_flag(tmp_path: Path, capsys: pytest.CaptureFixtu
     prefix = str(tmp_path / "net")
     mxamp.model.Model.of(graph, args, auxs).save(prefix)
     out = str(tmp_path / "out")
-    options = ["--input-shape", "data=1,4,8,8", "--profile", "--no-guard"]
+    options = ["--input-shape", "data=1,4,8,8", "--profile", "--no-guard", "--verbose"]
     report = str(tmp_path / "why.json")
     status = main(["convert", prefix, "--dtype", "bfloat16", "-o", out, *options, "--report", report])
     assert status == 0
     printed = capsys.readouterr().out
-    assert "measuring:  6 nodes timed" in printed
+    assert "measuring:  8 nodes timed" in printed
     assert "Plans run against each other here" in printed
     assert json.loads((tmp_path / "why.json").read_text("utf-8"))["race"]
 

@@ -1,0 +1,109 @@
+"""Pooling over large planes that a cast wrote reads blocks of channels, and its values stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.dtypes import DType
+from mxamp.graph import Graph
+from mxamp.passes import BlocksForPooling, PlannedNode
+from mxamp.passes.state import State
+from tests.building import Net, planned_state
+from tests.passes.executing import on_edges, outputs
+from tests.passes.preparing import operators
+
+SIZE = 128
+
+
+def peaks(channels: int = 16, kernel: str = "(3, 3)", **attrs: Any) -> tuple[Net, Graph]:
+    """Return a layer, a sigmoid that stays FP32, and a pooling."""
+    net = Net()
+    weight = net.param("weight", channels, 4, 1, 1)
+    layer = net.op(
+        "Convolution",
+        net.var("data"),
+        weight,
+        name="layer",
+        num_filter=channels,
+        kernel="(1, 1)",
+        no_bias=True,
+    )
+    heat = net.op("Activation", layer, name="heat", act_type="sigmoid")
+    return net, net.graph(net.op("Pooling", heat, name="pool", kernel=kernel, pad="(1, 1)", **attrs))
+
+
+def planned(net: Net, graph: Graph, size: int = SIZE, kept: tuple[str, ...] = ("heat", "pool")) -> State:
+    channels = net.params["weight"].shape[0]
+    image = ((1, channels, size, size),)
+    shapes = [
+        ((1, 4, size, size),)
+        if node.name == "data"
+        else ((channels, 4, 1, 1),)
+        if node.is_variable
+        else image
+        for node in graph.nodes
+    ]
+    return planned_state_with_shapes(graph, net, shapes, dict.fromkeys(kept, "for a test"))
+
+
+def planned_state_with_shapes(graph: Graph, net: Net, shapes: Any, kept: dict[str, str]) -> State:
+    return replace(planned_state(graph, net.params, kept=kept), shapes=shapes)
+
+
+def test_a_depthwise_layer_of_ones_writes_blocks() -> None:
+    net, graph = peaks()
+    state = planned(net, graph)
+    done = BlocksForPooling().run(state)
+    assert done is not None
+    after = state.after(done)
+    assert operators(after.graph)[-2:] == [
+        "pool_blocks = Convolution(heat, pool_ones) {kernel: (1, 1), no_bias: True, num_filter: 16, "
+        "num_group: 16}",
+        "pool = Pooling(pool_blocks) {kernel: (3, 3), pad: (1, 1)}",
+    ]
+    assert after.plan is not None
+    decisions = {node.name: each for node, each in zip(after.graph.nodes, after.plan.decisions)}
+    assert decisions["pool_blocks"] is not None
+    assert decisions["pool_blocks"].compute is DType.FLOAT32
+    assert [type(record) for record in done.records] == [PlannedNode]
+    assert BlocksForPooling().run(after) is None
+
+
+@pytest.mark.parametrize("case", ["blocks", "low", "small", "24 channels", "global", "no shapes"])
+def test_refuses(case: str) -> None:
+    net, graph = peaks(
+        24 if case == "24 channels" else 16, **({"global_pool": True} if case == "global" else {})
+    )
+    kept: tuple[str, ...] = ("heat", "pool")
+    if case == "blocks":
+        kept = ("layer", *kept)  # nothing is cast
+    elif case == "low":
+        kept = ()
+    state = planned(net, graph, 100 if case == "small" else SIZE, kept)
+    if case == "no shapes":
+        state = planned_state(graph, net.params, kept=dict.fromkeys(kept, "for a test"))
+    assert BlocksForPooling().run(state) is None
+
+
+def test_mxnet_computes_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    ones = net.param("weight", 16, 1, 1, 1, value=1.0)
+    attrs = {"num_filter": 16, "num_group": 16, "kernel": "(1, 1)", "no_bias": True}
+    layer = net.op("Convolution", net.var("data"), ones, name="layer", **attrs)
+    cast = net.op("amp_cast", layer, name="cast", dtype="float32")
+    graph = net.graph(net.op("Pooling", cast, name="pool", kernel="(3, 3)", pad="(1, 1)", pool_type="max"))
+    image = ((1, 16, SIZE, SIZE),)
+    shapes = [((16, 1, 1, 1),) if node.name == "weight" else image for node in graph.nodes]
+    state = planned_state_with_shapes(graph, net, shapes, {"layer": "for a test"})
+    done = BlocksForPooling().run(state)
+    after = state if done is None else state.after(done)
+    assert len(after.graph.nodes) == len(graph.nodes) + 2
+    data = {"data": on_edges(1, 16, SIZE, SIZE)}
+    data["data"][np.isnan(data["data"])] = 0  # which of several values is the largest is a kernel's matter
+    (expected,) = outputs(monkeypatch, graph, state.params, data)
+    (found,) = outputs(monkeypatch, after.graph, after.params, data, "MKLDNN")
+    np.testing.assert_array_equal(found, expected)
