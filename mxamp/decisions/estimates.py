@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
 
 from mxamp.graph.graph import Entry, Graph
@@ -150,24 +151,21 @@ def estimate(
             # If the head is low, what must be FP32 behind it runs alone.
             low[chain[0]] += sum(alone[position] for position in chain[1:] if position not in choices)
 
+    @lru_cache(maxsize=None)  # few shapes occur in a network, most of them often
+    def cast(shape: tuple[int, ...] | None, is_blocked: bool, down: bool) -> float:
+        return model.cast_microseconds(
+            0 if shape is None else math.prod(shape),
+            shape=shape or (),
+            is_blocked=is_blocked and len(shape or ()) in _BLOCKED_RANKS,
+            around=around,
+            down=down,
+        )
+
     def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
         found = []
         for position, outputs in enumerate(shapes):
             is_blocked = _is_blocked(graph, position)
-            found.append(
-                tuple(
-                    [
-                        model.cast_microseconds(
-                            0 if shape is None else math.prod(shape),
-                            shape=shape or (),
-                            is_blocked=is_blocked and len(shape or ()) in _BLOCKED_RANKS,
-                            around=around,
-                            down=down,
-                        )
-                        for shape in outputs
-                    ]
-                )
-            )
+            found.append(tuple([cast(shape, is_blocked, down) for shape in outputs]))
         return found
 
     return Estimates(

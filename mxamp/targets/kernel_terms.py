@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Dict, Mapping
 
 from mxamp.targets.work import Work
@@ -306,6 +307,7 @@ def _fill(size: int) -> int:
     return min(_FILL, size & -size) if size else 1
 
 
+@lru_cache(maxsize=256)
 def _integers(text: str) -> tuple[int, ...]:
     return tuple([int(number) for number in re.findall(r"-?\d+", text)])
 
