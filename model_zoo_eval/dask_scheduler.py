@@ -146,7 +146,8 @@ class DaskScheduler:
                 limits.to_mapping(),
                 self._command,
                 pure=False,
-                # A process that takes a worker down with it is a result, not something to try again.
+                # What a model's process does is a result, whatever it is. A model whose worker dies is given
+                # to another one by the scheduler itself (distributed.scheduler.allowed-failures).
                 retries=0,
                 # Of this run alone: a key that the scheduler knows already is not run again.
                 key=f"mxamp-zoo-{case.key}-{run}",

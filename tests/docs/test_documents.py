@@ -75,7 +75,7 @@ def test_files_that_are_named_exist(path: Path) -> None:
     """``mxamp/...``, ``tests/...``, ``tools/...`` and the like in code spans are paths of the repository."""
     if path.name == "related-work.md":
         pytest.skip("it names the files of other projects")
-    folders = ("mxamp/", "tests/", "tools/", "docs/", "demo/", "constraints/")
+    folders = ("mxamp/", "tests/", "tools/", "tours/", "docs/", "demo/", "constraints/")
     named = [span for span in _CODE.findall(prose(path)) if span.startswith(folders) and " " not in span]
     missing = [span for span in named if not (ROOT / span).exists() and not list(ROOT.glob(span))]
     assert not missing

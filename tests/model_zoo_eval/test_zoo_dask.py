@@ -6,6 +6,8 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -66,8 +68,14 @@ def started(ran: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-def run_there(address: str, path: Path, names: Sequence[str], say: Any = lambda text: None) -> Results:
-    scheduler = DaskScheduler(address, [sys.executable, "-c", FAKE])
+def run_there(
+    address: str,
+    path: Path,
+    names: Sequence[str],
+    say: Any = lambda text: None,
+    program: str = FAKE,
+) -> Results:
+    scheduler = DaskScheduler(address, [sys.executable, "-c", program])
     try:
         return run_cases(
             [Case(name) for name in names],
@@ -104,6 +112,63 @@ def test_the_documented_commands_evaluate_a_model_as_locally(
     local, remote = (timeless(read_results(tmp_path / name)) for name in ("local", "dask"))
     assert remote == local
     assert local["cifar_resnet20_v1"]["results"]["bfloat16"]["heads"]
+
+
+@contextlib.contextmanager
+def several_workers(count: int) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    """Start a scheduler and workers as on several machines, and yield the address and the workers."""
+    with contextlib.ExitStack() as stack:
+
+        def start(module: str, *words: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{module}", *words, "--no-dashboard"],
+                cwd=ROOT,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            assert process.stderr is not None
+            stack.callback(process.stderr.close)
+            return process
+
+        scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        assert scheduler.stderr is not None
+        address = next(
+            word for line in scheduler.stderr for word in line.split() if word.startswith("tcp://127")
+        )
+        one_thread = ("--nthreads", "1", "--no-nanny")
+        workers = [start("dask_worker", address, *one_thread) for _ in range(count)]
+        with distributed.Client(address) as client:
+            client.wait_for_workers(count, timeout=120)
+        yield address, workers
+
+
+def test_a_worker_that_is_killed_loses_no_result(tmp_path: Path, ran: Path) -> None:
+    names = ("alexnet", "resnet18_v1", "resnet34_v1", "resnet50_v1", "squeezenet1.0", "squeezenet1.1")
+    local, _ = run(tmp_path / "local" / "results.jsonl", names)
+    ran.unlink()
+    # What has started is logged first, so that the worker is killed while it runs a model.
+    crash = 'if job["name"].startswith("resnet50")'
+    assert crash in FAKE
+    slow = FAKE.replace(crash, f"time.sleep(3)\n{crash}")
+    with several_workers(3) as (address, workers):
+
+        def kill_when_all_are_busy() -> None:
+            while not ran.exists() or len(ran.read_text().split()) < len(workers):
+                time.sleep(0.05)
+            workers[0].kill()
+
+        killer = threading.Thread(target=kill_when_all_are_busy, daemon=True)
+        killer.start()
+        remote = run_there(address, tmp_path / "dask" / "results.jsonl", names, program=slow)
+        killer.join()
+        assert workers[0].wait() == -signal.SIGKILL
+        assert [worker.poll() for worker in workers[1:]] == [None, None]
+    assert timeless(remote) == timeless(local)
+    started = ran.read_text().split()
+    assert set(started) == set(names)
+    assert len(started) == len(names) + 1  # the model that the killed worker ran, once more by another
 
 
 def test_a_scheduler_that_is_killed_ends_the_run_and_resuming_finishes_it(

@@ -1,0 +1,39 @@
+"""The tours: each is listed and documented, the one without MXNet runs, and a step that fails is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tours.__main__ import GROUPS, main
+from tours.steps import ROOT, TourError, mxamp, run
+
+NAMES = [name for group in GROUPS.values() for name in group]
+
+
+def test_every_tour_is_listed_and_documented() -> None:
+    scripts = {path.stem for path in (ROOT / "tours").glob("*.py")} - {"__init__", "__main__", "steps"}
+    assert scripts == set(NAMES)
+    page = (ROOT / "docs" / "tours.md").read_text("utf-8")
+    assert [name for name in NAMES if f"tours/{name}.py" not in page] == []
+
+
+def test_the_tour_without_mxnet_ends_in_a_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    assert main(["files_only", "-o", str(tmp_path)]) == 0
+    page = (tmp_path / "files_only" / "report.html").read_text("utf-8")
+    assert "digits-bf16" in page
+    assert "as written" in capfd.readouterr().out
+
+
+def test_a_command_that_fails_ends_a_tour(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TourError, match="mxamp inspect ended with status 2"):
+        mxamp("inspect", "no-such-model")
+    assert "$ mxamp inspect no-such-model" in capsys.readouterr().out
+
+
+def test_a_program_that_is_run_cannot_import_mxamp() -> None:
+    assert run("print(sys.argv[1])", "x") == "x\n"
+    with pytest.raises(TourError, match="status 1"):
+        run("import mxamp")
