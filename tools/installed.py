@@ -37,9 +37,10 @@ SHORT = (
     "test_child.py",
     "test_dtypes.py",
     "test_installation.py",
-    "contract",
-    "convert",
     "files",
+    "integration/test_c_predict.py",
+    "integration/test_stock_mxnet.py",
+    "runtime/test_library_loading.py",
 )
 """The tests that are run on Pythons where `make test` could run them all."""
 
