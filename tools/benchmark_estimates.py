@@ -130,7 +130,7 @@ def _network(name: str, seconds: float) -> dict[str, Any]:
     converted = mxamp.convert_model(sym, args, auxs, "bfloat16", input_shapes=subject.shapes, **options)
     models = {
         "float32": model,
-        "prepared": prepared_model(model),
+        "prepared": prepared_model(model, subject.shapes),
         "with shapes": converted,
         "without shapes": mxamp.convert_model(sym, args, auxs, "bfloat16", **options),
     }

@@ -7,6 +7,7 @@ inputs and its last output move through memory.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
@@ -130,7 +131,7 @@ def estimate(
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
     works = model_work(graph, shapes)
-    around = next((work.around for work in works if work is not None), 0)
+    around = max((work.around for work in works if work is not None), default=0)
     patterns = (*target.rounds_once, *target.fusion)
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
@@ -258,13 +259,25 @@ def chain_work(
 
 
 def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
-    """Return what every node of a model does; None for variables and where shapes do not tell."""
+    """Return what every node of a model does; None for variables and where shapes do not tell.
+
+    What lies around a node is divided by how many there are like it: code and tables that a kernel left in the
+    caches are there for the next one of its kind, as in the steps of an unrolled recurrence.
+    """
     works = [
         None if node.is_variable else work_of(graph, position, shapes)
         for position, node in enumerate(graph.nodes)
     ]
-    around = sum(work.elements for work in works if work is not None)
-    return [None if work is None else work._replace(around=around) for work in works]
+    kinds = [
+        None if work is None else (node.op, work.inputs, work.output, tuple(node.attrs.items()))
+        for node, work in zip(graph.nodes, works)
+    ]
+    alike = Counter(kinds)
+    everything = sum(work.elements for work in works if work is not None)
+    return [
+        None if work is None else work._replace(around=everything // alike[kind])
+        for work, kind in zip(works, kinds)
+    ]
 
 
 def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:

@@ -185,9 +185,11 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     first = work.inputs[0] if work.inputs else ()
     sizes = [math.prod(shape) for shape in work.inputs] or [0]
     read, rest, written = sizes[0], sum(sizes[1:]), math.prod(work.output)
+    # Of a table only the rows are read that are asked for.
+    table = sum(sizes[1:2]) if op == "Embedding" else 0
     layout = _layout(work)
     channels = first[1] if len(first) > 1 else 1
-    total = itemsize * work.elements
+    total = itemsize * (work.elements - table)
     window = _window(op, work)
     outer, reduced, inner = _axes(op, work.attributes, first)
     last = _last_axis_moves(work.attributes, len(first))
@@ -196,9 +198,9 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "one": 1.0,
         "read": float(itemsize * read),
         "written": float(itemsize * written),
-        "others_read": float(itemsize * rest),
+        "others_read": float(itemsize * (rest - table)),
         "window": float(written * window),
-        "reordered": float(itemsize * (read + rest) if layout else 0),
+        "reordered": float(itemsize * (read + rest - table) if layout else 0),
         "unfit": float(0 if fits else itemsize * written),
         "multiply_adds": float(work.multiply_adds),
         "lines": float(outer * inner),

@@ -103,7 +103,7 @@ def _depthwise(draw: Draw) -> Kernel:
         filters=c,
         groups=c,
         layout=draw.layout(0.85),
-        tail=str(draw.one_of("", "relu")),
+        tail=_tail(draw),
     )
 
 

@@ -20,6 +20,10 @@ FAMILIES: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {**LAYERS, **OT
 """What is drawn, and how often beside the others."""
 
 
+_REPEATED = (1, 1, 1, 1, 2, 4, 8, 24)
+"""How often the kernels of a graph are repeated, one as likely as the other."""
+
+
 def draw_kernels(
     count: int, random: np.random.Generator, weights: Mapping[str, float] | None = None
 ) -> Sequence[Kernel]:
@@ -38,7 +42,9 @@ def draw_kernels(
     draw = Draw(random)
     names = list(FAMILIES)
     shares = np.array([FAMILIES[name][0] if weights is None else weights.get(name, 0.0) for name in names])
+    # Networks repeat themselves, and what is repeated finds its code and tables in the caches.
+    times = min(count, int(random.choice(_REPEATED)))
     chosen: list[Kernel] = []
-    for number in random.choice(len(names), size=count, p=shares / shares.sum()):
+    for number in random.choice(len(names), size=-(-count // times), p=shares / shares.sum()):
         chosen.append(FAMILIES[names[int(number)]][1](draw))
-    return chosen
+    return (chosen * times)[:count]
