@@ -14,7 +14,7 @@ mx = pytest.importorskip("mxnet")
 import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import DataError, TargetError
-from tests.tuning.roofline import ROOFLINE, write_roofline
+from tests.roofline import ROOFLINE, write_roofline
 from tests.tuning.test_prices import network, with_weights
 
 
