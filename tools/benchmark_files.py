@@ -105,13 +105,17 @@ class FileBenchmark:
         return max(found.peak_bytes for found in self.conversions)
 
 
-def convert_in_child(arguments: Sequence[str], *, threads: int | None = None) -> Conversion:
-    """Run ``mxamp convert`` in a process of its own.
+def convert_in_child(
+    arguments: Sequence[str], *, command: str = "convert", threads: int | None = None
+) -> Conversion:
+    """Run ``mxamp convert`` in a process of its own, or another command.
 
     Parameters
     ----------
     arguments : sequence of str
         Its arguments.
+    command : str
+        What to run.
     threads : int, optional
         The most threads of the libraries that it uses.
 
@@ -125,7 +129,7 @@ def convert_in_child(arguments: Sequence[str], *, threads: int | None = None) ->
         environment["OMP_NUM_THREADS"] = str(threads)
     started = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, "convert", *arguments],
+        [sys.executable, "-c", _CHILD, command, *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -133,7 +137,7 @@ def convert_in_child(arguments: Sequence[str], *, threads: int | None = None) ->
     )
     seconds = time.perf_counter() - started
     if done.returncode:
-        raise RuntimeError(f"mxamp convert failed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"mxamp {command} failed:\n{done.stdout}{done.stderr}")
     told = json.loads(done.stdout.splitlines()[-1])
     return Conversion(seconds, told["processor"], told["peak"], told["mxnet"])
 

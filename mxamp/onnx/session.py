@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError
-from mxamp.onnx.package import import_onnxruntime
+from mxamp.onnx.package import import_onnx, import_onnxruntime
 
 __all__ = ["OnnxSession", "one_line"]
 
@@ -74,6 +74,7 @@ class OnnxSession:
         except Exception as error:  # its exceptions have no common class of their own
             raise OperatorError(
                 f"ONNX Runtime {runtime.__version__} cannot load {self.path}: {one_line(error)}"
+                f"{_hint(self.path)}"
             ) from error
         self._inputs = {entry.name: entry for entry in self._session.get_inputs()}
         self.input_shapes = {
@@ -156,3 +157,18 @@ class OnnxSession:
 def one_line(error: Exception) -> str:
     """Return what a runtime said, shortened, on one line."""
     return " ".join(str(error).split())[:400]
+
+
+def _hint(path: str) -> str:
+    """Return what to do about a file that ONNX Runtime refuses: for bfloat16, the form that it can run."""
+    onnx = import_onnx()
+    try:
+        tensors = onnx.load(path, load_external_data=False).graph.initializer
+    except Exception:  # a damaged file, which the error says
+        return ""
+    if all(tensor.data_type != onnx.TensorProto.BFLOAT16 for tensor in tensors):
+        return ""
+    return (
+        ". The file is bfloat16, for which its CPU provider has few kernels. Run it where the provider has "
+        "them, or export the roundings alone: --explicit-casts (explicit_casts=True)."
+    )

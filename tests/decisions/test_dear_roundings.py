@@ -98,6 +98,16 @@ def test_without_shapes_a_large_last_layer_is_low() -> None:
     assert "output" in low(graph, plan_for(graph, net.params, BF16, target=CPU))
 
 
+def test_with_shapes_alone_a_dense_layer_is_low_whose_weights_take_long_to_read() -> None:
+    """Without costs: most of the time of a network of small images goes into reading weights."""
+    net, graph = classifier(classes=400)
+    target = Target.builtin("openvino-bf16")
+    for size, stays in ((1, False), (32, True)):
+        shapes = shapes_of(graph, classes=400, size=size)
+        found = low(graph, plan_for(graph, net.params, BF16, target=target, shapes=shapes))
+        assert ("output" not in found) is stays
+
+
 def test_what_would_make_the_file_much_larger_is_low() -> None:
     net, graph = classifier(layers=2, classes=1000)
     shapes = shapes_of(graph, classes=1000, size=512)

@@ -30,6 +30,27 @@ def models(tmp_path_factory):
         path.unlink()
 
 
+@pytest.mark.slow
+def test_memory_does_not_grow_with_an_onnx_file_beyond_two_gigabytes(tmp_path):
+    pytest.importorskip("onnx", reason="ONNX is not installed: pip install '.[onnx]'")
+    peaks = []
+    for name, size in (("small", 1_000_000), ("large", 2_400_000_000)):
+        write_large_model(str(tmp_path / name), size)
+        output = tmp_path / f"{name}.onnx"
+        found = convert_in_child(
+            [str(tmp_path / name), "-o", str(output), "--input-shape", "data=1,3,14,14", "--quiet"],
+            command="export",
+            threads=1,
+        )
+        assert not found.imported_mxnet
+        peaks.append(found.peak_bytes)
+    data = output.with_name("large.onnx.data")
+    assert data.stat().st_size == pytest.approx(size, rel=0.05)
+    assert output.stat().st_size < 2_000_000
+    data.unlink()
+    assert peaks[1] - peaks[0] < MORE_MEMORY
+
+
 def peak(models, name, *arguments):
     found = convert_in_child(
         [str(models / name), "-o", str(models / "out"), "--force", *arguments], threads=1

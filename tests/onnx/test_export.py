@@ -260,6 +260,11 @@ def test_a_session_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     with pytest.raises(OperatorError, match="cannot load"):
         OnnxSession(tmp_path / "bad.onnx")
+    net = Net()
+    graph = net.graph(net.conv(net.var("data"), "conv0"))
+    low = convert(graph, net.params, DType.BFLOAT16).export_onnx(tmp_path / "low.onnx", input_shapes=SHAPES)
+    with pytest.raises(OperatorError, match=r"NOT_IMPLEMENTED.*is bfloat16, .* --explicit-casts"):
+        OnnxSession(low.path)
     export = small_model().export_onnx(tmp_path / "n.onnx", input_shapes=SHAPES)
     with pytest.raises(DataError, match="missing"):
         OnnxSession(export.path).run({})
