@@ -162,9 +162,7 @@ class _Decider:
         ]
         tails = self._tails(wanted, open_nodes, head_demand)
         if tails and estimates is None:
-            for position in affordable_unpriced(
-                self.graph, self.context.names, tails, self.given.params, self.given.shapes
-            ):
+            for position in affordable_unpriced(self.graph, self.context.names, tails, self.given.params):
                 refusals[position] = (
                     "float32 spares an output the rounding that it would feel most, and the weights are a "
                     "small part of the model's"
