@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 import warnings
 from typing import Any, Callable
 
@@ -22,10 +23,12 @@ class ConvertedSymbol(Symbol):
     Notes
     -----
     MXNet's default, ``remove_amp_cast=True``, deletes every ``amp_cast``, and the 16-bit parameters beside it
-    then meet float32 data. Copies, slices, internals and what the symbol is added to, or calculated with, are
-    of this kind too, as far as they hold casts. What MXNet's functions make of it, ``mx.sym.Group`` and
-    ``mx.sym.relu`` as the method ``relu``, is a plain Symbol: MXNet asks nobody what kind to make. So is what
-    a pickle holds: with its casts, unlike MXNet's own, and readable without mxamp.
+    then meet float32 data. What the symbol's methods and operators return is of this kind too, as far as it
+    holds casts: copies, slices, internals, sums, ``symbol.relu()``. What MXNet's functions make of it is not
+    (``mx.sym.Group([symbol])``, ``mx.sym.relu(symbol)``): they hand the handles of their inputs to C, and
+    build a plain ``Symbol`` around the handle that comes back. Nothing of this class is asked, and to see it
+    would take replacing names inside MXNet for everybody who uses it. A pickle holds a plain Symbol, too:
+    with its casts, unlike MXNet's own, and readable without mxamp.
     """
 
     __slots__ = ()
@@ -49,18 +52,8 @@ class ConvertedSymbol(Symbol):
         return mx.sym.load_json, (super().tojson(remove_amp_cast=False),)
 
 
-_MADE_FROM_IT = (
-    *("__copy__", "__deepcopy__", "__getitem__", "__call__", "get_internals", "get_children"),
-    *("__abs__", "__neg__", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__"),
-    *("__truediv__", "__rtruediv__", "__mod__", "__rmod__", "__pow__", "__rpow__"),
-    *("__eq__", "__ne__", "__gt__", "__ge__", "__lt__", "__le__"),
-)
-"""What makes another symbol of one; ``+=`` and the like are refused by MXNet."""
-
-
-def _of_this_kind(name: str) -> Callable[..., Any]:
-    """Return a method of MXNet's whose result is a symbol that warns, too."""
-    method = getattr(Symbol, name)
+def _of_this_kind(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of MXNet's whose result, where that is a symbol, warns, too."""
 
     @functools.wraps(method)
     def made(self: Symbol, *given: Any, **named: Any) -> Any:
@@ -72,8 +65,9 @@ def _of_this_kind(name: str) -> Callable[..., Any]:
     return made
 
 
-for _name in _MADE_FROM_IT:
-    setattr(ConvertedSymbol, _name, _of_this_kind(_name))
+for _name, _method in vars(Symbol).items():
+    if isinstance(_method, types.FunctionType) and _name not in vars(ConvertedSymbol):
+        setattr(ConvertedSymbol, _name, _of_this_kind(_method))
 
 
 def _warn(call: str) -> None:

@@ -78,6 +78,8 @@ def test_a_pickle_keeps_the_casts_and_needs_no_mxamp(tmp_path: Path) -> None:
         lambda symbol: symbol - symbol,
         lambda symbol: -symbol,
         lambda symbol: abs(symbol**2) / 3 > 1,
+        lambda symbol: symbol.relu(),
+        lambda symbol: symbol.reshape((-1,)).sum(),
     ],
 )
 def test_what_is_made_of_it_warns_as_well(make: Any) -> None:
@@ -85,6 +87,12 @@ def test_what_is_made_of_it_warns_as_well(make: Any) -> None:
     with pytest.warns(MxampWarning, match=r"tojson\(\) leaves out the casts") as caught:
         made.tojson()
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+
+
+def test_functions_of_mxnets_make_a_symbol_of_mxnets_own() -> None:
+    symbol = converted().sym
+    for made in (mx.sym.Group([symbol]), mx.sym.relu(symbol)):  # what docs/using.md says of them
+        assert type(made) is mx.sym.Symbol
 
 
 def test_what_holds_no_cast_any_more_does_not(tmp_path: Path) -> None:
