@@ -12,6 +12,7 @@ from mxamp.calibration.statistics import EntryStatistics
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.graph import Entry, Graph
+from mxamp.messages.arguments import argument
 
 __all__ = ["HEADROOM", "check_headroom", "observed", "out_of_range"]
 
@@ -30,8 +31,8 @@ def check_headroom(given: object) -> float:
     number = isinstance(given, (int, float)) and not isinstance(given, bool)
     if not number or not 1.0 <= given <= sys.float_info.max:  # type: ignore[operator]
         raise PolicyError(
-            f"headroom must be a number from 1 on, not {given!r:.80}: how many times larger than on the "
-            "calibration's samples values may be, and still fit."
+            f"{argument('headroom')} must be a number from 1 on, not {given!r:.80}: how many times larger "
+            "than on the calibration's samples values may be, and still fit."
         )
     return float(given)  # type: ignore[arg-type]
 

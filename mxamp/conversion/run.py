@@ -225,8 +225,14 @@ class _Conversion:
 
     def _said_of_plan(self, plan: Plan, nothing: str | None, mismatch: Mismatch | None) -> Sequence[str]:
         """Return what the user should know of what was decided."""
+        low, guard, before = self.options.policy.target_dtype, self.options.guard, already_low(plan)
         if nothing is None:
-            return () if mismatch is None else (mismatch.warning,)
-        low, guard = self.options.policy.target_dtype, self.options.guard
+            said = [] if mismatch is None else [mismatch.warning]
+            if before is not None and before is not low:
+                said.append(
+                    f"The model is {before} already, and what it had in float32 becomes {low} now: no device "
+                    "runs both. Convert the float32 model."
+                )
+            return said
         is_told = guard is not None and guard.warning is not None
-        return () if is_told or already_low(plan) is low else (f"Nothing was converted to {low}: {nothing}.",)
+        return () if is_told or before is low else (f"Nothing was converted to {low}: {nothing}.",)

@@ -79,6 +79,13 @@ def test_a_low_model_says_that_it_is_low_already(asked: str, recwarn: pytest.War
     assert not said or "the model is bfloat16 already; convert the float32 model" in said[0]
 
 
+def test_what_a_bfloat16_model_left_in_float32_does_not_become_float16_in_silence() -> None:
+    graph, params, auxs = small()
+    low = mxamp.convert_model(graph, params, auxs, "bfloat16", exclude=["probabilities"])
+    with pytest.warns(MxampWarning, match="bfloat16 already, and what it had in float32 becomes float16 now"):
+        mxamp.convert_model(low.graph, low.arg_params, low.aux_params, "float16", policy="pure")
+
+
 @pytest.mark.parametrize("dropout", [False, True], ids=["same graph", "without what does nothing"])
 @pytest.mark.filterwarnings("ignore:Nothing was converted")
 def test_equal_models_are_not_raced(dropout: bool) -> None:
