@@ -261,8 +261,8 @@ def chain_work(
 def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
     """Return what every node of a model does; None for variables and where shapes do not tell.
 
-    What lies around a node is divided by how many there are like it: code and tables that a kernel left in the
-    caches are there for the next one of its kind, as in the steps of an unrolled recurrence.
+    What lies around a node is divided by how many there are like it: code and tables that a kernel left in
+    the caches are there for the next one of its kind, as in the steps of an unrolled recurrence.
     """
     works = [
         None if node.is_variable else work_of(graph, position, shapes)

@@ -80,10 +80,6 @@ class Writer:
         """Give a tensor that a node computes the name it will have in the file."""
         self._renamed[tensor.name] = name
 
-    def final_name(self, tensor: Tensor) -> str:
-        """Return the name that a tensor has in the file."""
-        return self._renamed.get(tensor.name, tensor.name)
-
     def attribute(self, names: Iterable[str], node: str) -> None:
         """Note that a node of MXNet's computes tensors, or helps to."""
         self._computed_by.update(dict.fromkeys(names, node))

@@ -33,8 +33,8 @@ class Work(NamedTuple):
     is_blocked
         Whether its data come in the blocked layout that a convolution writes.
     around
-        The values that the model reads and writes from one node of this kind to the next, or to the same one in
-        the next forward pass: what a cache may have lost until then. 0 where the node is looked at alone.
+        The values that the model reads and writes from one node of this kind to the next, or to the same one
+        in the next forward pass: what a cache may have lost until then. 0 where the node is looked at alone.
     """
 
     multiply_adds: int
