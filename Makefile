@@ -138,6 +138,8 @@ bench-operators: environment
 
 bench-calibration: environment
 	@$(RUN) -W ignore -m tools.benchmark_calibration $(ARGS)
+	@$(RUN) -W ignore -m tools.benchmark_calibrated_errors
+	@$(RUN) -W ignore -m tools.benchmark_curve
 
 bench-runtimes: environment-runtimes
 	@$(RUN_RUNTIMES) -W ignore -m tools.benchmark_runtimes $(ARGS)

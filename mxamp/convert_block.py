@@ -67,6 +67,7 @@ def convert_block(
     calibration: Calibration | None = None,
     compensate: str | Compensation | None = None,
     headroom: float = HEADROOM,
+    time_budget: float | None = None,
     widest_dtype_ops: Sequence[str] | None = None,
     guard: bool | Guard = False,
 ) -> MixedPrecisionBlock:
@@ -97,7 +98,8 @@ def convert_block(
         None or a nested list, as in ``net(*inputs)``. Only their shapes and nesting are used.
     policy, target, exclude, color, io_dtype, cast_op, fold_batch_norm, saturate, rewrite_masks, prepare
         See :func:`mxamp.convert_model`.
-    low_precision, profile, cast_optional_params, guard, calibration, compensate, headroom
+    low_precision, profile, cast_optional_params, guard, calibration, compensate, headroom,
+    time_budget
         See :func:`mxamp.convert_model`. Nodes have the names that ``net.export`` writes.
     target_dtype_ops, fp32_ops, widest_dtype_ops, conditional_fp32_ops, excluded_sym_names
         MXNet's lists; see :func:`mxamp.convert_model`.
@@ -179,6 +181,7 @@ def convert_block(
         calibration=calibration,
         compensate=as_compensation(compensate),
         headroom=headroom,
+        time_budget=time_budget,
         mismatch=machine_mismatch(machine),
     )
     profiling, guarding = as_profiling(profile), as_guard(guard)

@@ -23,7 +23,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.calibration.prices import price_roundings
+from mxamp.calibration.pricing import price_roundings
 from mxamp.calibration.run import calibrate
 from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import input_names
@@ -36,13 +36,16 @@ from mxamp.runtime.executor import run_outputs
 from mxamp.runtime.zoo import default_input_shapes, load_zoo
 from mxamp.tuning.curve import Curve, explore
 
-__all__ = ["main"]
+__all__ = ["MODELS", "main"]
+
+MODELS = ("zoo:resnet18_v1", "zoo:squeezenet1.1", "zoo:mobilenet1.0", "zoo:densenet121")
+"""What is measured unless others are asked for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.benchmark_curve", description=__doc__)
-    parser.add_argument("models", nargs="+", metavar="PREFIX", help="a pair of files, or zoo:NAME")
+    parser.add_argument("models", nargs="*", metavar="PREFIX", help="a pair of files, or zoo:NAME")
     parser.add_argument("--data", help=".npz with samples; by default standard normal ones")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--points", type=int, default=8)
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     found = {}
-    for name in options.models:
+    for name in options.models or MODELS:
         found[name] = _measure(name, options)
         print(_text(name, found[name]), flush=True)
     if options.json is not None:

@@ -8,6 +8,7 @@ from typing import Mapping
 
 from mxamp.calibration.file import read_calibration, write_calibration
 from mxamp.calibration.moments import Moments
+from mxamp.calibration.prices import Prices
 from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import DataDescription
 from mxamp.calibration.statistics import EntryStatistics
@@ -39,6 +40,10 @@ class Calibration:
         Node -> why nothing is known of it.
     positions
         The most columns that were taken of a sample, for each layer.
+    prices
+        What roundings cost in accuracy; None where that was not asked for, or cannot be told.
+    why_unpriced
+        Why it cannot be told.
     version
         The version of mxamp that made it.
     """
@@ -49,6 +54,8 @@ class Calibration:
     layers: Mapping[str, Moments]
     unseen: Mapping[str, str] = field(default_factory=dict)
     positions: int = 0
+    prices: Prices | None = None
+    why_unpriced: str = ""
     version: str = __version__
 
     @property
@@ -103,8 +110,11 @@ class Calibration:
             name: moments.merged(other.layers[name]) if name in other.layers else moments
             for name, moments in self.layers.items()
         }
+        both = self.prices is not None and other.prices is not None
         return replace(
             self,
+            # What one of both does not know is known by fewer samples.
+            prices=self.prices.merged(other.prices) if both else self.prices or other.prices,  # type: ignore
             data=(*self.data, *other.data),
             entries=entries,
             layers={**other.layers, **layers},

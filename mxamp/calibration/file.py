@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.calibration.moments import Moments
+from mxamp.calibration.prices import Prices
 from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import DataDescription
 from mxamp.calibration.statistics import EntryStatistics
@@ -113,6 +114,8 @@ def document(calibration: Calibration) -> Mapping[str, Any]:
             for name, moments in calibration.layers.items()
         ],
         "unseen": dict(calibration.unseen),
+        "prices": None if calibration.prices is None else calibration.prices.to_mapping(),
+        "why_unpriced": calibration.why_unpriced,
     }
 
 
@@ -197,6 +200,9 @@ def _fields(stated: Mapping[str, Any], archive: zipfile.ZipFile) -> tuple[Any, .
         layers,
         stated["unseen"],
         stated["positions"],
+        # Files of before prices were kept have none.
+        None if stated.get("prices") is None else Prices.of_mapping(stated["prices"]),
+        stated.get("why_unpriced", ""),
         stated["mxamp"],
     )
 

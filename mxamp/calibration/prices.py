@@ -1,66 +1,18 @@
-"""What every rounding of a model costs in accuracy, by one backward pass.
-
-A rounding changes an entry by e, and the outputs by J e to first order, where J is how they answer to that
-entry. With a cotangent r of random signs, r . (J e) = (J^T r) . e, and the mean of its square over r is the
-squared length of J e: so one backward pass, which gives J^T r at every entry, prices all roundings at once.
-Errors of different roundings are as good as independent, so that the squared error of a plan is the sum of
-the prices of what it rounds.
-"""
+"""What every rounding of a model costs in accuracy, as a value."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Mapping, TypeVar
 
 from mxamp.calibration.record import EntryName
-from mxamp.calibration.run import any_model, observed_entries
-from mxamp.calibration.samples import Samples
-from mxamp.compare.checked import checked_progress, checked_seed
-from mxamp.compare.inputs import counted, input_names
-from mxamp.dtypes import DType
-from mxamp.errors import DataError
-from mxamp.graph.graph import Entry, Graph
-from mxamp.graph.infer import infer_dtypes, variable_dtypes
-from mxamp.model import Model
-from mxamp.ops import FACTS
-from mxamp.params.cast import cast_array
-from mxamp.params.parameter import Parameter
 
-__all__ = ["Prices", "price_roundings", "priced_heads", "rounding_error"]
+__all__ = ["LABELS", "Prices"]
 
-DRAWS = 4
-"""Cotangents a batch. A price is a mean of squares: its relative error is the root of 2 over the number of
-cotangents times samples."""
 
-_MOST_A_PASS = 4
-"""Samples: the gradient of a weight is summed over those of a pass, and so tells one number a pass."""
-
-MEMORY = 1 << 30
-"""Bytes that the values and gradients of a pass may take."""
-
-_LABELS = ("bfloat16", "float16")
-
-_HAVE_NO_GRADIENT = frozenset(
-    {
-        *("argmax", "argmax_channel", "argmin", "argsort", "sort", "topk", "pick_index", "one_hot"),
-        *("_contrib_box_nms", "_contrib_MultiBoxDetection", "_contrib_MultiBoxPrior", "_contrib_box_decode"),
-        *("_contrib_MultiBoxTarget", "_contrib_Proposal", "_contrib_MultiProposal", "_contrib_box_encode"),
-        *("_contrib_bipartite_matching", "_contrib_boolean_mask", "_contrib_box_iou", "_contrib_index_array"),
-        *("sign", "round", "rint", "ceil", "floor", "trunc", "fix", "shape_array", "size_array"),
-        *("_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"),
-        *("_equal_scalar", "_not_equal_scalar", "_greater_scalar", "_greater_equal_scalar"),
-        *("_lesser_scalar", "_lesser_equal_scalar", "broadcast_equal", "broadcast_not_equal"),
-        *("broadcast_greater", "broadcast_greater_equal", "broadcast_lesser", "broadcast_lesser_equal"),
-        *("_npi_argmax", "_npi_argmin", "_npx_nonzero", "_npi_unique", "Custom"),
-    }
-)
-"""Operators whose results do not answer to small changes, or for which MXNet has no gradient."""
-
-Progress = Callable[[int, "int | None"], None]
+LABELS = ("bfloat16", "float16")
+"""The dtypes that roundings are priced for."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +35,9 @@ class Prices:
         With how many cotangents each.
     unpriced
         Entry -> why it has no price.
+    together
+        dtype -> what rounding all parameters at once costs. Their errors are the same for every sample, so
+        that they do not average out: of few outputs it may be half the sum of the prices, or twice.
     """
 
     entries: Mapping[str, Mapping[EntryName, float]]
@@ -91,300 +46,87 @@ class Prices:
     samples: int
     draws: int
     unpriced: Mapping[EntryName, str] = field(default_factory=dict)
+    together: Mapping[str, float] = field(default_factory=dict)
 
+    def of_parameters(self, label: str) -> Mapping[str, float]:
+        """Return the prices of parameters for a dtype, scaled to add up to what all of them cost at once."""
+        own = self.parameters[label]
+        total = sum(own.values())
+        scale = self.together.get(label, total) / total if total > 0 else 1.0
+        return {name: scale * price for name, price in own.items()}
 
-def priced_heads(graph: Graph) -> tuple[Entry, ...]:
-    """Return the entries whose errors are priced.
+    @property
+    def _weight(self) -> int:
+        return self.samples * self.draws
 
-    Parameters
-    ----------
-    graph
-        The graph.
-
-    Returns
-    -------
-    tuple of Entry
-        The graph's outputs; in place of those that are made by ranking or comparing, what is ranked.
-    """
-    blind: set[int] = set()
-    for position, node in enumerate(graph.nodes):
-        if node.is_variable:
-            continue
-        computed = [entry.node for entry in node.inputs if not graph.nodes[entry.node].is_variable]
-        is_blind = FACTS.canonical(node.op) in _HAVE_NO_GRADIENT or bool(node.subgraphs)
-        if is_blind or (computed and blind.issuperset(computed)):
-            blind.add(position)
-    heads = dict.fromkeys(
-        head for head in graph.heads if head.node not in blind and not graph.nodes[head.node].is_variable
-    )
-    waiting = [head.node for head in graph.heads]
-    seen = set(waiting)
-    while waiting:
-        position = waiting.pop()
-        for entry in graph.nodes[position].inputs:
-            if graph.nodes[entry.node].is_variable:
-                continue
-            if position in blind and entry.node not in blind:
-                heads[entry] = None
-            if entry.node not in seen:
-                seen.add(entry.node)
-                waiting.append(entry.node)
-    return tuple(heads)
-
-
-def price_roundings(
-    model: Any,
-    data: Any,
-    *,
-    draws: int = DRAWS,
-    max_samples: int | None = None,
-    batch_size: int | None = None,
-    memory: int = MEMORY,
-    seed: int = 0,
-    ctx: Any = None,
-    progress: Progress | None = None,
-) -> Prices:
-    """Price every rounding that a conversion could make.
-
-    Parameters
-    ----------
-    model, data, ctx, progress
-        As for :func:`mxamp.calibrate`.
-    draws
-        Random cotangents for every batch.
-    max_samples
-        Use only so many samples, the first ones.
-    batch_size
-        Samples a pass; by default as many as ``memory`` allows.
-    memory
-        The most bytes that the values and gradients of one pass may take.
-    seed
-        Of the cotangents.
-
-    Returns
-    -------
-    Prices
-        For bfloat16 and float16.
-
-    Raises
-    ------
-    DataError
-        When model and data do not fit together, or nothing in the model has a gradient.
-    OperatorError
-        When MXNet cannot run it.
-    """
-    model = any_model(model)
-    draws, memory, seed = counted(draws, "draws"), counted(memory, "memory"), checked_seed(seed)
-    if batch_size is not None:
-        batch_size = counted(batch_size, "The batch size")
-    progress = checked_progress(progress)
-    samples = Samples(model, data, batch_size=batch_size, max_samples=max_samples)
-    meter = _Meter(model, draws, seed, ctx)
-    done = 0
-    for batch in samples.batches():
-        for part in batch.parts(batch_size or meter.samples_a_pass(batch.arrays, memory)):
-            meter.see(part.arrays, part.samples)
-            done += part.samples
-            if progress is not None:
-                progress(done, samples.total)
-    return meter.prices(done)
-
-
-def rounding_error(values: NDArray[np.float32], dtype: DType) -> NDArray[np.float32]:
-    """Return what rounding to a dtype adds; 0 for what it makes infinite, which ranges decide."""
-    with np.errstate(all="ignore"):
-        error = cast_array(cast_array(values, dtype), DType.FLOAT32) - values
-    return np.where(np.isfinite(error), error, np.float32(0))
-
-
-class _Meter:
-    """Adds up the prices over batches."""
-
-    def __init__(self, model: Model, draws: int, seed: int, ctx: Any) -> None:
-        from mxamp.runtime.gradients import GradientReader
-
-        graph = model.graph
-        params = {**model.arg_params, **model.aux_params}
-        self._draws, self._random = draws, np.random.default_rng(seed)
-        self._heads = priced_heads(graph)
-        if not self._heads:
-            raise DataError(
-                "No output of the model has a gradient, nor has what is ranked on the way to them, so its "
-                "roundings cannot be priced."
-            )
-        before = _before(graph, self._heads)
-        dtypes = infer_dtypes(graph, variable_dtypes(graph, {n: p.dtype for n, p in params.items()}))
-        inputs = [
-            Entry(graph.variables[name])
-            for name in input_names(model)
-            if graph.uses[graph.variables[name]] and dtypes[graph.variables[name]][0] is DType.FLOAT32
-        ]
-        wanted = [*inputs, *observed_entries(model)]
-        self._entries = [
-            entry
-            for entry in wanted
-            if entry.node in before and dtypes[entry.node][entry.output] is DType.FLOAT32
-        ]
-        self._unpriced = {
-            EntryName.of(graph, entry): "no output that has a gradient depends on it"
-            for entry in wanted
-            if entry.node not in before
-        }
-        self._graph, self._model = graph, model
-        self._weights = _parameter_errors(graph, params, before)
-        self._reader = GradientReader(model, self._entries, list(self._weights), self._heads, ctx=ctx)
-        self._of_entries = {label: np.zeros(len(self._entries)) for label in _LABELS}
-        self._of_weights = {label: dict.fromkeys(self._weights, 0.0) for label in _LABELS}
-        self._passes = 0.0
-
-    def samples_a_pass(self, arrays: Mapping[str, NDArray[Any]], memory: int) -> int:
-        """Return how many samples fit."""
-        from mxamp.runtime.shapes import infer_shapes
-
-        one = {name: values[:1].shape for name, values in arrays.items()}
-        stored = {**self._model.arg_params, **self._model.aux_params}
-        try:
-            shapes = infer_shapes(self._graph, one, stored)
-        except DataError:
-            return 1
-        # Values and gradients of each, and what MXNet keeps between its two passes.
-        size = sum(12 * math.prod(shapes[e.node][e.output] or (0,)) for e in self._entries)
-        return max(1, min(_MOST_A_PASS, memory // max(size, 1)))
-
-    def see(self, arrays: Mapping[str, NDArray[Any]], samples: int) -> None:
-        """Price on one batch."""
-        for draw in range(self._draws):
-            heads, values = self._reader.forward(arrays)
-            if draw == 0:
-                errors = {
-                    label: [rounding_error(value, DType.parse(label)) for value in values]
-                    for label in _LABELS
-                }
-                scales = [1 / max(float(np.linalg.norm(head.astype(np.float64))), 1e-30) for head in heads]
-            del values
-            found = self._reader.backward(
-                [
-                    (self._random.integers(0, 2, head.shape) * 2 - 1).astype(np.float32) * np.float32(scale)
-                    for head, scale in zip(heads, scales)
-                ]
-            )
-            for label in _LABELS:
-                for number, (gradient, error) in enumerate(zip(found.entries, errors[label])):
-                    self._of_entries[label][number] += samples * _squared(gradient, error, samples)
-                for name, gradient in found.parameters.items():
-                    effect = np.vdot(gradient.astype(np.float64), self._weights[name][label])
-                    self._of_weights[label][name] += samples * float(effect) ** 2
-        self._passes += samples * self._draws
-
-    def prices(self, samples: int) -> Prices:
-        """Return what was seen."""
-        count = self._passes * len(self._heads)
-        names = [EntryName.of(self._graph, entry) for entry in self._entries]
+    def merged(self, other: Prices) -> Prices:
+        """Return the prices over the samples of both, of the same model."""
+        own, theirs = self._weight, other._weight
         return Prices(
-            {
-                label: {name: float(price) / count for name, price in zip(names, self._of_entries[label])}
-                for label in _LABELS
+            {label: _mean(self.entries[label], own, other.entries[label], theirs) for label in LABELS},
+            {label: _mean(self.parameters[label], own, other.parameters[label], theirs) for label in LABELS},
+            self.heads,
+            self.samples + other.samples,
+            max(1, round((own + theirs) / (self.samples + other.samples))),
+            self.unpriced,
+            _mean(self.together, own, other.together, theirs),
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return them as plain data for JSON."""
+        return {
+            "samples": self.samples,
+            "draws": self.draws,
+            "heads": [list(head) for head in self.heads],
+            "entries": [
+                [name.node, name.output, *(self.entries[label][name] for label in LABELS)]
+                for name in self.entries[LABELS[0]]
+            ],
+            "parameters": {
+                name: [self.parameters[label][name] for label in LABELS]
+                for name in self.parameters[LABELS[0]]
             },
+            "together": dict(self.together),
+            "unpriced": [[name.node, name.output, why] for name, why in self.unpriced.items()],
+        }
+
+    @classmethod
+    def of_mapping(cls, found: Mapping[str, Any]) -> Prices:
+        """Return what :meth:`to_mapping` made plain.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError
+            When it is something else.
+        """
+        entries = {EntryName(str(node), int(output)): prices for node, output, *prices in found["entries"]}
+        parameters = {str(name): prices for name, prices in found["parameters"].items()}
+        for prices in [*entries.values(), *parameters.values()]:
+            if len(prices) != len(LABELS) or not all(0 <= float(price) < math.inf for price in prices):
+                raise ValueError(f"{prices} are no prices")
+        return cls(
+            {label: {name: float(own[i]) for name, own in entries.items()} for i, label in enumerate(LABELS)},
             {
-                label: {name: price / count for name, price in self._of_weights[label].items()}
-                for label in _LABELS
+                label: {name: float(own[i]) for name, own in parameters.items()}
+                for i, label in enumerate(LABELS)
             },
-            tuple(EntryName.of(self._graph, head) for head in self._heads),
-            samples,
-            self._draws,
-            self._unpriced,
+            tuple(EntryName(str(node), int(output)) for node, output in found["heads"]),
+            int(found["samples"]),
+            int(found["draws"]),
+            {EntryName(str(node), int(output)): str(why) for node, output, why in found["unpriced"]},
+            {label: float(value) for label, value in found["together"].items()},
         )
 
 
-def _squared(gradient: NDArray[np.float32], error: NDArray[np.float32], samples: int) -> float:
-    """Return the square of (gradient . error), sample by sample where the first axis is that of samples."""
-    if gradient.ndim > 1 and len(gradient) == samples > 1:
-        own = np.einsum("ij,ij->i", gradient.reshape(samples, -1), error.reshape(samples, -1))
-        return float(np.sum(own.astype(np.float64) ** 2))
-    return float(np.vdot(gradient, error)) ** 2
+_Name = TypeVar("_Name")
 
 
-def _before(graph: Graph, heads: Sequence[Entry]) -> frozenset[int]:
-    """Return the nodes that lead to some entries, with those that make them."""
-    found = {head.node for head in heads}
-    for position in range(len(graph.nodes) - 1, -1, -1):
-        if position in found:
-            found.update(entry.node for entry in graph.nodes[position].inputs)
-    return frozenset(found)
-
-
-# ---------------------------------------------------------------------- parameters
-
-_READS_PARAMETERS = frozenset(
-    {"Convolution", "Deconvolution", "FullyConnected", "dot", "batch_dot", "Embedding", "RNN"}
-)
-
-
-def _parameter_errors(
-    graph: Graph, params: Mapping[str, Parameter], before: frozenset[int]
-) -> dict[str, Mapping[str, NDArray[np.float32]]]:
-    """Return for the parameters that are stored low what rounding adds to each, in its own scale."""
-    found: dict[str, Mapping[str, NDArray[np.float32]]] = {}
-    for position, node in enumerate(graph.nodes):
-        if position not in before or node.is_variable:
-            continue
-        op = FACTS.canonical(node.op)
-        folded = _folded(graph, position, params) if op in ("Convolution", "FullyConnected") else None
-        names = [graph.nodes[entry.node].name for entry in node.inputs if graph.nodes[entry.node].is_variable]
-        if op not in _READS_PARAMETERS:
-            facts = FACTS.of(node.op, node.attrs)
-            roles = () if facts is None else facts.all_roles(len(node.inputs), node.attrs)
-            names = [
-                graph.nodes[entry.node].name
-                for entry, role in zip(node.inputs, roles)
-                if graph.nodes[entry.node].is_variable and role.value == "data"
-            ]
-        for name in names:
-            if name not in params or name in found or params[name].is_sparse:
-                continue
-            if params[name].dtype is not DType.FLOAT32:
-                continue
-            values = np.asarray(params[name].numpy(), np.float32)
-            scale: NDArray[np.float32] = np.ones(1, np.float32)
-            if folded is not None and values.ndim > 1:
-                scale = folded.scale.reshape(-1, *[1] * (values.ndim - 1))
-            elif folded is not None:
-                continue  # the bias goes into that of the fold
-            found[name] = {
-                label: rounding_error(values * scale, DType.parse(label)) / scale for label in _LABELS
-            }
-        if folded is not None:
-            found[folded.beta] = {label: rounding_error(folded.bias, DType.parse(label)) for label in _LABELS}
-    return found
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """What a BatchNorm behind a layer does to its weight and bias."""
-
-    scale: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    beta: str
-
-
-def _folded(graph: Graph, position: int, params: Mapping[str, Parameter]) -> _Fold | None:
-    """Return what folding makes of a layer; None where no BatchNorm reads it alone."""
-    uses = graph.uses_of(Entry(position))
-    if len(uses) != 1 or uses[0].input != 0 or Entry(position) in graph.heads:
-        return None
-    norm, layer = graph.nodes[uses[0].node], graph.nodes[position]
-    if norm.op != "BatchNorm" or norm.attrs.get("axis", "1") != "1":
-        return None
-    names = [graph.nodes[entry.node].name for entry in norm.inputs[1:]]
-    if any(name not in params for name in names):
-        return None
-    gamma, beta, mean, variance = (np.asarray(params[name].numpy(), np.float64) for name in names)
-    if norm.attrs.get("fix_gamma", "True") in ("True", "1", "true"):
-        gamma = np.ones_like(gamma)
-    scale = gamma / np.sqrt(variance + float(norm.attrs.get("eps", "1e-3")))
-    bias = beta - mean * scale
-    if len(layer.inputs) > 2:
-        own = params.get(graph.nodes[layer.inputs[2].node].name)
-        bias = bias if own is None else bias + np.asarray(own.numpy(), np.float64) * scale
-    safe = np.where(scale == 0, 1, scale)
-    return _Fold(safe.astype(np.float32), bias.astype(np.float32), names[1])
+def _mean(
+    first: Mapping[_Name, float], weight: int, second: Mapping[_Name, float], other: int
+) -> dict[_Name, float]:
+    """Return the weighted mean of what both know, and what one alone knows as it is."""
+    both = {
+        name: (weight * price + other * second[name]) / (weight + other) if name in second else price
+        for name, price in first.items()
+    }
+    return {**second, **both}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import defaultdict
-from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,23 @@ from numpy.typing import NDArray
 from mxamp.calibration.calibration import Calibration
 from mxamp.calibration.layers import LAYERS, Layer, layers_of
 from mxamp.calibration.moments import MomentsMeter, block_sizes
+from mxamp.calibration.prices import Prices
+from mxamp.calibration.pricing import MEMORY as PRICES_MEMORY
+from mxamp.calibration.pricing import PriceMeter
 from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import Batch, Samples
 from mxamp.calibration.statistics import EntryMeter
-from mxamp.compare.inputs import as_model, counted, input_names
-from mxamp.errors import DataError, MxampWarning
+from mxamp.calibration.subject import any_model, observed_entries
+from mxamp.compare.inputs import counted, input_names
+from mxamp.errors import DataError, MxampWarning, OperatorError
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import Entry, Graph
-from mxamp.graph.infer import infer_dtypes, variable_dtypes
-from mxamp.model import Model, load
+from mxamp.messages.arguments import check_flag
+from mxamp.model import Model
 from mxamp.model.accepted import AnyModel, BlockShapes, Device, GivenSamples
 from mxamp.ops import FACTS
 
-__all__ = ["MEMORY", "POSITIONS", "any_model", "calibrate", "observed_entries"]
+__all__ = ["MEMORY", "POSITIONS", "calibrate"]
 
 POSITIONS = 512
 """Columns of a layer's input that are taken of one sample.
@@ -42,6 +46,10 @@ _MOST_COLUMNS = 4608
 
 _FEWEST_COLUMNS = 16
 
+_DRAWS = 2
+_PRICED = 32
+"""Cotangents a batch, and the most samples that are priced with: a price is then known to a fifth."""
+
 Progress = Callable[[int, "int | None"], None]
 """Called with the samples done, and how many there are where that is known."""
 
@@ -55,6 +63,7 @@ def calibrate(
     max_samples: int | None = None,
     positions: int = POSITIONS,
     memory: int = MEMORY,
+    prices: bool = True,
     input_shapes: BlockShapes | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -81,6 +90,9 @@ def calibrate(
     memory
         The most bytes that the second moments of all layers together may take. Where whole matrices do not
         fit, they are kept in blocks along the diagonal, of as many channels as do.
+    prices
+        Whether to run backward as well, over at most the first 32 samples, which tells what every rounding
+        costs in accuracy.
     input_shapes
         For a block that has not run yet; see :func:`mxamp.convert_block`.
     progress
@@ -107,8 +119,9 @@ def calibrate(
 
     Notes
     -----
-    Fusion is off, so that every tensor is there to be read. The time is that of the forward passes, and of
-    ``rows x columns^2`` multiply-adds for each layer, where rows are positions times samples.
+    Fusion is off, so that every tensor is there to be read. The time is that of the forward passes, of
+    ``rows x columns^2`` multiply-adds for each layer, where rows are positions times samples, and for prices
+    of two passes forward and backward.
 
     Examples
     --------
@@ -122,63 +135,55 @@ def calibrate(
     samples = Samples(model, data, batch_size=batch_size, max_samples=max_samples)
     if progress is not None and not callable(progress):
         raise DataError(f"progress must be a function or None, not {progress!r:.80}.")
-    observer = _Observer(model, positions, memory, ctx)
+    check_flag(prices, "prices")
+    observer, pricer = _Observer(model, positions, memory, ctx), _Pricer(model, ctx, is_wanted=prices)
     done = 0
     for batch in samples.batches():
         for part in batch.parts(batch_size or observer.samples_a_pass(batch)):
             observer.see(part)
+            pricer.see(part)
             done += part.samples
             if progress is not None:
                 progress(done, samples.total)
     for note in samples.notes:
         warnings.warn(note, MxampWarning, stacklevel=2)
-    return observer.calibration(samples)
+    return replace(observer.calibration(samples), prices=pricer.prices(), why_unpriced=pricer.why_not)
 
 
-def any_model(model: AnyModel, *, input_shapes: BlockShapes | None = None) -> Model:
-    """Return a model given in any way.
+class _Pricer:
+    """Prices the roundings of a model, as far as that can be done."""
 
-    Parameters
-    ----------
-    model
-        :class:`mxamp.Model`, a triple ``(sym, args, auxs)``, what :func:`mxamp.convert_block` returned, a
-        Gluon block, or the prefix of a pair of files.
-    input_shapes
-        The shapes of a block's inputs, where it has not run yet.
+    def __init__(self, model: Model, ctx: Any, *, is_wanted: bool) -> None:
+        self.why_not = "" if is_wanted else "that was left out"
+        self._done = 0
+        self._meter: PriceMeter | None = None
+        if is_wanted:
+            with self._excused():
+                self._meter = PriceMeter(model, _DRAWS, 0, ctx)
 
-    Raises
-    ------
-    DataError
-        When it is something else.
-    """
-    if isinstance(model, (str, os.PathLike)):
-        return load(Path(model))
-    of_block = getattr(model, "model", None)
-    if isinstance(of_block, Model):  # what convert_block returned
-        return as_model(of_block, "the model")
-    if hasattr(model, "collect_params"):
-        from mxamp.runtime.trace import check_block, trace_block
+    @contextmanager
+    def _excused(self) -> Iterator[None]:
+        """Do without prices where there is no gradient; all else that is calibrated needs none."""
+        try:
+            yield
+        except (DataError, OperatorError) as error:
+            self._meter, self.why_not = None, str(error)
 
-        check_block(model)
-        traced = trace_block(model, input_shapes=input_shapes)
-        return Model.of(traced.graph, traced.args, traced.auxs)
-    return as_model(model, "the model")
+    def see(self, batch: Batch) -> None:
+        """Price on one batch."""
+        meter = self._meter
+        if meter is None or self._done >= _PRICED:
+            return
+        with self._excused():
+            for part in batch.parts(meter.samples_a_pass(batch.arrays, PRICES_MEMORY)):
+                meter.see(part.arrays, part.samples)
+                self._done += part.samples
+                if self._done >= _PRICED:
+                    break
 
-
-def observed_entries(model: Model) -> list[Entry]:
-    """Return the entries that are observed: outputs of nodes that are read or returned, of float32."""
-    graph = model.graph
-    stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
-    dtypes = infer_dtypes(graph, variable_dtypes(graph, stored))
-    heads = set(graph.heads)
-    return [
-        Entry(position, output)
-        for position, node in enumerate(graph.nodes)
-        if not node.is_variable
-        for output in range(node.num_outputs)
-        if (output in graph.uses[position] or Entry(position, output) in heads)
-        and (dtypes[position][output] is None or dtypes[position][output].is_float)  # type: ignore[union-attr]
-    ]
+    def prices(self) -> Prices | None:
+        """Return what was found; None where nothing was."""
+        return None if self._meter is None else self._meter.prices(self._done)
 
 
 class _Observer:

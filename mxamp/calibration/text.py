@@ -47,6 +47,7 @@ def calibration_text(calibration: Calibration, width: int | None = None) -> str:
         width,
         hanging="  ",
     )
+    lines += paragraph(_priced(calibration), width, hanging="  ")
     for dtype in DTYPES:
         beyond = [
             name for name, found in calibration.entries.items() if found.beyond.get(dtype.label, 0.0) > 0.0
@@ -66,6 +67,23 @@ def calibration_text(calibration: Calibration, width: int | None = None) -> str:
             hanging="  ",
         )
     return "\n".join([*lines, "", *entry_table(calibration, width, most=_SHOWN)])
+
+
+def _priced(calibration: Calibration) -> str:
+    """Say what is known of the prices of roundings."""
+    prices = calibration.prices
+    if prices is None:
+        why = f": {calibration.why_unpriced}" if calibration.why_unpriced else ""
+        return f"What roundings cost in accuracy is not known{why if why.endswith('.') else f'{why}.'}"
+    of_entries, of_parameters = prices.entries["bfloat16"], prices.parameters["bfloat16"]
+    total = sum(of_entries.values()) + sum(of_parameters.values()) or 1.0
+    dearest = sorted([*of_entries.items(), *of_parameters.items()], key=lambda item: -item[1])[:3]
+    some = ", ".join(f"{name} {price / total:.0%}" for name, price in dearest)
+    return (
+        f"{count_of(len(of_entries) + len(of_parameters), 'rounding')} priced with "
+        f"{count_of(prices.samples, 'sample')}; the dearest to bfloat16 by their share of the squared error: "
+        f"{some}."
+    )
 
 
 def entry_table(calibration: Calibration, width: int | None = None, *, most: int | None = None) -> list[str]:

@@ -34,7 +34,8 @@ def add_parser(subparsers: Any) -> None:
         "calibrate",
         help="run a model over samples, and keep what its values were",
         description="Run a float32 model over samples of its data once, and keep what its values were: the\n"
-        "range of every tensor, and for every layer the moments of what it reads.",
+        "range of every tensor, for every layer the moments of what it reads, and what every rounding costs\n"
+        "in accuracy.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -52,6 +53,12 @@ def add_parser(subparsers: Any) -> None:
     add_source_options(parser)
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples a forward pass")
     add_running_options(parser)
+    parser.add_argument(
+        "--no-prices",
+        dest="prices",
+        action="store_false",
+        help="do not run backward, which tells what every rounding costs in accuracy",
+    )
     parser.add_argument("--force", "--overwrite", action="store_true", help="replace FILE where it exists")
     parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
@@ -84,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
             ctx=args.ctx,
             batch_size=args.batch_size,
             max_samples=args.max_samples,
+            prices=args.prices,
             progress=progress,
         )
         # Those that are there came first.

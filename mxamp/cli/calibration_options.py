@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import FULL, MEAN
+from mxamp.calibration.placing import TIME_BUDGET, check_time_budget
 from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.cli.console import Mistakes, Steps
 from mxamp.errors import PolicyError
@@ -20,10 +21,19 @@ class Calibrated(NamedTuple):
     calibration: Calibration | None
     compensate: Compensation | None
     headroom: float
+    time_budget: float | None
 
 
-def add_calibration_options(parser: Any) -> None:
-    """Add the options."""
+def add_calibration_options(parser: Any, *, of_a_curve: bool = False) -> None:
+    """Add the options.
+
+    Parameters
+    ----------
+    parser
+        The parser of the command.
+    of_a_curve
+        Whether the command converts with many placements, so that none is asked for.
+    """
     group = parser.add_argument_group(
         "what samples tell", "What `mxamp calibrate` found out about the model's values."
     )
@@ -36,6 +46,9 @@ def add_calibration_options(parser: Any) -> None:
         help="round the weights of each layer so that what it computes changes least on those samples (full, "
         "the default), or move its bias by what rounding changes in the mean (mean); needs --calibration",
     )
+    if of_a_curve:
+        parser.set_defaults(headroom=HEADROOM, time_budget=None)
+        return
     group.add_argument(
         "--headroom",
         type=float,
@@ -43,6 +56,13 @@ def add_calibration_options(parser: Any) -> None:
         metavar="X",
         help="values may be so many times larger than on those samples, and must fit the dtype; what may not "
         "fit is scaled where that changes nothing, and stays float32 elsewhere (default: %(default)g)",
+    )
+    group.add_argument(
+        "--time-budget",
+        type=float,
+        metavar="SHARE",
+        help="how much longer than the fastest placement it may take, by estimate, for the least error that "
+        f"those samples predict; needs --calibration (default with one: {TIME_BUDGET:g})",
     )
 
 
@@ -63,4 +83,5 @@ def calibrated(args: argparse.Namespace, steps: Steps, mistakes: Mistakes) -> Ca
     if args.calibration is not None:
         calibration = mistakes.check(lambda: Calibration.load(args.calibration))
     headroom = mistakes.check(lambda: check_headroom(args.headroom))
-    return Calibrated(calibration, compensate, headroom or HEADROOM)
+    budget = mistakes.check(lambda: check_time_budget(args.time_budget))
+    return Calibrated(calibration, compensate, headroom or HEADROOM, budget)

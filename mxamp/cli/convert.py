@@ -173,6 +173,7 @@ def run(args: argparse.Namespace) -> int:
             calibration=found.calibration,
             compensate=found.compensate,
             headroom=found.headroom,
+            time_budget=found.time_budget,
             saturate=args.saturate,
             rewrite_masks=args.rewrite_masks,
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mxamp.cli.console import Steps
+from mxamp.cli.calibration_options import add_calibration_options, calibrated
+from mxamp.cli.console import Mistakes, Steps
 from mxamp.cli.data import add_running_options, add_samples_options
 from mxamp.cli.evaluate import read_labels
 from mxamp.cli.html import add_html_option, check_new_file, write_converted_page
@@ -62,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--plot", metavar="FILE", help="draw the curve: .png or .svg (needs matplotlib)")
     parser.add_argument("--metric", metavar="NAME", help="as for mxamp evaluate (default: top-1)")
     add_source_options(parser)
+    add_calibration_options(parser, of_a_curve=True)
     parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
     parser.add_argument("--target", metavar="NAME", help="the machine; see mxamp targets")
     parser.add_argument(
@@ -96,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     require_mxnet()
-    steps = Steps(quiet=args.json)
+    steps, mistakes = Steps(quiet=args.json), Mistakes()
+    own = calibrated(args, steps, mistakes)
+    mistakes.tell()
     with steps.step(f"reading {args.model}"):
         source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
 
@@ -118,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
             batch_size=args.batch_size,
             max_samples=args.max_samples,
             latency_seconds=args.latency_seconds,
+            calibration=own.calibration,
+            compensate=own.compensate,
             seed=args.seed,
             ctx=args.ctx,
             progress=progress,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.placing import check_time_budget
 from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.errors import PolicyError
@@ -58,6 +59,11 @@ class Options:
         How to make up for what rounding weights does; None for not at all.
     headroom
         How many times larger than the calibration's samples show values may be, and fit the dtype.
+    time_budget
+        How much longer than the fastest placement, as a share, the model may take for a smaller error, by the
+        calibration's prices; None for as much as without a calibration.
+    is_trial
+        Whether only the times of the result count, so that no weight is compensated.
 
     Raises
     ------
@@ -83,6 +89,8 @@ class Options:
     calibration: Calibration | None = None
     compensate: Compensation | None = None
     headroom: float = HEADROOM
+    time_budget: float | None = None
+    is_trial: bool = False
 
     def __post_init__(self) -> None:
         policy = self.policy
@@ -107,6 +115,9 @@ class Options:
                 "mxamp.Calibration.load(path) reads one from a file."
             )
         self._set("headroom", check_headroom(self.headroom))
+        self._set("time_budget", check_time_budget(self.time_budget))
+        if self.time_budget is not None:
+            self._check_prices(setting("time_budget", self.time_budget))
         if self.compensate is not None:
             self._check_compensate(self.compensate)
         if self.target.dtype is not policy.target_dtype:
@@ -129,6 +140,16 @@ class Options:
             )
         if self.policy.target_dtype.is_emulated_only:
             raise PolicyError(f"{given} is for float16 and bfloat16, not for {self.policy.target_dtype}.")
+
+    def _check_prices(self, given: str) -> None:
+        if self.calibration is None:
+            raise PolicyError(
+                f"{given} weighs time against errors: give {argument('calibration')}, which mxamp.calibrate "
+                "(`mxamp calibrate`) makes of some samples."
+            )
+        if self.calibration.prices is None:
+            why = self.calibration.why_unpriced or "it was made by a version that kept none"
+            raise PolicyError(f"{given} needs a calibration that knows what roundings cost: {why}")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -44,7 +44,7 @@ class CastParameters(OfflineCasts):
         if options.saturate:
             params, self.saturations = saturate_parameters(params, dtypes)
         self._compensator = None
-        if options.compensate is not None and options.calibration is not None:
+        if options.compensate is not None and options.calibration is not None and not options.is_trial:
             compensator = Compensator(planned.graph, params, dtypes, options.calibration, options.compensate)
             self._compensator, params = compensator, compensator.params
         super().__init__(params, dtypes)

@@ -6,11 +6,14 @@ from typing import Mapping
 
 import numpy as np
 
+from mxamp.calibration.compensate import FULL
+from mxamp.calibration.placing import LEFT_OF_WEIGHTS, TIME_BUDGET, placing_by_prices
 from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.conversion.assumed_shapes import assumed_for
 from mxamp.conversion.options import Options
-from mxamp.decisions import DecisionInputs, decide
+from mxamp.decisions import DecisionInputs, LowPrecision, decide
+from mxamp.decisions.placing import Placing
 from mxamp.graph.graph import Entry
 from mxamp.passes import Done, Pass, RescaledEntries, RewrittenMask, State
 
@@ -50,10 +53,27 @@ class Decide(Pass):
                 saturate=options.saturate,
                 low_precision=options.low_precision,
                 kept={**_beyond_range(options, state), **options.kept},
-                placing=options.placing,
+                placing=_placing(options, state),
             )
         )
         return Done(None, () if assumed is None else (assumed,), plan=plan)
+
+
+def _placing(options: Options, state: State) -> Placing | None:
+    """Return what places nodes, if not the least time alone: what was measured, or prices of roundings."""
+    calibration = options.calibration
+    if options.placing is not None or calibration is None or calibration.prices is None:
+        return options.placing
+    if options.policy.is_pure or options.low_precision is LowPrecision.REQUIRED:
+        return None
+    is_full = options.compensate is not None and options.compensate.mode == FULL
+    return placing_by_prices(
+        calibration.prices,
+        options.policy.target_dtype,
+        state.params,
+        time_budget=TIME_BUDGET if options.time_budget is None else options.time_budget,
+        weights=LEFT_OF_WEIGHTS if is_full else 1.0,
+    )
 
 
 def largest_values(options: Options, state: State) -> Mapping[Entry, float]:

@@ -20,11 +20,14 @@ from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Price, place, placement_cost
 
 __all__ = [
+    "GIVEN_UP",
+    "GROWTH",
     "Tail",
     "affordable_unpriced",
     "find_tails",
     "spare",
     "spares",
+    "weights_read",
     "what_it_takes",
     "without_large",
 ]
@@ -39,7 +42,7 @@ GIVEN_UP = 0.02
 _COARSE_BITS = 8
 """Formats with so many bits of significand, or fewer: float16 rounds to 11, eight times finer."""
 
-_GROWTH = 0.25
+GROWTH = 0.25
 """How much the file may grow, as a share of the converted parameters, so that weights stay FP32."""
 
 _SHARE_OF_DENSE = 0.25
@@ -210,7 +213,7 @@ def what_it_takes(problem: PlacementProblem, low: AbstractSet[int]) -> int:
     """
     assert problem.costs is not None  # it has prices
     spared = {node for price in problem.costs.prices for node in price.nodes}
-    unpriced = replace(problem, costs=replace(problem.costs, prices=()))
+    unpriced = problem.unpriced
     return placement_cost(unpriced, set(low)) - placement_cost(unpriced, set(low) | (spared & problem.free))
 
 
@@ -226,8 +229,10 @@ def without_large(graph: Graph, tails: Sequence[Tail], params: Mapping[str, Para
     params
         Parameters by name.
     """
-    most = _GROWTH * _all_weights(params)
-    small = [tuple(region for region in tail if _weights(graph, region, params) <= most) for tail in tails]
+    most = GROWTH * _all_weights(params)
+    small = [
+        tuple(region for region in tail if weights_read(graph, region, params) <= most) for tail in tails
+    ]
     return [tail for tail in small if tail]
 
 
@@ -250,20 +255,20 @@ def affordable_unpriced(
         regions = [tail[min(size, len(tail) - 1)] for tail in tails]
         # All outputs or none: some would be spared by the accident of their order.
         found = frozenset().union(*regions)
-        layers = [position for position in found if _weights(graph, {position}, params)]
+        layers = [position for position in found if weights_read(graph, {position}, params)]
         is_dense = all(names[position] == "FullyConnected" for position in layers)
         share = _SHARE_OF_DENSE if is_dense else _SHARE_OF_IMAGES
-        has_layers = all(_weights(graph, region, params) for region in regions)
+        has_layers = all(weights_read(graph, region, params) for region in regions)
         # Where most weights are those of other dense layers, most of the time goes into reading weights, and
         # this one's would be twice as large: in OpenVINO 4 % of VGG-16's time and 17 % of AlexNet's.
         others = {position for position, name in enumerate(names) if name == "FullyConnected"} - found
-        is_read = is_dense and _weights(graph, others, params) > total / 2
-        if has_layers and not is_read and _weights(graph, found, params) <= share * total:
+        is_read = is_dense and weights_read(graph, others, params) > total / 2
+        if has_layers and not is_read and weights_read(graph, found, params) <= share * total:
             return found
     return frozenset()
 
 
-def _weights(graph: Graph, region: AbstractSet[int], params: Mapping[str, Parameter]) -> int:
+def weights_read(graph: Graph, region: AbstractSet[int], params: Mapping[str, Parameter]) -> int:
     """Return how many values the parameters have that a region reads."""
     read = {graph.nodes[entry.node].name for position in region for entry in graph.nodes[position].inputs}
     return sum(math.prod(params[name].shape) for name in read if name in params)

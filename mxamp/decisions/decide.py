@@ -151,6 +151,8 @@ class _Decider:
         estimates = self._estimates(low, open_nodes)
         if estimates is not None:
             groups = estimates.groups
+        elif placing is not None and placing.needs_costs:
+            placing = None
         is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
         if is_open and (estimates is not None or placing is not None):
             low, free = set(), open_nodes
@@ -162,7 +164,10 @@ class _Decider:
         ]
         tails = self._tails(wanted, open_nodes, head_demand)
         if tails and estimates is None:
-            for position in affordable_unpriced(self.graph, self.context.names, tails, self.given.params):
+            spared = affordable_unpriced(self.graph, self.context.names, tails, self.given.params)
+            if wanted <= spared:  # nothing else is low: sparing the outputs would undo the conversion
+                spared = frozenset()
+            for position in spared:
                 refusals[position] = (
                     "float32 spares an output the rounding that it would feel most, and the weights are a "
                     "small part of the model's"
@@ -186,7 +191,10 @@ class _Decider:
         )
         cheapest = None
         if tails and estimates is not None:
-            problem, cheapest = spare(problem, estimates, tails)
+            sparing, low_then = spare(problem, estimates, tails)
+            # Where nothing else is low, sparing the outputs would undo the conversion.
+            if wanted & low_then or not wanted & place(problem):
+                problem, cheapest = sparing, low_then
         if placing is None:
             chosen = place(problem) if cheapest is None else cheapest
             why_chosen = (

@@ -68,6 +68,8 @@ class Placing:
         What the user should know about how this came about.
     spares
         Whether outputs are spared the roundings that they feel most, where that costs next to nothing.
+    needs_costs
+        Whether the choice weighs times, so that where none are known all is placed as if nothing was said.
     """
 
     choose: Choose
@@ -77,3 +79,4 @@ class Placing:
     race: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
     spares: bool = True
+    needs_costs: bool = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
-from mxamp.calibration.run import any_model
 from mxamp.calibration.samples import Samples
+from mxamp.calibration.subject import any_model
 from mxamp.compare.checked import checked_number, checked_progress
 from mxamp.compare.latency import time_models
 from mxamp.errors import DataError

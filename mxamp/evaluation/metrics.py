@@ -173,14 +173,16 @@ class MeanPrecision(Metric):
 
     VOC's is at an overlap of 0.5, precision at eleven recalls (Everingham et al., IJCV 88, 2010); COCO's the
     mean over overlaps from 0.5 to 0.95, precision at 101 recalls, and the 100 highest scores an image (Lin
-    et al., ECCV 2014).
+    et al., ECCV 2014). COCO's lets a box whose best match is taken have the next best one; VOC's does not.
     """
 
     def __init__(
-        self, name: str, overlaps: Sequence[float], recalls: int, *, most: int | None, pixel: int
+        self, name: str, overlaps: Sequence[float], recalls: int, *, most: int | None, is_coco: bool
     ) -> None:
         self.name, self._overlaps, self._most = name, tuple(overlaps), most
-        self._pixel = pixel
+        self._is_coco, self._pixel = is_coco, 0 if is_coco else 1
+        # VOC's eleven recalls are decimal numbers; COCO's are compared as they are, as its own code does.
+        self._slack = 0.0 if is_coco else 1e-12
         self._recalls = np.linspace(0, 1, recalls)
         self._boxes: list[dict[int, int]] = []
         self._found: list[tuple[Array, Array, Array]] = []  # classes, scores, and -1 to 1 for each overlap
@@ -220,6 +222,8 @@ class MeanPrecision(Metric):
                 if not len(own):
                     continue
                 shares = _overlaps(boxes[index], true[own, 1:5], self._pixel)
+                if self._is_coco:
+                    shares = np.where(taken[own], -1.0, shares)
                 best = own[int(shares.argmax())]
                 if shares.max() < overlap:
                     continue
@@ -257,7 +261,7 @@ class MeanPrecision(Metric):
         right = np.cumsum(hits == 1)
         recall, precision = right / count, right / np.arange(1, len(hits) + 1)
         best = np.maximum.accumulate(precision[::-1])[::-1]
-        at = np.searchsorted(recall, self._recalls - 1e-12, side="left")
+        at = np.searchsorted(recall, self._recalls - self._slack, side="left")
         return (
             float(np.where(at < len(best), best[np.minimum(at, len(best) - 1)], 0).mean())
             if len(best)
@@ -316,8 +320,10 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "top-1": lambda: TopK(1),
     "top-5": lambda: TopK(5),
     "miou": MeanOverlap,
-    "voc-map": lambda: MeanPrecision("VOC07 mAP", (0.5,), 11, most=None, pixel=1),
-    "coco-map": lambda: MeanPrecision("COCO mAP", tuple(np.linspace(0.5, 0.95, 10)), 101, most=100, pixel=0),
+    "voc-map": lambda: MeanPrecision("VOC07 mAP", (0.5,), 11, most=None, is_coco=False),
+    "coco-map": lambda: MeanPrecision(
+        "COCO mAP", tuple(np.linspace(0.5, 0.95, 10)), 101, most=100, is_coco=True
+    ),
 }
 """The metrics by name."""
 

@@ -52,8 +52,7 @@ def measured_options(
     DataError
         When the guard was given data that do not fit the model.
     """
-    wanted = options.compensate
-    options = replace(options, compensate=None)  # how weights are rounded costs no time
+    options = replace(options, is_trial=True)  # how weights are rounded costs no time
     if profiling is not None:
         if is_emulated:
             raise PolicyError(
@@ -66,4 +65,4 @@ def measured_options(
         options = replace(options, guard=GuardReport(NOT_RUN, reason))
     elif guard is not None:
         options = guard_conversion(guard, source, options, input_shapes)
-    return replace(options, compensate=wanted)
+    return replace(options, is_trial=False)

@@ -32,6 +32,7 @@ _OPTIONS = {
     "saturate": "--saturate",
     "target": "--target",
     "target_dtype": "--dtype",
+    "time_budget": "--time-budget",
 }
 """Argument -> the option that gives it, or what a command line calls it. What has neither keeps its name."""
 

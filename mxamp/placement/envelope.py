@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import AbstractSet, Iterable, NamedTuple, Sequence
+from typing import AbstractSet, Callable, Iterable, NamedTuple, Sequence
 
 from mxamp.placement.place import place, placement_cost
 from mxamp.placement.problem import PlacementCosts, PlacementProblem, Price
 
-__all__ = ["RoundingPrice", "TradeOff", "rounding_cost", "trade_offs"]
+__all__ = ["RoundingPrice", "TradeOff", "least_error", "rounding_cost", "trade_offs"]
 
 
 class RoundingPrice(NamedTuple):
@@ -89,7 +89,7 @@ def trade_offs(problem: PlacementProblem, prices: Sequence[RoundingPrice]) -> li
     Severance, J. ACM 23(4), 1976). Each is one minimum cut, exact to the 2^-29 to which costs are scaled.
     """
     assert problem.costs is not None  # there is no time to weigh otherwise
-    bare = replace(problem, costs=replace(problem.costs, prices=()))
+    bare = problem.unpriced
     wanted = [price for price in prices if price.error > 0 and price.nodes]
     solver = _Solver(bare, wanted)
     fastest, finest = solver.solve(1.0, 1e-6), solver.solve(1e-6, 1.0)
@@ -111,12 +111,89 @@ def trade_offs(problem: PlacementProblem, prices: Sequence[RoundingPrice]) -> li
     return _undominated(found.values())
 
 
+def least_error(
+    problem: PlacementProblem,
+    prices: Sequence[RoundingPrice],
+    more_time: float,
+    *,
+    allows: Callable[[AbstractSet[int]], bool] = lambda low: True,
+    others: Iterable[AbstractSet[int]] = (),
+) -> TradeOff:
+    """Return the placement of the least error that takes little longer than the fastest.
+
+    Parameters
+    ----------
+    problem
+        The problem, with costs. Prices that it has are left out.
+    prices
+        What roundings add to the squared error.
+    more_time
+        How much longer it may take, as a share of what the fastest takes.
+    allows
+        Whether a set of low nodes may be chosen besides; the fastest may in any case.
+    others
+        Placements that may be chosen as well.
+
+    Notes
+    -----
+    The corner of the envelope before the limit is exact. What it leaves of the time is spent on the dearest
+    roundings that can be had for it, one after another, each with the best placement of all else: choosing
+    among those is a knapsack, which has no exact answer that a cut would find.
+    """
+    assert problem.costs is not None  # there is no time to weigh otherwise
+    bare = problem.unpriced
+    wanted = [price for price in prices if price.error > 0 and price.nodes]
+    solver = _Solver(bare, wanted)
+    best = fastest = solver.solve(1.0, 1e-6)
+    limit = fastest.time * (1 + more_time)
+
+    def may(point: TradeOff) -> bool:
+        return point.time <= limit and allows(point.low)
+
+    slow = solver.solve(1e-6, 1.0)
+    if may(slow):
+        return slow
+    for _ in range(_STEPS):
+        saved, paid = best.error - slow.error, slow.time - best.time
+        if saved <= 0 or paid <= 0:
+            break
+        middle = solver.solve(saved * solver.time_scale, paid * solver.error_scale)
+        gain = (best.time - middle.time) * saved + (best.error - middle.error) * paid
+        if middle.low in (best.low, slow.low) or gain <= 1e-6 * saved * paid:
+            break
+        if may(middle):
+            best = middle
+        else:
+            slow = middle
+    # What both weigh where the envelope passes the limit, a little in favour of the end before it.
+    time = max(best.error - slow.error, 0.0) * solver.time_scale or 1.0
+    error = 0.99 * max(slow.time - best.time, 0) * solver.error_scale or 1e-6
+    for low in others:
+        point = TradeOff(frozenset(low), placement_cost(bare, set(low)), rounding_cost(wanted, low))
+        if may(point) and point.error < best.error:
+            best = point
+    spared: frozenset[int] = frozenset()
+    together = {position: frozenset(group) for group in bare.groups for position in group}
+    for price in sorted(wanted, key=lambda price: -price.error)[:_FILLED]:
+        nodes = price.nodes.union(*(together.get(node, price.nodes) for node in price.nodes))
+        if price.nodes.isdisjoint(best.low) or nodes & bare.low:
+            continue
+        point = solver.solve(time, error, spared=spared | nodes)
+        if may(point) and point.error < best.error:
+            best, spared = point, spared | nodes
+    return best
+
+
 def _undominated(found: Iterable[TradeOff]) -> list[TradeOff]:
     kept: list[TradeOff] = []
     for point in sorted(found, key=lambda point: (point.time, point.error)):
         if not kept or point.error < kept[-1].error:
             kept.append(point)
     return kept
+
+
+_FILLED = 24
+"""How many of the dearest roundings are tried for what is left of the time."""
 
 
 class _Solver:
@@ -130,8 +207,11 @@ class _Solver:
         self.time_scale = float(problem.costs.total + sum(problem.copies.values())) or 1.0
         self.error_scale = float(sum(price.error for price in prices)) or 1.0
 
-    def solve(self, time: float, error: float) -> TradeOff:
-        """Return the placement of least ``time * (time over all) + error * (error over all)``."""
+    def solve(self, time: float, error: float, *, spared: AbstractSet[int] = frozenset()) -> TradeOff:
+        """Return the placement of least ``time * (time over all) + error * (error over all)``.
+
+        The nodes of ``spared`` stay FP32.
+        """
         total = time + error
         by_time = _RESOLUTION * (time / total) / self.time_scale
         by_error = _RESOLUTION * (error / total) / self.error_scale
@@ -145,5 +225,8 @@ class _Solver:
             [Price(price.nodes, round(price.error * by_error)) for price in self._prices],
         )
         copies = {parameter: scaled(cost) for parameter, cost in self._problem.copies.items()}
-        low = frozenset(place(replace(self._problem, costs=costs, copies=copies)))
+        problem = replace(self._problem, costs=costs, copies=copies)
+        if spared:
+            problem = replace(problem, free=problem.free - spared, widest=problem.widest - spared)
+        low = frozenset(place(problem))
         return TradeOff(low, placement_cost(self._problem, set(low)), rounding_cost(self._prices, low))

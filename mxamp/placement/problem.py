@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Mapping, NamedTuple, Sequence
 
@@ -128,6 +128,11 @@ class PlacementProblem:
     widest: set[int] = field(default_factory=set)
     costs: PlacementCosts | None = None
     copies: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def unpriced(self) -> PlacementProblem:
+        """The same problem, of time alone."""
+        return self if self.costs is None else replace(self, costs=replace(self.costs, prices=()))
 
     @cached_property
     def demands_of_heads(self) -> Mapping[tuple[int, int], Sequence[Demand]]:

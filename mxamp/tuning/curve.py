@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import AbstractSet, Any, Callable, Mapping, Sequence
 
+from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.prices import Prices
+from mxamp.calibration.sites import Site, rounding_sites
 from mxamp.conversion import Options, Source, convert_graph
 from mxamp.conversion.shapes import known_shapes
 from mxamp.decisions.placing import Placing
@@ -18,7 +20,6 @@ from mxamp.profile.choices import these
 from mxamp.report.build import Rewrites
 from mxamp.targets import Target
 from mxamp.targets.choose import resolve_target
-from mxamp.tuning.sites import Site, rounding_sites
 
 __all__ = ["Curve", "explore"]
 
@@ -66,7 +67,7 @@ class Curve:
         """Return a placement with its time and error."""
         prices = [site.price for site in self.sites]
         return TradeOff(
-            frozenset(low), placement_cost(_bare(self.problem), set(low)), rounding_cost(prices, low)
+            frozenset(low), placement_cost(self.problem.unpriced, set(low)), rounding_cost(prices, low)
         )
 
     def names(self, nodes: AbstractSet[int]) -> tuple[str, ...]:
@@ -92,11 +93,6 @@ class Curve:
         return sorted(kept, key=lambda corner: corner.time)
 
 
-def _bare(problem: PlacementProblem) -> PlacementProblem:
-    assert problem.costs is not None  # explore refuses targets without
-    return replace(problem, costs=replace(problem.costs, prices=()))
-
-
 def explore(
     model: Model,
     prices: Prices,
@@ -107,6 +103,8 @@ def explore(
     policy: Any = None,
     exclude: Sequence[str] = (),
     weights: float = 1.0,
+    calibration: Calibration | None = None,
+    compensate: Compensation | None = None,
 ) -> Curve:
     """Return the whole curve of a model.
 
@@ -121,7 +119,9 @@ def explore(
     target_dtype, target, policy, exclude
         As for :func:`mxamp.convert_model`.
     weights
-        The share of the weights' error that is left: 1 where they are rounded as they are.
+        The share of the weights' squared error that is left: 1 where they are rounded as they are.
+    calibration, compensate
+        As for :func:`mxamp.convert_model`, for the points that are converted.
 
     Raises
     ------
@@ -136,9 +136,10 @@ def explore(
     known = known_shapes(graph, input_shapes, params)
     names = [name for name in graph.variables if name not in params]
     source = Source(graph, model.arg_params, model.aux_params, names, known.entries, known.notes)
-    options = Options(chosen, machine)
-    problem, rewrites = _problem(source, options, spares=False)
-    today, _ = _placed(source, options, spares=True)
+    options = Options(chosen, machine, calibration=calibration, compensate=compensate)
+    trial = replace(options, is_trial=True)
+    problem, rewrites = _problem(source, trial, spares=False)
+    today, _ = _placed(source, trial, spares=True)
     if problem.costs is None or rewrites.plan.estimates is None:
         raise TargetError(
             f"The target {machine.name} says nothing of what operators cost for these shapes, so that time "

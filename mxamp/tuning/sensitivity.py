@@ -7,8 +7,9 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Callable, Sequence
 
-from mxamp.calibration.prices import Prices, price_roundings
-from mxamp.calibration.run import any_model
+from mxamp.calibration.prices import Prices
+from mxamp.calibration.pricing import price_roundings
+from mxamp.calibration.subject import any_model
 from mxamp.dtypes import GivenDType
 from mxamp.errors import DataError
 from mxamp.model.accepted import AnyModel, Device, GivenSamples
@@ -242,7 +243,6 @@ def _to_avoid(curve: Curve, nodes: frozenset[int]) -> float | None:
     problem = curve.problem
     if nodes & problem.low:
         return None
-    assert problem.costs is not None  # explore refuses targets without
-    bare = replace(problem, costs=replace(problem.costs, prices=()))
+    bare = problem.unpriced
     without = place(replace(bare, free=bare.free - nodes, widest=bare.widest - nodes))
     return max(0.0, (placement_cost(bare, without) - curve.corners[0].time) / 1000)

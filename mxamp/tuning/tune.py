@@ -10,8 +10,12 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.calibration.prices import Prices, price_roundings
-from mxamp.calibration.run import any_model
+from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.compensate import FULL, as_compensation
+from mxamp.calibration.placing import LEFT_OF_WEIGHTS
+from mxamp.calibration.prices import Prices
+from mxamp.calibration.pricing import price_roundings
+from mxamp.calibration.subject import any_model
 from mxamp.compare.checked import checked_number, checked_progress, checked_seed
 from mxamp.compare.inputs import counted
 from mxamp.compare.race import race
@@ -63,7 +67,9 @@ def tune(
     batch_size: int = 1,
     max_samples: int | None = None,
     latency_seconds: float = 20.0,
-    weights: float = 1.0,
+    calibration: Calibration | None = None,
+    compensate: str | Compensation | None = None,
+    weights: float | None = None,
     prices: Prices | None = None,
     seed: int = 0,
     ctx: Device = None,
@@ -101,10 +107,15 @@ def tune(
     latency_seconds
         About how long to time all points by turns, where this machine is what is converted for; 0 leaves it
         out, and the speeds are estimates.
+    calibration, compensate
+        As for :func:`mxamp.convert_model`: every point of the curve is converted so. The calibration's prices
+        of roundings are used, if it has them. It is best made of other samples than those here.
     weights
-        The share of the weights' error that is left where their rounding is compensated.
+        The share of the weights' squared error that is left, for predictions: by default 1, and 0.05 with
+        ``compensate="full"``.
     prices
-        What :func:`mxamp.calibration.price_roundings` returned; by default it is called.
+        What :func:`mxamp.calibration.price_roundings` returned; by default the calibration's, or it is
+        called.
     seed
         Of what is drawn.
     ctx
@@ -140,6 +151,10 @@ def tune(
     goal = _goal(max_error, max_drop, min_speed)
     points, batch_size = counted(points, "points"), counted(batch_size, "The batch size")
     latency_seconds = checked_number(latency_seconds, "latency_seconds")
+    compensation = as_compensation(compensate)
+    if weights is None:
+        is_full = compensation is not None and compensation.mode == FULL
+        weights = LEFT_OF_WEIGHTS if is_full else 1.0
     weights, seed = checked_number(weights, "weights"), checked_seed(seed)
     if weights == math.inf:
         raise DataError("weights must be finite: the share of the weights' error that compensation leaves.")
@@ -153,6 +168,8 @@ def tune(
         model, data, labels, needs_labels=max_drop is not None, max_samples=max_samples, seed=seed
     )
     shapes = {name: (batch_size, *values.shape[1:]) for name, values in choosing.arrays.items()}
+    if prices is None and isinstance(calibration, Calibration):
+        prices = calibration.prices
     if prices is None:
         prices = price_roundings(
             model,
@@ -171,6 +188,8 @@ def tune(
         policy=policy,
         exclude=exclude,
         weights=weights,
+        calibration=calibration,
+        compensate=compensation,
     )
     placed = curve.selected(max(2, points - 1))
     if curve.today.low not in {point.low for point in placed}:

@@ -135,7 +135,7 @@ def test_too_few_samples_are_warned_of(images: Images) -> None:
     with pytest.warns(MxampWarning, match="one sample only"):
         mxamp.calibrate(small_model(), images[:1])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", MxampWarning)
         mxamp.calibrate(small_model(), images)
 
 

@@ -59,6 +59,56 @@ def test_the_precision_of_detectors_is_gluoncvs(seed: int) -> None:
     assert measured("voc-map", outputs, true) == pytest.approx(theirs.get()[1], abs=0.02)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_precision_of_detectors_is_that_of_pycocotools(seed: int) -> None:
+    pytest.importorskip("pycocotools.coco")
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    outputs, true = boxes(seed, samples=20)
+    ids, scores, found = outputs
+
+    def corner_and_size(box: Any) -> list[float]:
+        return [float(box[0]), float(box[1]), float(box[2] - box[0]), float(box[3] - box[1])]
+
+    objects = [
+        {
+            "image_id": image,
+            "category_id": int(row[0]) + 1,
+            "bbox": corner_and_size(row[1:]),
+            "area": float((row[3] - row[1]) * (row[4] - row[2])),
+            "iscrowd": 0,
+        }
+        for image, rows in enumerate(true)
+        for row in rows
+        if row[0] >= 0
+    ]
+    theirs = COCO()
+    theirs.dataset = {
+        "images": [{"id": image} for image in range(len(true))],
+        "categories": [{"id": number + 1} for number in range(3)],
+        "annotations": [{"id": number + 1, **each} for number, each in enumerate(objects)],
+    }
+    theirs.createIndex()
+    detected = [
+        {
+            "image_id": image,
+            "category_id": int(ids[image, row, 0]) + 1,
+            "bbox": corner_and_size(found[image, row]),
+            "score": float(scores[image, row, 0]),
+        }
+        for image in range(len(true))
+        for row in range(ids.shape[1])
+        if ids[image, row, 0] >= 0
+    ]
+    judged = COCOeval(theirs, theirs.loadRes(detected), "bbox")
+    judged.evaluate()
+    judged.accumulate()
+    judged.summarize()
+    assert 0.05 < judged.stats[0] < 0.95
+    assert measured("coco-map", outputs, true) == pytest.approx(judged.stats[0], abs=1e-6)
+
+
 def test_boxes_that_are_found_exactly_have_a_precision_of_1_at_every_overlap() -> None:
     _, true = boxes(0)
     outputs = [true[:, :, :1], np.ones((6, 4, 1)), true[:, :, 1:]]

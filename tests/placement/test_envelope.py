@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxamp.placement import (
     PlacementProblem,
     RoundingPrice,
+    least_error,
     placement_cost,
     rounding_cost,
     trade_offs,
@@ -69,3 +70,47 @@ def test_without_prices_there_is_one_corner_the_fastest() -> None:
     problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50)}, (5, 5))
     (corner,) = trade_offs(problem, [])
     assert (set(corner.low), corner.time, corner.error) == ({1}, 60, 0.0)
+
+
+@settings(max_examples=25)
+@given(with_errors(), st.sampled_from([0.0, 0.05, 0.3, 1.0, 5.0]))
+def test_the_least_error_within_a_time_is_no_worse_than_the_corners_and_no_better_than_all(
+    drawn: tuple[PlacementProblem, list[RoundingPrice]], share: float
+) -> None:
+    problem, prices = drawn
+    found = least_error(problem, prices, share)
+    every = [(placement_cost(problem.unpriced, low), rounding_cost(prices, low)) for low in allowed(problem)]
+    fastest = min(time for time, _ in every)
+    assert set(found.low) in allowed(problem)
+    assert (found.time, found.error) == (
+        placement_cost(problem.unpriced, set(found.low)),
+        rounding_cost(prices, found.low),
+    )
+    # Costs are scaled to 2^-29 of their sum, so that the fastest is found to within that.
+    assert found.time <= (fastest + 1) * (1 + share)
+    assert found.error >= min(error for time, error in every if time <= (fastest + 1) * (1 + share))
+    corners = [corner for corner in trade_offs(problem, prices) if corner.time <= fastest * (1 + share)]
+    assert found.error <= min(corner.error for corner in corners) + 1e-9
+
+
+def test_what_an_envelope_leaves_of_the_time_is_spent_on_the_dearest_that_fits() -> None:
+    sketch, nodes = chain("rfrfrfr")
+    # Per nanosecond the first is the better bargain, and too long for the time that is left.
+    times = {2: (1000, 900), 4: (1000, 990), 6: (1000, 985)}
+    problem = with_costs(sketch.problem(nodes[-1]), times, (0, 0))
+    prices = [RoundingPrice(frozenset({node}), error) for node, error in ((2, 100.0), (4, 2.0), (6, 4.0))]
+    found = least_error(problem, prices, 20 / 2875)
+    assert set(found.low) == {2, 4}
+    assert found.error == 102.0
+    assert set(least_error(problem, prices, 0.0).low) == {2, 4, 6}
+    assert set(least_error(problem, prices, 1.0).low) == set()
+
+
+def test_other_placements_count_and_what_is_not_allowed_does_not() -> None:
+    sketch, nodes = chain("rfrfr")
+    problem = with_costs(sketch.problem(nodes[-1]), {2: (100, 50), 4: (100, 90)}, (0, 0))
+    prices = [RoundingPrice(frozenset({2}), 5.0), RoundingPrice(frozenset({4}), 3.0)]
+    assert set(least_error(problem, prices, 0.1).low) == {2}
+    assert set(least_error(problem, prices, 0.1, allows=lambda low: len(low) > 1).low) == {2, 4}
+    assert set(least_error(problem, prices, 0.1, others=[{2}]).low) == {2}
+    assert set(least_error(problem, prices, 0.0, others=[set()]).low) == {2, 4}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mxamp.calibration import EntryName
-from mxamp.calibration.prices import price_roundings, priced_heads, rounding_error
+from mxamp.calibration.pricing import price_roundings, priced_heads, rounding_error
 from mxamp.compare.inputs import as_model
 from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import DType

@@ -60,7 +60,7 @@ def rounding_sites(
     however many do. What only moves values hands a rounding on. Inside a fused chain nothing is rounded.
     """
     graph = problem.graph
-    of_entries, of_parameters = prices.entries[dtype.label], prices.parameters[dtype.label]
+    of_entries, of_parameters = prices.entries[dtype.label], prices.of_parameters(dtype.label)
     moves = _moving(graph, dtype)
     inner = _inner(problem, moves)
     found = []

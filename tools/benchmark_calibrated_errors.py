@@ -1,0 +1,307 @@
+"""What a calibrated conversion takes from the error of bfloat16, for at most one percent of the time.
+
+    python -m tools.benchmark_calibrated_errors                     all, what is there is not done again
+    python -m tools.benchmark_calibrated_errors resnet18_v1 digits  these; "digits" and "scenes" are groups
+    python -m tools.benchmark_calibrated_errors --show              the tables of what is there
+
+Each network is converted four times: the fastest placement with weights rounded to nearest (what a conversion
+was before outputs were spared anything), the default without data, and calibrated with compensated weights
+within 1 % and within 2 % of the fastest placement's time. The error is the relative L2 distance of the
+outputs from float32's (fusion off), executed in bfloat16 on samples that the calibration has not seen: of
+several outputs the root of the mean square. Of a detector of the zoo, whose outputs come out of a ranking, it
+is that of what enters the first ranking. Times are the target's estimates for one sample.
+
+"impossible below" is what no placement can reach within 1 %, by the prices of roundings and with compensated
+weights: the lower envelope of time and error, which is exact, at that time.
+
+Networks of the zoo have random weights: they are calibrated on cuts of one photograph and judged on cuts of
+another. Networks that were trained here are calibrated on samples of their training and judged on held-out
+ones. Results are JSON lines (--results), each written as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+import mxamp
+from model_zoo_eval.heads import entries_before, first_rankings
+from model_zoo_eval.journal import Journal, read_results
+from model_zoo_eval.trained.networks import NETWORKS
+from mxamp.calibration.placing import LEFT_OF_WEIGHTS
+from mxamp.calibration.pricing import price_roundings
+from mxamp.compare.inputs import input_names
+from mxamp.errors import MxampError, MxampWarning
+from mxamp.model import Model
+from mxamp.report.table import Column, format_table, terminal_width
+from mxamp.tuning.curve import Curve, explore
+from tools.benchmark_calibration import Subject, trained_subject, zoo_subject
+from tools.benchmark_models.names import MODELS
+from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment, use_amx
+
+__all__ = ["BEFORE", "DEFAULT", "main", "measure", "predict", "relative_error", "without_rankings"]
+
+RESULTS = ROOT / "benchmark-results" / "calibrated-errors.jsonl"
+BEFORE, DEFAULT = "fastest, nearest", "default"
+TARGET = "cpu-bf16"
+_BUDGETS = (0.01, 0.02)
+_BATCH = 4
+"""Samples a forward pass where errors are measured."""
+
+_CHEAP = (
+    *("mobilenet0.25", "mobilenetv3_small", "squeezenet1.1", "mobilenetv3_large", "mobilenet1.0"),
+    *("mobilenetv2_1.0", "resnet18_v1", "hrnet_w18_small_v1_c", "simple_pose_resnet18_v1b", "densenet121"),
+    *("resnet50_v1", "resnet50_v2", "resnet50_v1d", "alexnet", "inceptionv3", "resnest50"),
+    *("se_resnext50_32x4d", "center_net_resnet18_v1b_voc", "xception", "yolo3_mobilenet1.0_voc", "vgg16"),
+)
+"""Those that take least come first, so that a run that is stopped has most of them."""
+
+
+def measure(subject: Subject) -> dict[str, Any]:
+    """Calibrate a network, convert it in each way, and measure the errors.
+
+    Parameters
+    ----------
+    subject
+        The network and its samples.
+
+    Returns
+    -------
+    dict
+        Way -> its error, its estimated time over the fastest placement's, and its accuracy where there are
+        labels; with what is impossible.
+    """
+    from mxamp.runtime.executor import run_outputs
+
+    started = time.perf_counter()
+    calibration = mxamp.calibrate(subject.model, subject.calibration)
+    calibrated = time.perf_counter() - started
+    (name,) = calibration.data[0].shapes
+    prices = calibration.prices
+    if prices is None:
+        raise mxamp.errors.DataError(f"{subject.name} has no prices: {calibration.why_unpriced}")
+    shape = {name: (1, *subject.held_out.shape[1:])}
+    data = {name: subject.held_out}
+    expected = run_outputs(subject.model, data, fusion=False, batch_size=_BATCH)
+    curve = explore(subject.model, prices, shape, target=TARGET)
+    left = explore(subject.model, prices, shape, target=TARGET, weights=LEFT_OF_WEIGHTS)
+    fastest = curve.microseconds(curve.corners[0])
+    ways: dict[str, dict[str, Any]] = {}
+
+    def add(way: str, model: Model, microseconds: float, predicted: float | None = None) -> None:
+        found = run_outputs(model, data, batch_size=_BATCH)
+        ways[way] = {
+            "error": relative_error(found, expected),
+            "time": microseconds / fastest,
+            "predicted": predicted,
+            "accuracy": None
+            if subject.labels is None
+            else float((found[0].argmax(axis=1) == subject.labels).mean()),
+        }
+
+    add(BEFORE, curve.convert(curve.corners[0]), fastest, curve.error(curve.corners[0]))
+    add(DEFAULT, curve.convert(curve.today), curve.microseconds(curve.today), curve.error(curve.today))
+    started = time.perf_counter()
+    for budget in _BUDGETS:
+        model = mxamp.convert_model(
+            subject.model.graph,
+            subject.model.arg_params,
+            subject.model.aux_params,
+            "bfloat16",
+            target=TARGET,
+            input_shapes=shape,
+            calibration=calibration,
+            compensate="full",
+            time_budget=budget,
+        )
+        assert model.report is not None  # a conversion has one
+        assert model.report.time is not None  # the target has costs
+        add(_way(budget), model, model.report.time.mixed_us)
+    return {
+        "ways": ways,
+        "impossible_below": _impossible(left, _BUDGETS[0]) / ways[BEFORE]["predicted"],
+        "samples": len(subject.calibration),
+        "held_out": len(subject.held_out),
+        "shape": list(subject.held_out.shape[1:]),
+        "weights": subject.weights,
+        "calibrate_seconds": calibrated,
+        "convert_seconds": (time.perf_counter() - started) / len(_BUDGETS),
+    }
+
+
+def predict(subject: Subject) -> float:
+    """Return what a calibrated conversion is predicted to leave of the error, within 1 % of the time.
+
+    Parameters
+    ----------
+    subject
+        The network; its roundings are priced with its calibration's samples, and nothing is executed.
+    """
+    (name,) = input_names(subject.model)
+    prices = price_roundings(subject.model, {name: subject.calibration}, draws=2)
+    shape = {name: (1, *subject.calibration.shape[1:])}
+    plain = explore(subject.model, prices, shape, target=TARGET)
+    left = explore(subject.model, prices, shape, target=TARGET, weights=LEFT_OF_WEIGHTS)
+    limit = (1 + _BUDGETS[0]) * left.microseconds(left.corners[0])
+    within = [corner for corner in left.corners if left.microseconds(corner) <= limit]
+    return left.error(within[-1]) / plain.error(plain.corners[0])
+
+
+def _way(budget: float) -> str:
+    return f"calibrated, {100 * budget:g} %"
+
+
+def _impossible(curve: Curve, budget: float) -> float:
+    """Return the error that no placement falls below whose time is within a budget."""
+    limit = (1 + budget) * curve.microseconds(curve.corners[0])
+    before = curve.corners[0]
+    for corner in curve.corners[1:]:
+        if curve.microseconds(corner) > limit:
+            share = (limit - curve.microseconds(before)) / (
+                curve.microseconds(corner) - curve.microseconds(before)
+            )
+            return math.sqrt(before.error + share * (corner.error - before.error))
+        before = corner
+    return math.sqrt(before.error)
+
+
+def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
+    """Return the relative L2 error of outputs; of several the root of the mean square."""
+    squares = []
+    for own, exact in zip(found, expected):
+        wide = exact.astype(np.float64)
+        squares.append(np.linalg.norm(own - wide) ** 2 / max(np.linalg.norm(wide) ** 2, 1e-30))
+    return float(np.sqrt(np.mean(squares)))
+
+
+def without_rankings(model: Model) -> Model:
+    """Return a detector up to where it ranks its candidates; any other model as it is."""
+    from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
+
+    rankings = first_rankings(model.graph)
+    if not rankings:
+        return model
+    heads = tuple(dict.fromkeys(entries_before(model.graph, rankings)))
+    whole = symbol_from_graph(dataclasses.replace(model.graph, heads=heads, head_versions=()))
+    graph = graph_from_symbol(whole)  # MXNet leaves out what leads nowhere
+    own = [
+        {name: value for name, value in params.items() if name in graph.variables}
+        for params in (model.arg_params, model.aux_params)
+    ]
+    return Model(graph, *own)
+
+
+def _subject(name: str, samples: int, held_out: int, seed: int) -> Subject:
+    if name in NETWORKS:
+        found = trained_subject(name, samples=2 * samples, held_out=32 * held_out)
+    else:
+        found = zoo_subject(name, samples=samples, held_out=held_out, seed=seed)
+    return dataclasses.replace(found, model=without_rankings(found.model))
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print tables.
+
+    Parameters
+    ----------
+    argv
+        The arguments; by default those of the process.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of the zoo, or trained here (default: all)")
+    parser.add_argument("--samples", type=int, default=16, help="to calibrate with (default: %(default)s)")
+    parser.add_argument("--held-out", type=int, default=4, help="to judge by (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and cuts (default: %(default)s)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the journal (default: %(default)s)")
+    parser.add_argument("--predict", action="store_true", help="only price, and execute nothing")
+    parser.add_argument("--show", action="store_true", help="print what is there, and measure nothing")
+    options = parser.parse_args(argv)
+    groups = {group: [n for n in NETWORKS if n.endswith(group)] for group in ("digits", "scenes")}
+    every = [*NETWORKS, *_CHEAP, *(name for name in MODELS if name not in _CHEAP)]
+    names = [name for given in options.names for name in groups.get(given, [given])] or every
+    done: Mapping[str, Any] = read_results(options.results).rows if options.results.exists() else {}
+    if options.show:
+        print("\n".join(_lines(done)))
+        return 0
+    prepare_environment()
+    use_amx()
+    warnings.simplefilter("ignore", MxampWarning)
+    if options.predict:
+        for name in names:
+            print(f"{name} {predict(_subject(name, 2, 1, options.seed)):.2f}", flush=True)
+        return 0
+    machine = describe_machine(seed=options.seed)
+    print("\n".join(machine_lines(machine)), flush=True)
+    journal = Journal(options.results)
+    journal.start(machine, {"samples": options.samples, "held_out": options.held_out, "seed": options.seed})
+    failed = 0
+    for name in names:
+        if name in done:
+            continue
+        try:
+            row = measure(_subject(name, options.samples, options.held_out, options.seed))
+        except MxampError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        journal.add(name, row)
+        print("\n".join(_lines({name: row})), flush=True)
+    print("\n" + "\n".join(_lines(read_results(options.results).rows)))
+    return 1 if failed else 0
+
+
+def _lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    columns = [Column("network", 12), Column("input")]
+    ways = [BEFORE, DEFAULT, *map(_way, _BUDGETS)]
+    columns += [Column(way, right=True) for way in ways]
+    columns += [Column("of the first, 1 %", right=True), Column("impossible below", right=True)]
+    columns += [Column("time, 1 %", right=True), Column("top-1", right=True)]
+    lines = []
+    for name, row in rows.items():
+        own = row["ways"]
+        accuracy = [own[way]["accuracy"] for way in (BEFORE, _way(_BUDGETS[0]))]
+        lines.append(
+            [
+                name,
+                "x".join(map(str, row["shape"])),
+                *(f"{own[way]['error']:.2e}" for way in ways),
+                f"{_ratio(row):.2f}",
+                f"{row['impossible_below']:.2f}",
+                f"{own[_way(_BUDGETS[0])]['time']:.3f}",
+                "" if accuracy[0] is None else ", ".join(f"{share:.4f}" for share in accuracy),
+            ]
+        )
+    text = format_table(columns, lines, max(160, terminal_width()))
+    for title, chosen in (
+        ("zoo", [row for name, row in rows.items() if name in MODELS]),
+        ("trained", [row for name, row in rows.items() if name in NETWORKS]),
+    ):
+        if len(chosen) > 1:
+            ratios = [_ratio(row) for row in chosen]
+            text.append(
+                f"{title}: {len(chosen)} networks, error within 1 % of the time "
+                f"{math.exp(np.mean(np.log(ratios))):.3f} of the fastest placement's with nearest rounding "
+                f"(geometric mean; smallest {min(ratios):.2f}, largest {max(ratios):.2f})"
+            )
+    return text
+
+
+def _ratio(row: Mapping[str, Any]) -> float:
+    ways = row["ways"]
+    return float(ways[_way(_BUDGETS[0])]["error"] / ways[BEFORE]["error"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
