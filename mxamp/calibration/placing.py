@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Mapping
 
+from mxamp.calibration.compensate import FULL, Compensation
 from mxamp.calibration.prices import LABELS, Prices
 from mxamp.calibration.sites import rounding_sites
 from mxamp.decisions.dear_roundings import GIVEN_UP, GROWTH, weights_read
@@ -13,7 +14,7 @@ from mxamp.errors import PolicyError
 from mxamp.params.parameter import Parameter
 from mxamp.placement import PlacementProblem, least_error, place
 
-__all__ = ["LEFT_OF_WEIGHTS", "TIME_BUDGET", "check_time_budget", "placing_by_prices"]
+__all__ = ["LEFT_OF_WEIGHTS", "TIME_BUDGET", "check_time_budget", "left_of_weights", "placing_by_prices"]
 
 TIME_BUDGET = GIVEN_UP
 """The share of the estimated time that is given up for a smaller error: as much as without a calibration."""
@@ -21,6 +22,11 @@ TIME_BUDGET = GIVEN_UP
 LEFT_OF_WEIGHTS = 0.05
 """The share of the squared error of weights that compensation leaves: 0.22 of the error, as the geometric
 mean of what docs/calibration.md lists."""
+
+
+def left_of_weights(compensation: Compensation | None) -> float:
+    """Return the share of the squared error of weights that a compensation leaves."""
+    return 1.0 if compensation is None or compensation.mode != FULL else LEFT_OF_WEIGHTS
 
 
 def check_time_budget(given: object) -> float | None:

@@ -6,8 +6,7 @@ from typing import Mapping
 
 import numpy as np
 
-from mxamp.calibration.compensate import FULL
-from mxamp.calibration.placing import LEFT_OF_WEIGHTS, TIME_BUDGET, placing_by_prices
+from mxamp.calibration.placing import TIME_BUDGET, left_of_weights, placing_by_prices
 from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.conversion.assumed_shapes import assumed_for
@@ -66,13 +65,12 @@ def _placing(options: Options, state: State) -> Placing | None:
         return options.placing
     if options.policy.is_pure or options.low_precision is LowPrecision.REQUIRED:
         return None
-    is_full = options.compensate is not None and options.compensate.mode == FULL
     return placing_by_prices(
         calibration.prices,
         options.policy.target_dtype,
         state.params,
         time_budget=TIME_BUDGET if options.time_budget is None else options.time_budget,
-        weights=LEFT_OF_WEIGHTS if is_full else 1.0,
+        weights=left_of_weights(options.compensate),
     )
 
 

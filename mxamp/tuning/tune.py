@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.calibration import Calibration, Compensation
-from mxamp.calibration.compensate import FULL, as_compensation
-from mxamp.calibration.placing import LEFT_OF_WEIGHTS
+from mxamp.calibration.compensate import as_compensation
+from mxamp.calibration.placing import left_of_weights
 from mxamp.calibration.prices import Prices
 from mxamp.calibration.pricing import price_roundings
 from mxamp.calibration.subject import any_model
@@ -108,14 +108,12 @@ def tune(
         About how long to time all points by turns, where this machine is what is converted for; 0 leaves it
         out, and the speeds are estimates.
     calibration, compensate
-        As for :func:`mxamp.convert_model`: every point of the curve is converted so. The calibration's prices
-        of roundings are used, if it has them. It is best made of other samples than those here.
+        As for :func:`mxamp.convert_model`, of every point. Best made of other samples than those here.
     weights
         The share of the weights' squared error that is left, for predictions: by default 1, and 0.05 with
         ``compensate="full"``.
     prices
-        What :func:`mxamp.calibration.price_roundings` returned; by default the calibration's, or it is
-        called.
+        What :func:`mxamp.calibration.price_roundings` returned; by default the calibration's, or it is called.
     seed
         Of what is drawn.
     ctx
@@ -152,10 +150,8 @@ def tune(
     points, batch_size = counted(points, "points"), counted(batch_size, "The batch size")
     latency_seconds = checked_number(latency_seconds, "latency_seconds")
     compensation = as_compensation(compensate)
-    if weights is None:
-        is_full = compensation is not None and compensation.mode == FULL
-        weights = LEFT_OF_WEIGHTS if is_full else 1.0
-    weights, seed = checked_number(weights, "weights"), checked_seed(seed)
+    weights = left_of_weights(compensation) if weights is None else checked_number(weights, "weights")
+    seed = checked_seed(seed)
     if weights == math.inf:
         raise DataError("weights must be finite: the share of the weights' error that compensation leaves.")
     if prices is not None and not isinstance(prices, Prices):
