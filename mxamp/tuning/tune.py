@@ -113,7 +113,7 @@ def tune(
         The share of the weights' squared error that is left, for predictions: by default 1, and 0.05 with
         ``compensate="full"``.
     prices
-        What :func:`mxamp.calibration.price_roundings` returned; by default the calibration has them, or it runs.
+        What :func:`mxamp.calibration.price_roundings` returned; by default it is called.
     seed
         Of what is drawn.
     ctx
