@@ -17,7 +17,7 @@ ARGS :=
 DIFF_ARGS :=
 
 # What needs minutes, a GPU or a download is run by name: make test MARKS=slow
-MARKS := not slow and not gpu and not network and not browser
+MARKS := not slow and not gpu and not network and not browser and not notebook
 
 # How the built-in targets were measured
 PROBE := OMP_NUM_THREADS=1 $(VENV)/bin/python -m mxamp probe
@@ -28,7 +28,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.cache/matplotlib
 export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-browser wheels test-wheels tours docs lint format environment environment-core environment-peers \
+.PHONY: help demo test test-core test-browser test-notebooks wheels test-wheels tours docs lint format environment environment-core environment-peers \
 	bench bench-runtimes environment-runtimes bench-estimates bench-convert bench-files bench-operators bench-calibration \
 	bench-peers gpu-validation verify-emulation verify-rounding \
 	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
@@ -40,6 +40,7 @@ help:
 	@echo "  make test             run the tests (a few minutes on two cores)"
 	@echo "  make test-core        run the tests that need no MXNet, on a Python of your choice up to 3.13"
 	@echo "  make test-browser     run the tests of HTML reports in Chromium, which must be there (a minute)"
+	@echo "  make test-notebooks   run the notebooks, each in a kernel of its own (a minute)"
 	@echo "  make wheels           build the wheel and the source distribution into dist/, and check them (a minute)"
 	@echo "  make test-wheels      install that wheel on every Python here, 3.8 to 3.13, test it, and run the tours (minutes)"
 	@echo "  make tours            five tours from a model to a report (a minute)"
@@ -90,6 +91,10 @@ test-core: environment-core
 test-browser: environment
 	@$(RUN) -m pip install -q -c constraints/browser.txt playwright
 	@$(RUN) -m pytest -m browser tests/html $(ARGS)
+
+test-notebooks: environment
+	@$(RUN) -m pip install -q -c constraints/notebooks.txt nbclient nbformat ipykernel
+	@$(RUN) -m pytest -m notebook tests/notebooks $(ARGS)
 
 wheels:
 	@cmp -s constraints/wheels.txt $(WHEELS_VENV)/mxamp-constraints.txt || { \
