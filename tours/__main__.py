@@ -1,11 +1,16 @@
-"""Run tours: ``python -m tours [NAME ...] [-o FOLDER]``."""
+"""Run tours: ``python -m tours [NAME ...] [-o FOLDER]``.
+
+``--pictures docs`` also takes the pictures of their reports that docs/tours.md shows; that needs Chromium.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import importlib.util
+import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,7 +21,37 @@ from tours.steps import ROOT, TourError
 
 WITH_MXNET = ("own_classifier", "detection", "bert", "migration")
 WITHOUT = ("files_only",)
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+SIZE = "900,1500"
+"""Width and height of a picture, in pixels."""
+
 GROUPS = {"with-mxnet": WITH_MXNET, "files-only": WITHOUT}
+
+
+def take_picture(report: Path, picture: Path) -> None:
+    """Take a picture of the upper part of a report.
+
+    Raises
+    ------
+    TourError
+        When there is no Chromium, or it writes no picture.
+    """
+    program = os.environ.get("MXAMP_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        raise TourError(f"pictures need one of {', '.join(BROWSERS)}, or MXAMP_CHROMIUM")
+    command = [program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    # Time for what the page draws; it passes at once.
+    command += ["--virtual-time-budget=5000", f"--window-size={SIZE}"]
+    picture.unlink(missing_ok=True)
+    subprocess.run(
+        [*command, f"--screenshot={picture}", report.as_uri()],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=300,
+    )
+    if not picture.is_file():
+        raise TourError(f"{program} wrote no picture of {report}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "-o", "--output", type=Path, default=ROOT / "build" / "tours", metavar="FOLDER", help="where files go"
+    )
+    parser.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="take pictures of the reports: FOLDER/tour-NAME.png"
     )
     options = parser.parse_args(arguments)
     has_mxnet = importlib.util.find_spec("mxnet") is not None
@@ -50,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         began = time.monotonic()
         try:
             report = tour.main(folder)
+            if options.pictures is not None:
+                take_picture(report, options.pictures.resolve() / f"tour-{name.replace('_', '-')}.png")
         except (MxampError, TourError) as error:
             print(f"tours: {name}: {error}", file=sys.stderr)
             return 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tours.__main__ import GROUPS, main
+from tours.__main__ import GROUPS, main, take_picture
 from tours.steps import ROOT, TourError, mxamp, run
 
 NAMES = [name for group in GROUPS.values() for name in group]
@@ -17,6 +18,20 @@ def test_every_tour_is_listed_and_documented() -> None:
     assert scripts == set(NAMES)
     page = (ROOT / "docs" / "tours.md").read_text("utf-8")
     assert [name for name in NAMES if f"tours/{name}.py" not in page] == []
+
+
+def test_the_pictures_in_the_documents_are_those_of_tours() -> None:
+    shown = set()
+    for page in (ROOT / "docs").glob("*.md"):
+        shown |= set(re.findall(r"!\[[^\]]*\]\((tour-[^)]+)\)", page.read_text("utf-8")))
+    assert shown == {path.name for path in (ROOT / "docs").glob("tour-*.png")}
+    assert shown <= {f"tour-{name.replace('_', '-')}.png" for name in NAMES}
+
+
+def test_a_picture_that_nothing_can_take_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MXAMP_CHROMIUM", "true")
+    with pytest.raises(TourError, match="true wrote no picture"):
+        take_picture(tmp_path / "report.html", tmp_path / "picture.png")
 
 
 def test_the_tour_without_mxnet_ends_in_a_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
