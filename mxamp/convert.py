@@ -38,9 +38,6 @@ from mxamp.policy.resolve import names_given, resolve_policy
 from mxamp.profile import Profiling, as_profiling
 from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
 
-__all__ = ["convert_model", "convert_symbol"]
-
-
 SomeSymbol = TypeVar("SomeSymbol", bound=Union[GivenSymbol, SymbolGenerator])
 
 

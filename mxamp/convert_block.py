@@ -36,8 +36,6 @@ from mxamp.targets import GivenTarget, machine_mismatch, resolve_target
 if TYPE_CHECKING:
     from mxamp.runtime.block import MixedPrecisionBlock
 
-__all__ = ["convert_block"]
-
 
 def convert_block(
     block: Block | None = None,

@@ -16,9 +16,6 @@ from numpy.typing import DTypeLike
 
 from mxamp.errors import TargetError, nearest_names
 
-__all__ = ["EMULATED_ONLY", "LOW_PRECISION", "DType", "FloatFormat", "GivenDType"]
-
-
 GivenDType = Union["DType", str, type, "np.dtype[Any]"]
 """A dtype as users name it: see :meth:`DType.parse`."""
 

@@ -18,8 +18,6 @@ from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 
-__all__ = ["emulate"]
-
 
 def emulate(
     sym: GivenSymbol | Module,

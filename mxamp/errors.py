@@ -10,32 +10,6 @@ from __future__ import annotations
 import difflib
 from typing import Iterable
 
-__all__ = [
-    "AccuracyError",
-    "DataError",
-    "DeviceError",
-    "DigestMissingError",
-    "ExportError",
-    "GraphError",
-    "LibraryError",
-    "ModelFileNotFoundError",
-    "MxampError",
-    "MxampWarning",
-    "MxnetMissingError",
-    "OnnxMissingError",
-    "OpenvinoMissingError",
-    "OperatorError",
-    "ParamsError",
-    "PassError",
-    "PolicyError",
-    "ReportError",
-    "SymbolFormatError",
-    "TargetError",
-    "TracingError",
-    "UnknownNameError",
-    "nearest_names",
-]
-
 
 class MxampError(Exception):
     """Root of every error mxamp raises on purpose."""

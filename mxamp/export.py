@@ -27,19 +27,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.regions_of_no_image import zero_regions_of_no_image
 from mxamp.targets import MXNET, RUNTIMES, Target
 
-__all__ = [
-    "OutputDifference",
-    "RuntimeFit",
-    "defined_reference",
-    "explicit_casts_of",
-    "export_onnx",
-    "export_openvino",
-    "relative_error",
-    "runtime_fit",
-    "verification_reference",
-    "verify_onnx",
-]
-
 
 def export_onnx(
     model: AnyModel,

@@ -152,6 +152,17 @@ def test_no_module_needs_itself_by_way_of_others() -> None:
     assert not left, "these import each other, or import such modules"
 
 
+def test_what_begins_with_an_underscore_is_its_modules_own() -> None:
+    # That is all that says so: only packages list what they offer, in their __init__.
+    wrong = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mxamp"):
+                private = [alias.name for alias in node.names if re.match(r"_[^_]", alias.name)]
+                wrong += [f"{path.relative_to(ROOT)} imports {name} of {node.module}" for name in private]
+    assert not wrong
+
+
 def test_every_folder_with_modules_is_a_package() -> None:
     # setup.py's find_packages leaves a folder without __init__.py out of the installation without a word.
     folders = {path.parent for path in SOURCES}

@@ -16,8 +16,6 @@ from mxamp.calibration.text import calibration_text
 from mxamp.errors import DataError
 from mxamp.version import __version__
 
-__all__ = ["Calibration"]
-
 
 @dataclass(frozen=True)
 class Calibration:

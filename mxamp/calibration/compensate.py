@@ -21,8 +21,6 @@ from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, DerivedParameter, Parameter
 from mxamp.report.compensation import CompensatedLayer, CompensationReport
 
-__all__ = ["FULL", "MEAN", "Compensation", "Compensator", "as_compensation"]
-
 FULL, MEAN = "full", "mean"
 
 Progress = Callable[[str, int, int], None]

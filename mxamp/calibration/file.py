@@ -25,8 +25,6 @@ from mxamp.files.json_text import parse_json
 if TYPE_CHECKING:
     from mxamp.calibration.calibration import Calibration
 
-__all__ = ["document", "is_calibration", "read_calibration", "write_calibration"]
-
 _FORMAT = 1
 _DOCUMENT = "calibration.json"
 _ADVICE = "Calibrate again; the model and the data are all it takes."

@@ -19,8 +19,6 @@ from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 
-__all__ = ["LAYERS", "Layer", "as_matrices", "from_matrices", "layer_of", "layers_of"]
-
 LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "dot"})
 """The operators, by their canonical names."""
 

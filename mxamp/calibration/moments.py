@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mxamp.errors import DataError
 
-__all__ = ["Moments", "MomentsMeter", "block_sizes"]
-
 
 @dataclass(frozen=True)
 class Moments:

@@ -14,8 +14,6 @@ from mxamp.errors import PolicyError
 from mxamp.params.parameter import Parameter
 from mxamp.placement import PlacementProblem, least_error, place
 
-__all__ = ["LEFT_OF_WEIGHTS", "TIME_BUDGET", "check_time_budget", "left_of_weights", "placing_by_prices"]
-
 TIME_BUDGET = GIVEN_UP
 """The share of the estimated time that is given up for a smaller error: as much as without a calibration."""
 

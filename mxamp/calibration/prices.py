@@ -8,9 +8,6 @@ from typing import Any, Mapping, TypeVar
 
 from mxamp.calibration.record import EntryName
 
-__all__ = ["LABELS", "Prices"]
-
-
 LABELS = ("bfloat16", "float16")
 """The dtypes that roundings are priced for."""
 

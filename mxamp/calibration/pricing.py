@@ -31,8 +31,6 @@ from mxamp.ops import FACTS
 from mxamp.params.cast import cast_array
 from mxamp.params.parameter import Parameter
 
-__all__ = ["PriceMeter", "price_roundings", "priced_heads", "rounding_error"]
-
 DRAWS = 4
 """Cotangents a batch. A price is a mean of squares: its relative error is the root of 2 over the number of
 cotangents times samples."""

@@ -14,8 +14,6 @@ from mxamp.errors import PolicyError
 from mxamp.graph.graph import Entry, Graph
 from mxamp.messages.arguments import argument
 
-__all__ = ["HEADROOM", "check_headroom", "observed", "out_of_range"]
-
 HEADROOM = 2.0
 """How many times larger than observed values may be, and fit: samples do not show the largest there is."""
 

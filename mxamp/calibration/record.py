@@ -12,8 +12,6 @@ from mxamp.files.digest import new_digest
 from mxamp.graph.graph import Entry, Graph
 from mxamp.params.parameter import Parameter
 
-__all__ = ["EntryName", "ModelRecord"]
-
 _READ_OF_A_PARAMETER = 4096
 """How many values of a parameter its record hashes: training changes all of them."""
 

@@ -12,8 +12,6 @@ from mxamp.calibration.moments import Moments
 from mxamp.dtypes import DType
 from mxamp.params.cast import cast_array
 
-__all__ = ["DAMPING", "Rounded", "correct_bias", "output_change", "round_for_output"]
-
 DAMPING = 0.01
 """What is added to the diagonal of the second moments, relative to its mean."""
 

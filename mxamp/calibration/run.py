@@ -30,8 +30,6 @@ from mxamp.model import Model
 from mxamp.model.accepted import AnyModel, BlockShapes, Device, GivenSamples
 from mxamp.ops import FACTS
 
-__all__ = ["MEMORY", "POSITIONS", "calibrate"]
-
 POSITIONS = 512
 """Columns of a layer's input that are taken of one sample.
 

@@ -19,8 +19,6 @@ from mxamp.files.digest import new_digest
 from mxamp.messages.arguments import path_fault
 from mxamp.model import Model
 
-__all__ = ["Batch", "DataDescription", "Samples", "without_labels"]
-
 DEFAULT_BATCH_SIZE = 8
 """Samples that arrays are cut into, where nobody says otherwise."""
 

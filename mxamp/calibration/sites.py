@@ -12,8 +12,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.grid import keeps_grid
 from mxamp.placement import Demand, PlacementProblem, RoundingPrice, Supply
 
-__all__ = ["Site", "rounding_sites"]
-
 
 class Site(NamedTuple):
     """One rounding that a placement may bring about.

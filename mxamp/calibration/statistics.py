@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.params.ranges import overflow_limit
 
-__all__ = ["DTYPES", "EntryMeter", "EntryStatistics"]
-
 DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 """The dtypes whose ranges values are held against."""
 

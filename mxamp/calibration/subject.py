@@ -11,8 +11,6 @@ from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.model import Model, load
 from mxamp.model.accepted import AnyModel, BlockShapes
 
-__all__ = ["any_model", "observed_entries"]
-
 
 def any_model(model: AnyModel, *, input_shapes: BlockShapes | None = None) -> Model:
     """Return a model given in any way.

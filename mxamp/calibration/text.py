@@ -12,8 +12,6 @@ from mxamp.report.table import Column, format_bytes, format_table, paragraph, te
 if TYPE_CHECKING:
     from mxamp.calibration.calibration import Calibration
 
-__all__ = ["calibration_text", "entry_table"]
-
 _SHOWN = 12
 
 

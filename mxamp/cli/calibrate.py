@@ -15,8 +15,6 @@ from mxamp.cli.source import add_model_argument, add_source_options, read_source
 from mxamp.errors import DataError, ExportError
 from mxamp.messages.counts import count_of
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 examples:
   mxamp calibrate resnet50 --data images.npz -o resnet50.calibration

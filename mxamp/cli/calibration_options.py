@@ -12,8 +12,6 @@ from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.cli.console import Mistakes, Steps
 from mxamp.errors import PolicyError
 
-__all__ = ["Calibrated", "add_calibration_options", "calibrated"]
-
 
 class Calibrated(NamedTuple):
     """What the options say, as ``convert_model`` takes it."""

@@ -38,8 +38,6 @@ from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.policy.policy import PURE
 
-__all__ = ["add_parser", "run"]
-
 _LATENCY_SECONDS = 10.0
 
 _EPILOG = """\

@@ -16,8 +16,6 @@ from mxamp.errors import DataError
 from mxamp.model import Model
 from mxamp.onnx import OnnxSession
 
-__all__ = ["compare_with_onnx", "is_onnx_file"]
-
 
 def is_onnx_file(text: str) -> bool:
     """Whether an argument names an ONNX file: it ends in ``.onnx``."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from mxamp.errors import MxampError
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 bash:  mxamp completion bash > ~/.local/share/bash-completion/completions/mxamp
 zsh:   mxamp completion zsh > FOLDER/_mxamp, where FOLDER is in $fpath

@@ -17,21 +17,6 @@ from mxamp.report.table import terminal_width
 if TYPE_CHECKING:
     from mxamp.cli.terminal import Clock
 
-__all__ = [
-    "Mistakes",
-    "SeveralMistakesError",
-    "ShownWarnings",
-    "Steps",
-    "StrictError",
-    "add_verbose_option",
-    "print_json",
-    "print_labelled",
-    "print_message",
-    "show_comparison_progress",
-    "show_warnings",
-    "supports_progress",
-]
-
 _Checked = TypeVar("_Checked")
 
 

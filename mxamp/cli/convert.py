@@ -44,8 +44,6 @@ from mxamp.report.table import format_bytes, paragraph, terminal_width
 from mxamp.report.text import summary
 from mxamp.targets.choose import BEYOND_WHEELS
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 examples:
   mxamp convert resnet50 --dtype bfloat16 -o resnet50-bf16

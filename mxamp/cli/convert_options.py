@@ -26,16 +26,6 @@ from mxamp.targets import Target, resolve_target
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
 
-__all__ = [
-    "ConvertOptions",
-    "add_deciding_options",
-    "add_guard_options",
-    "add_shape_options",
-    "check_operators",
-    "checked_options",
-    "profiling_of",
-]
-
 
 def add_deciding_options(parser: argparse.ArgumentParser) -> None:
     """Add what says which nodes may be low."""

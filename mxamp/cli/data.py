@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mxamp.errors import DataError
 
-__all__ = ["RANDOM_NOTE", "add_running_options", "add_samples_options", "no_data_message", "random_data"]
-
 RANDOM_NOTE = (
     "The inputs are random numbers (standard normal, seed {seed}), not real data: the activations they "
     "cause may lie outside the range, or the distribution, that the model meets in use."

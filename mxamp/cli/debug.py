@@ -14,8 +14,6 @@ from mxamp.debug import debug_models
 from mxamp.debug.run import DEFAULT_SAMPLES, DEFAULT_TRIALS
 from mxamp.debug.text import format_suspects, suspects_section
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 The FP32 model is converted again and again, each time with other nodes in low precision and everything else
 in float32, and run beside FP32. The part with the largest error is split in halves until the trials are used

@@ -17,8 +17,6 @@ from mxamp.model import model_paths
 from mxamp.model.provenance import provenance_path
 from mxamp.policy.policy import PURE
 
-__all__ = ["Destination", "check_destination", "destination_of"]
-
 
 @dataclass(frozen=True)
 class Destination:

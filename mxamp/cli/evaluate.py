@@ -12,8 +12,6 @@ from mxamp.cli.source import add_model_argument, add_source_options, check_epoch
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError
 
-__all__ = ["add_parser", "run"]
-
 _EPILOG = """\
 examples:
   mxamp evaluate resnet50 resnet50-bf16 --data val.npz

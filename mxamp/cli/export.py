@@ -26,8 +26,6 @@ from mxamp.openvino.export import weights_path
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target, resolve_target
 
-__all__ = ["add_onnx_options", "add_parser", "export_model"]
-
 DIFFERS = 1
 
 _OPENVINO = "openvino"

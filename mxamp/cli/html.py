@@ -13,15 +13,6 @@ from mxamp.html import Findings, write_html
 from mxamp.model import Model
 from mxamp.model.provenance import Provenance
 
-__all__ = [
-    "add_force_option",
-    "add_html_option",
-    "check_new_file",
-    "findings_of",
-    "write_converted_page",
-    "write_page",
-]
-
 
 def add_html_option(parser: Any) -> None:
     """Add ``--html FILE``."""

@@ -20,8 +20,6 @@ from mxamp.report.inspection import Inspection, inspect_model, lost_casts
 from mxamp.report.inspection_text import cast_table, inspected_node_table, inspection_summary, select_nodes
 from mxamp.report.table import paragraph, terminal_width
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 examples:
   mxamp inspect resnet50-bf16                      the overview

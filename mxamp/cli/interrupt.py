@@ -7,8 +7,6 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["INTERRUPTED", "INTERRUPTED_TEXT", "quiet_while_importing", "usual_from_here"]
-
 INTERRUPTED = 130
 """The exit status: 128 + SIGINT, as shells report it."""
 

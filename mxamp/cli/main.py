@@ -34,8 +34,6 @@ from mxamp.errors import MxampError, nearest_names
 from mxamp.messages.arguments import as_options
 from mxamp.version import __version__
 
-__all__ = ["build_parser", "main"]
-
 USER_ERROR = 2
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 BROKEN_PIPE = 141  # 128 + SIGPIPE

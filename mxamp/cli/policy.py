@@ -7,8 +7,6 @@ from typing import Any
 
 from mxamp.policy.policy import Policy
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 examples:
   mxamp policy --dtype bfloat16 | less

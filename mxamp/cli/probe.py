@@ -16,8 +16,6 @@ from mxamp.targets import Support, Target
 if TYPE_CHECKING:
     from mxamp.probe.jobs import Unit
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 examples:
   mxamp probe -o my-machine.json

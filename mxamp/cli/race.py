@@ -16,8 +16,6 @@ from mxamp.racing.given import as_contender
 from mxamp.racing.lineup import Contender
 from mxamp.racing.run import DEFAULT_TOLERANCE, race
 
-__all__ = ["add_parser", "run"]
-
 NOTHING_TO_DEPLOY = 1
 
 _EPILOG = """\

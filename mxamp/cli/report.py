@@ -28,8 +28,6 @@ from mxamp.model import model_paths
 from mxamp.model.source_files import hash_file
 from mxamp.report.table import format_bytes
 
-__all__ = ["add_parser"]
-
 _LATENCY_SECONDS = 10.0
 
 _EPILOG = """\

@@ -9,8 +9,6 @@ from mxamp.cli.console import Steps
 from mxamp.cli.data import add_samples_options
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 
-__all__ = ["add_parser", "run"]
-
 _EPILOG = """\
 examples:
   mxamp sensitivity resnet50 --data images.npz

@@ -16,20 +16,6 @@ from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model, load, model_paths
 from mxamp.model.provenance import Provenance, read_provenance
 
-__all__ = [
-    "Source",
-    "add_input_option",
-    "add_model_argument",
-    "add_source_options",
-    "check_epoch",
-    "named_shapes",
-    "parse_input_shapes",
-    "read_source",
-    "recorded_provenance",
-    "require_mxnet",
-    "split_prefix",
-]
-
 ZOO = "zoo:"
 
 _FILE_SUFFIX = re.compile(r"-(?:symbol\.json|(\d{4})\.params)$")

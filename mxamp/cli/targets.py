@@ -11,8 +11,6 @@ from mxamp.dtypes import DType
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 from mxamp.targets import AUTO, CostModel, Support, Target, automatic_target, resolve_target
 
-__all__ = ["add_parser"]
-
 _EPILOG = """\
 examples:
   mxamp targets

@@ -11,8 +11,6 @@ import rich.text
 
 from mxamp.report.table import format_bytes, terminal_width
 
-__all__ = ["Clock", "console", "print_styled"]
-
 
 class Clock:
     """A line that shows how long something has taken, and how far it is, where the stream is a terminal."""

@@ -16,8 +16,6 @@ from mxamp.errors import DataError, ExportError
 from mxamp.model.provenance import read_provenance
 from mxamp.tuning import Tuning
 
-__all__ = ["add_parser", "run"]
-
 _EPILOG = """\
 examples:
   mxamp tune resnet50 --data val.npz

@@ -9,8 +9,6 @@ from mxamp.cli.console import print_json
 from mxamp.cli.source import split_prefix
 from mxamp.model.verification import verify
 
-__all__ = ["add_parser"]
-
 DIFFERS = 1
 
 _EPILOG = """\

@@ -11,8 +11,6 @@ from typing import Any
 
 from mxamp.errors import ModelFileNotFoundError
 
-__all__ = ["add_parser", "run"]
-
 _PACKAGE = "model_zoo_eval"
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,6 @@ from mxamp.errors import DataError
 from mxamp.messages.arguments import check_flag, items
 from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 
-__all__ = ["FP32", "CandidateComparison", "compare_candidates"]
-
 FORMAT_VERSION = 1
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from mxamp.compare.candidates import CandidateComparison
     from mxamp.compare.fidelity import Fidelity, OutputFidelity
 
-__all__ = ["FP32", "format_candidates"]
-
 FP32 = "FP32"
 """What the FP32 model itself is called among the candidates."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from mxamp.errors import DataError
 from mxamp.files.names import short
 
-__all__ = ["checked_number", "checked_progress", "checked_seed"]
-
 
 def checked_progress(given: Any) -> Any:
     """Return what is called as work proceeds.

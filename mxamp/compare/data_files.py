@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from mxamp.errors import DataError, ModelFileNotFoundError
 from mxamp.files import existing_file
 
-__all__ = ["load_data"]
-
 
 def load_data(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]] | NDArray[Any]:
     """Read arrays from an ``.npz`` file, or one array from an ``.npy`` file.

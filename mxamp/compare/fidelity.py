@@ -14,8 +14,6 @@ from mxamp.compare.rounding_losses import RoundingLoss
 from mxamp.compare.text import format_fidelity
 from mxamp.errors import AccuracyError
 
-__all__ = ["Fidelity", "LayerFidelity", "OutputFidelity"]
-
 FORMAT_VERSION = 1
 
 

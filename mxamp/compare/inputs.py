@@ -20,19 +20,6 @@ from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.check import check_params
 from mxamp.params.not_finite import not_finite, not_finite_warning
 
-__all__ = [
-    "Inputs",
-    "as_model",
-    "check_same_interface",
-    "counted",
-    "expected_input_shapes",
-    "fed_inputs",
-    "fitted_arrays",
-    "input_names",
-    "prepare_inputs",
-    "with_labels",
-]
-
 _EXACT_IN_FLOAT32 = 2**24
 
 

@@ -12,8 +12,6 @@ from mxamp.measuring.machine import cpu_and_threads
 from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Ratio
 from mxamp.model import Model
 
-__all__ = ["Latency", "LatencyComparison", "alternate_latency", "summarize_latency", "time_models"]
-
 _MOST_ROUNDS = 1000
 """Time is what bounds a race; a small model needs many rounds on a busy machine."""
 

@@ -13,8 +13,6 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
 from mxamp.ops.rounding import round_node_name
 
-__all__ = ["Match", "Matching", "match_entries"]
-
 
 class Match(NamedTuple):
     """Two entries that should hold the same value.

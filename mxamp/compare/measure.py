@@ -27,8 +27,6 @@ from mxamp.messages.arguments import check_flag
 from mxamp.model import Model
 from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 
-__all__ = ["DEFAULT_BATCH_SIZE", "Runner", "compare_models", "compare_outputs", "rounding_threshold"]
-
 DEFAULT_BATCH_SIZE = 8
 
 _THRESHOLD_IN_ROUNDINGS = 16

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 
-__all__ = ["Distance", "DistanceMeter", "distance", "roundoff", "top1_agreement"]
-
 _BLOCK = 1 << 18
 """Elements converted to float64 at a time, so that temporaries do not grow with the tensor."""
 

@@ -10,9 +10,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.graph.output_names import output_names
 
-__all__ = ["folding_notes", "fusion_notes", "ranking_notes", "renaming_notes"]
-
-
 _RANKING = frozenset({"_contrib_box_nms", "_contrib_MultiBoxDetection", "topk", "argsort", "sort", "argmax"})
 """Operators whose result depends on the order of their inputs' values."""
 

@@ -14,8 +14,6 @@ from mxamp.graph.output_names import output_names
 from mxamp.model import Model
 from mxamp.onnx import OnnxSession
 
-__all__ = ["ComparedModel", "compare_onnx"]
-
 ComparedModel = Union[Model, OnnxSession]
 """A model, which MXNet runs, or an ONNX file, which ONNX Runtime does."""
 

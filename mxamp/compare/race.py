@@ -16,8 +16,6 @@ from mxamp.model import Model
 from mxamp.params.parameter import Parameter
 from mxamp.params.stream import stream_params
 
-__all__ = ["RACE_PROGRAM", "bind_for_timing", "race", "timed", "write_for_race"]
-
 RACE_PROGRAM = "mxamp.compare.race_process"
 """Races models that lie in files."""
 

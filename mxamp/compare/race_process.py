@@ -12,8 +12,6 @@ from mxamp.measuring.child import do_job
 from mxamp.measuring.race import TimedRun
 from mxamp.model import Model, load
 
-__all__ = ["main"]
-
 
 def main(path: str) -> None:
     """Do what a job's file asks for, and write the result beside it."""

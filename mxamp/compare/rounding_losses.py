@@ -17,8 +17,6 @@ from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 from mxamp.ops.rounding import ROUND, is_rounding
 from mxamp.params.ranges import overflow_limit
 
-__all__ = ["RoundingLoss", "measure_losses", "rounding_losses"]
-
 Progress = Callable[[int, int], None]
 """Called with the samples done and their total."""
 

@@ -18,8 +18,6 @@ from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.attributes import integers
 from mxamp.ops.casts import CAST_OPERATORS
 
-__all__ = ["sample_inputs"]
-
 
 def sample_inputs(
     model: Model, shapes: Mapping[str, Sequence[int]], *, seed: int = 0

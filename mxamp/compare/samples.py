@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FEWEST_SAMPLES", "SampleErrors", "share_bounds"]
-
 FEWEST_SAMPLES = 5
 """Of fewer samples a resampling says nothing."""
 

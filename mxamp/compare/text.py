@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
     from mxamp.compare.rounding_losses import RoundingLoss
 
-__all__ = ["format_fidelity", "format_number", "loss_lines", "number_of"]
-
 _NAMES_SHOWN = 6
 _LOSSES_SHOWN = 10
 _GROWTH_SHOWN = 1.05

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from mxamp.errors import DataError, MxnetMissingError
 from mxamp.model import Model
 
-__all__ = ["label_names", "label_shapes", "open_variables"]
-
 _LABELLED = {
     "SoftmaxOutput",
     "Softmax",

@@ -16,8 +16,6 @@ from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.report.build import Shapes
 
-__all__ = ["AssumedShapes", "assume_shapes", "assumed_for"]
-
 Shape = Tuple[int, ...]
 
 _OPEN = -1

@@ -21,8 +21,6 @@ from mxamp.policy.policy import Policy
 from mxamp.report.model import Report
 from mxamp.targets import Support, Target
 
-__all__ = ["as_emulation", "emulate_model", "emulation_target"]
-
 _SUMS = frozenset(
     {
         *("GroupNorm", "InstanceNorm", "L2Normalization", "LRN", "LayerNorm", "_np_cumsum", "_square_sum"),

@@ -14,8 +14,6 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes import State
 from mxamp.policy.policy import Policy
 
-__all__ = ["calibration_notes", "graph_notes", "lost_branch_notes"]
-
 
 def _is_unknown(node: Node) -> bool:
     return not (

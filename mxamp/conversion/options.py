@@ -19,8 +19,6 @@ from mxamp.targets import Mismatch, Target
 if TYPE_CHECKING:
     from mxamp.decisions.placing import Placing
 
-__all__ = ["Options"]
-
 
 @dataclass(frozen=True)
 class Options:

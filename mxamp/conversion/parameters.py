@@ -21,8 +21,6 @@ from mxamp.params.unmeasured import unmeasured_parameters
 from mxamp.passes import InsertedCasts, State, offline_dtypes
 from mxamp.report.model import Report
 
-__all__ = ["CastParameters", "run_unmeasured"]
-
 
 class CastParameters(OfflineCasts):
     """The parameters of a plan, cast beside what is done within the ``with`` block.

@@ -42,17 +42,6 @@ from mxamp.passes import (
     run_passes,
 )
 
-__all__ = [
-    "CASTING",
-    "PLANNING",
-    "PREPARATIONS",
-    "PREPARING",
-    "Step",
-    "check_prepare",
-    "preparing",
-    "run_steps",
-]
-
 
 class Step(NamedTuple):
     """One step of a conversion.

@@ -16,8 +16,6 @@ from mxamp.decisions.placing import Placing
 from mxamp.graph.graph import Entry
 from mxamp.passes import Done, Pass, RescaledEntries, RewrittenMask, State
 
-__all__ = ["Decide", "largest_values"]
-
 
 class Decide(Pass):
     """Make the plan: one immutable decision a node (:func:`mxamp.decisions.decide`).

@@ -14,8 +14,6 @@ from mxamp.params.postponed import PostponedCast
 from mxamp.params.stream import Progress, Streamed, stream_params
 from mxamp.report.model import Report
 
-__all__ = ["PostponedModel"]
-
 
 class PostponedModel(Model):
     """A model that was converted without looking at the range of parameters that are on disk.

@@ -27,8 +27,6 @@ from mxamp.policy.coloring import check_rules_fit
 from mxamp.report.build import Rewrites, Shapes, build_report
 from mxamp.targets import Mismatch
 
-__all__ = ["Source", "convert_graph"]
-
 
 @dataclass(frozen=True)
 class Source:

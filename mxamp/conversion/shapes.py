@@ -10,8 +10,6 @@ from mxamp.messages.installation import why_no_mxnet
 from mxamp.params.parameter import Parameter
 from mxamp.report.build import Shapes
 
-__all__ = ["KnownShapes", "known_shapes"]
-
 
 class KnownShapes(NamedTuple):
     """What is known of a graph's shapes.

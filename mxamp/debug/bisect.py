@@ -6,8 +6,6 @@ import heapq
 from dataclasses import dataclass
 from typing import Callable
 
-__all__ = ["Part", "bisect_parts"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -19,8 +19,6 @@ from mxamp.model import Model
 from mxamp.policy import Color, NodeView
 from mxamp.report.inspection import inspect_model
 
-__all__ = ["DEFAULT_TRIALS", "Suspect", "Suspects", "debug_models"]
-
 DEFAULT_TRIALS = 32
 DEFAULT_SAMPLES = 8
 

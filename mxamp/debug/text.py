@@ -10,8 +10,6 @@ from mxamp.html.sections import Section, Table
 from mxamp.messages.counts import count_of
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 
-__all__ = ["format_suspects", "suspects_section"]
-
 _SHOWN = 10
 
 

@@ -12,8 +12,6 @@ from mxamp.graph.control_flow import body_inputs, invariant_inputs
 from mxamp.graph.graph import Node
 from mxamp.graph.infer import EntryDtypes
 
-__all__ = ["decide_bodies", "wanted_by_bodies"]
-
 
 def decide_bodies(
     given: DecisionInputs, node: Node, dtypes: EntryDtypes, decide: Callable[[DecisionInputs], Plan]

@@ -19,19 +19,6 @@ from mxamp.graph.graph import Graph
 from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Price, place, placement_cost
 
-__all__ = [
-    "GIVEN_UP",
-    "GROWTH",
-    "Tail",
-    "affordable_unpriced",
-    "find_tails",
-    "spare",
-    "spares",
-    "weights_read",
-    "what_it_takes",
-    "without_large",
-]
-
 Tail = Tuple[FrozenSet[int], ...]
 """The nodes before one output that had best stay FP32: a region that leaves out no dear rounding first, then
 smaller ones, for where that costs too much."""

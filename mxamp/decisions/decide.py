@@ -37,9 +37,6 @@ from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, read_volumes
 
-__all__ = ["decide"]
-
-
 _TOO_SHORT = 500.0
 """Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
 cast costs at any size is most of it then, and how large a batch is decides which way it goes."""

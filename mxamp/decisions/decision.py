@@ -9,8 +9,6 @@ from mxamp.decisions.estimates import Estimates
 from mxamp.dtypes import DType
 from mxamp.policy.color import Color
 
-__all__ = ["Decision", "Plan"]
-
 
 class Decision(NamedTuple):
     """What one operator node computes in, reads and hands on.

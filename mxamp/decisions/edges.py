@@ -15,8 +15,6 @@ from mxamp.placement import Demand, Supply
 from mxamp.policy.color import Verdict
 from mxamp.policy.context import ColoringContext
 
-__all__ = ["Edges"]
-
 _NEVER_LOW: tuple[DType | None, ...] = ()
 """Stands for the outputs of a node that cannot be low."""
 

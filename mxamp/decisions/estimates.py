@@ -19,8 +19,6 @@ from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
 
-__all__ = ["Estimates", "chain_work", "estimate", "model_work", "unknown_work", "work_of"]
-
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
 _NANOSECONDS = 1000

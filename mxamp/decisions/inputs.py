@@ -15,8 +15,6 @@ from mxamp.targets import Target
 if TYPE_CHECKING:
     from mxamp.decisions.placing import Placing
 
-__all__ = ["DecisionInputs", "Shape"]
-
 
 Shape = Tuple[int, ...]
 

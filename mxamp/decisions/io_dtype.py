@@ -14,8 +14,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import CASTABLE, cast_target
 from mxamp.policy.exactness import exact_entries
 
-__all__ = ["Interface", "IoDtype", "decide_interface", "resolve_io_dtype"]
-
 IoDtype = Optional[Union[str, DType, Mapping[str, Union[str, DType]]]]
 
 

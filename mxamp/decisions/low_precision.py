@@ -7,8 +7,6 @@ import enum
 from mxamp.errors import PolicyError
 from mxamp.messages.arguments import argument
 
-__all__ = ["LowPrecision", "as_low_precision"]
-
 
 class LowPrecision(enum.Enum):
     """When a GREEN node that the target can run low is low."""

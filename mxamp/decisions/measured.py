@@ -10,8 +10,6 @@ from mxamp.decisions.placing import MeasuredTimes
 from mxamp.graph.graph import Entry, Graph
 from mxamp.targets import Target, fusion_groups
 
-__all__ = ["measured_estimates"]
-
 
 def measured_estimates(
     graph: Graph,

@@ -9,8 +9,6 @@ from mxamp.decisions.decision import Decision, Plan
 from mxamp.dtypes import DType
 from mxamp.policy.color import Color
 
-__all__ = ["already_low", "why_nothing_is_low"]
-
 ALREADY = "already"
 """How the reason of a node that was low before ends (``computes in bfloat16 already``)."""
 

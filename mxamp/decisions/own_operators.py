@@ -16,8 +16,6 @@ from mxamp.policy.parts import OperatorPolicy
 from mxamp.targets import OperatorSupport, Support, Target
 from mxamp.targets.target import REGISTERED_SUPPORT
 
-__all__ = ["Registration", "register_operator"]
-
 ColorWithReason = Tuple[Union[Color, str], str]
 """A color, and why: ``("gray", "bounded, and no steeper than its input")``."""
 

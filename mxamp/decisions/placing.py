@@ -8,8 +8,6 @@ from typing import AbstractSet, Any, Callable, Mapping, Sequence, Set
 from mxamp.graph.graph import Entry
 from mxamp.placement import PlacementProblem
 
-__all__ = ["Choose", "MeasuredTimes", "Placing"]
-
 Choose = Callable[[PlacementProblem, AbstractSet[int]], Set[int]]
 """Returns the low nodes of a problem; given also the GREEN nodes that the target can run low."""
 

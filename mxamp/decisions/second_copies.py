@@ -10,8 +10,6 @@ from mxamp.graph.graph import Graph
 from mxamp.params.parameter import Parameter
 from mxamp.placement import PlacementProblem, stored_twice
 
-__all__ = ["copy_costs", "readers_of_what_grows"]
-
 _ELEMENTS_A_CAST = 1 << 12
 """Where only casts are counted: a copy of so many values counts as one. A smaller one is free."""
 

@@ -13,8 +13,6 @@ from typing import AbstractSet
 
 from mxamp.placement import PlacementProblem, count_casts, place, placement_cost
 
-__all__ = ["WORTHWHILE", "simpler_placement"]
-
 WORTHWHILE = 0.015
 """The share of a forward pass that more casts have to gain, as estimated."""
 

@@ -14,8 +14,6 @@ from mxamp.evaluation.metrics import GivenMetric, Metric, find_metric
 from mxamp.model import Model
 from mxamp.model.accepted import AnyModel, Device, GivenSamples, Labels
 
-__all__ = ["evaluate"]
-
 _FEW = 100
 """Below so many samples an interval of a share is wider than five points whatever the model does."""
 

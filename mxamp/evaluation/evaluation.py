@@ -20,8 +20,6 @@ from mxamp.evaluation.statistics import (
 )
 from mxamp.report.table import paragraph, terminal_width
 
-__all__ = ["Evaluation", "MetricComparison", "compared"]
-
 Interval = Tuple[float, float]
 
 

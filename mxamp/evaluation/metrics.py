@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from mxamp.errors import DataError, nearest_names
 
-__all__ = ["METRICS", "GivenMetric", "Metric", "find_metric"]
-
 Array = NDArray[Any]
 
 

@@ -13,16 +13,6 @@ from typing import Any, Callable, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "CONFIDENCE",
-    "Flips",
-    "bootstrap_intervals",
-    "count_flips",
-    "mcnemar",
-    "newcombe_paired",
-    "wilson",
-]
-
 CONFIDENCE = 0.95
 
 _RESAMPLES = 1000

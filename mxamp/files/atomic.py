@@ -18,8 +18,6 @@ from mxamp.files.switch import StagingFolder, resolve_links
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["atomic_write"]
-
 
 @contextlib.contextmanager
 def atomic_write(

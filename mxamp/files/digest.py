@@ -10,8 +10,6 @@ from typing import Any, Callable, Mapping
 
 from mxamp.errors import DigestMissingError
 
-__all__ = ["ALGORITHMS", "DIGITS", "fastest_algorithm", "new_digest"]
-
 DIGITS = 64
 """Hexadecimal digits of a digest, whichever the algorithm."""
 

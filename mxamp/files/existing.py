@@ -13,8 +13,6 @@ from mxamp.errors import ModelFileNotFoundError, nearest_names
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["existing_file", "why_unreadable"]
-
 _LISTED = 5
 """The most files to list when none has a similar name."""
 

@@ -15,8 +15,6 @@ from typing import Any, Iterator, NamedTuple, NoReturn, Tuple, Union
 from mxamp.errors import MxampError
 from mxamp.files.names import short
 
-__all__ = ["parse_json"]
-
 _ESCAPES_TO_CHECK = ("\\u", "\\b", "\\f")
 """What only such an escape can bring in: control characters and lone surrogates."""
 

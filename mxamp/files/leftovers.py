@@ -11,8 +11,6 @@ from mxamp.errors import MxampError, ParamsError
 from mxamp.files.lock import LOCK_NAME, folder_lock, try_lock
 from mxamp.files.switch import STAGING_NAME, settle
 
-__all__ = ["settle_dead", "settle_leftovers", "unchanged_while_reading"]
-
 _ATTEMPTS = 10
 
 _Result = TypeVar("_Result")

@@ -15,8 +15,6 @@ from mxamp.errors import ExportError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["LOCK_NAME", "folder_lock", "try_lock"]
-
 LOCK_NAME = ".mxamp.lock"
 """The file that is locked; it exists only as long as somebody holds the lock or waits for it."""
 

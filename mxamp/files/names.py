@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["MAX_NAME_LENGTH", "name_fault", "short"]
-
 MAX_NAME_LENGTH = 2**16
 """The longest name that is read, in characters. Names made by a tool repeat the path to a layer: hundreds."""
 

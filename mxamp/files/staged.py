@@ -15,8 +15,6 @@ from mxamp.files.digest import fastest_algorithm, new_digest
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["StagedFile"]
-
 _PIECE = 64 << 10
 """Bytes of a piece that is read back."""
 

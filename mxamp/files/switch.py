@@ -30,8 +30,6 @@ from typing import Sequence
 
 from mxamp.files.lock import try_lock
 
-__all__ = ["STAGING_NAME", "StagingFolder", "resolve_links", "settle", "sync_folder"]
-
 STAGING_NAME = re.compile(r"\.mxamp-[0-9a-f]{16}\.(?:save|gone)")
 """A folder of a save; ``.gone`` for one that is no longer needed."""
 

@@ -6,8 +6,6 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node
 
-__all__ = ["GraphBuilder"]
-
 
 class GraphBuilder:
     """Collects nodes in topological order and hands out names that are still free.

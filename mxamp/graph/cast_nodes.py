@@ -8,8 +8,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops.casts import AMP_MULTICAST
 
-__all__ = ["cast_node", "multicast_node"]
-
 
 def cast_node(op: str, name: str, source: Entry, dtype: DType) -> Node:
     """Return a node that casts ``source`` to ``dtype``.

@@ -13,8 +13,6 @@ from mxamp.errors import OperatorError
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops.attributes import integers
 
-__all__ = ["CONTROL_FLOW", "body_inputs", "graphs_within", "invariant_inputs", "is_control_flow"]
-
 CONTROL_FLOW = {
     "_foreach": ("",),
     "_while_loop": ("cond_input_locs", "func_input_locs"),

@@ -6,8 +6,6 @@ import contextlib
 import gc
 from typing import Iterator
 
-__all__ = ["paused_collection"]
-
 
 @contextlib.contextmanager
 def paused_collection() -> Iterator[None]:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Mapping, NamedTuple
 
-__all__ = ["VARIABLE", "Entry", "Graph", "Node", "Use"]
-
 VARIABLE = "null"
 """The operator name NNVM gives to variables: graph inputs, arguments and auxiliary states."""
 

@@ -12,16 +12,6 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
 from mxamp.ops.facts import OperatorFacts
 
-__all__ = [
-    "EntryDtypes",
-    "certain_dtypes",
-    "check_dtypes",
-    "infer_dtypes",
-    "infer_with_data_dtypes",
-    "undeclared_inputs",
-    "variable_dtypes",
-]
-
 EntryDtypes = Sequence[Tuple[Optional[DType], ...]]
 """For every node, the dtype of each of its outputs; None where it cannot be known before run time."""
 

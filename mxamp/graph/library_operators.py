@@ -14,8 +14,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.grid import keeps_grid
 from mxamp.ops.rounding import is_library_operator, is_rounding
 
-__all__ = ["emulated_dtypes", "emulated_formats", "needs_operator_library"]
-
 
 def needs_operator_library(graph: Graph) -> bool:
     """Whether a graph, or a body in it, holds an operator of the library."""

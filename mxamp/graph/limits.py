@@ -10,18 +10,6 @@ from typing import Any
 
 from mxamp.files.names import short
 
-__all__ = [
-    "COUNTING_ATTRIBUTES",
-    "MAX_BYTES",
-    "MAX_HEADS",
-    "MAX_NESTING",
-    "MAX_NUMBER",
-    "MAX_OUTPUTS",
-    "MAX_TOTAL_OUTPUTS",
-    "attribute_fault",
-    "graph_attribute_fault",
-]
-
 MAX_BYTES = 2**28
 """Bytes of a symbol file; a node takes about 300."""
 

@@ -8,8 +8,6 @@ from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
 from mxamp.ops.multiply_adds import multiply_adds_of
 
-__all__ = ["multiply_adds"]
-
 Shape = Tuple[int, ...]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
-__all__ = ["NodeMap"]
-
 
 @dataclass(frozen=True)
 class NodeMap:

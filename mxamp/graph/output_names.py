@@ -13,8 +13,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 
-__all__ = ["cast_names", "output_name", "output_names"]
-
 _SUFFIX = "_output"
 """What MXNet appends to the name of a cast."""
 

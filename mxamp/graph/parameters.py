@@ -9,8 +9,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.ops.auxiliary import AUXILIARY_INPUTS
 
-__all__ = ["auxiliary_names", "expected_shapes", "norms_with_parameters", "parameter_names"]
-
 PartialShape = Tuple[int, ...]
 """A shape whose unknown sizes are 0, or -1 under NumPy shape semantics."""
 

@@ -8,8 +8,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.ops.rounding import is_rounding
 
-__all__ = ["print_graph"]
-
 
 def print_graph(
     graph: Graph,

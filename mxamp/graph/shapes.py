@@ -25,15 +25,6 @@ from mxamp.ops.shapes import (
     merged,
 )
 
-__all__ = [
-    "InferredShapes",
-    "InputShapes",
-    "checked_input_shapes",
-    "infer_entry_shapes",
-    "named_input_shapes",
-    "shapes_error",
-]
-
 InputShapes = Union[Mapping[str, Sequence[int]], Sequence[int]]
 """Input name -> shape; or a shape alone, of a model with one input."""
 

@@ -30,8 +30,6 @@ from mxamp.graph.limits import (
     graph_attribute_fault,
 )
 
-__all__ = ["parse_symbol", "read_symbol"]
-
 _OLDER_ATTRIBUTE_KEYS = ("param", "attr")
 _COMMON_KEYS = frozenset({"op", "name", "attrs", "inputs"})
 _NO_INPUTS: list[Any] = []

@@ -7,9 +7,6 @@ from typing import Any, Mapping
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph
 
-__all__ = ["write_symbol"]
-
-
 _quoted = json.encoder.encode_basestring
 """A string as JSON."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from mxamp.errors import GraphError
 from mxamp.graph.graph import VARIABLE, Graph
 
-__all__ = ["verify_graph"]
-
 
 def verify_graph(graph: Graph) -> None:
     """Check every invariant of a graph.

@@ -6,8 +6,6 @@ from typing import Iterable, Sequence
 
 from mxamp.guard.regions import Region
 
-__all__ = ["Agenda"]
-
 _TRIALS = 2
 """Regions that are left out, one a model, in a race beside the FP32 model and the best one so far."""
 

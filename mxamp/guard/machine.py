@@ -21,8 +21,6 @@ from mxamp.model import Model
 from mxamp.report.table import format_bytes
 from mxamp.targets import Target
 
-__all__ = ["describe_machine", "why_not_here"]
-
 COPIES = 6
 """How many times the parameters of the float32 model are in memory at the worst: four models that race, one
 that is being bound, and the values of a file."""

@@ -13,8 +13,6 @@ from mxamp.messages.arguments import setting
 from mxamp.profile import Profiling, placing_by_profile
 from mxamp.report.guard import NOT_RUN, GuardReport
 
-__all__ = ["measured_options"]
-
 
 def measured_options(
     source: Source,

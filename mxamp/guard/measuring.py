@@ -21,8 +21,6 @@ from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race
 from mxamp.model import Model
 from mxamp.targets import Target
 
-__all__ = ["measuring_here"]
-
 _MOST_ROUNDS = 1000
 """Time is what bounds a race; a small model needs many rounds on a busy machine."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mxamp.measuring.race import Race
     from mxamp.model import Model
 
-__all__ = ["Guard", "Measure", "as_guard"]
-
 Measure = Callable[[Sequence["Model"], Sequence[str], float], "Race"]
 """Times models by turns, given their labels and how many seconds it may take: :mod:`mxamp.measuring.race`."""
 

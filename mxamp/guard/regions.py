@@ -10,8 +10,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
 from mxamp.policy.color import Color
 
-__all__ = ["Region", "low_regions", "names_of_operators"]
-
 
 @dataclass(frozen=True)
 class Region:

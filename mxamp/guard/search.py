@@ -34,8 +34,6 @@ from mxamp.report.guard import (
     MeasuredRatio,
 )
 
-__all__ = ["guard_conversion"]
-
 _FIRST_SHARE = 0.25
 """The share of the time for the first race, and again for the last one."""
 

@@ -14,17 +14,6 @@ from mxamp.report.model import Report
 from mxamp.report.table import format_bytes
 from mxamp.report.text import FOLDED, preparation_lines, range_lines, reason_groups
 
-__all__ = [
-    "cast_section",
-    "headline",
-    "kept_section",
-    "low_figure",
-    "operator_section",
-    "provenance_section",
-    "size_figure",
-    "size_section",
-]
-
 _NAMES_SHOWN = 4
 _LONG, _FEW = 40, 15
 """Tables with more rows are folded: of casts, and of operators."""

@@ -7,8 +7,6 @@ from mxamp.html.sections import Plot, Point, Section, Table
 from mxamp.messages.counts import count_of
 from mxamp.report.curve import CurvePointReport, CurveReport
 
-__all__ = ["curve_section"]
-
 _THIS, _TODAY, _OTHER = "this model", "without tuning", "other conversions"
 
 

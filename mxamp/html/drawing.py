@@ -21,8 +21,6 @@ from mxamp.ops.casts import AMP_CAST
 from mxamp.report.inspection import compute_dtype
 from mxamp.report.model import NodeReport, Report
 
-__all__ = ["INPUT", "OUTPUT", "Arrow", "Cast", "Drawing", "Shape", "draw"]
-
 INPUT, OUTPUT = "(input)", "(output)"
 """What stands for an operator where the graph begins and ends."""
 

@@ -6,8 +6,6 @@ from mxamp.evaluation import Evaluation, MetricComparison
 from mxamp.html.sections import Figure, Section, Table
 from mxamp.messages.counts import count_of
 
-__all__ = ["accuracy_figure", "accuracy_section"]
-
 
 def accuracy_figure(evaluation: Evaluation) -> Figure:
     """Return the main metric."""

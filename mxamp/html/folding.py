@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Iterator, Sequence
 
-__all__ = ["MOST_SHOWN", "Folding", "Group", "fold"]
-
 MOST_SHOWN = 36
 """The most that a group holds, of nodes and groups together."""
 

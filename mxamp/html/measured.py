@@ -12,14 +12,6 @@ from mxamp.messages.counts import count_of
 from mxamp.report.guard import MeasuredRatio
 from mxamp.report.model import Report
 
-__all__ = [
-    "fidelity_section",
-    "layer_section",
-    "speed_figure",
-    "speed_section",
-    "worst_error",
-]
-
 _JUMPS = 8
 
 

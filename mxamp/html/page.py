@@ -33,8 +33,6 @@ from mxamp.report.inspection import inspect_model
 from mxamp.report.model import Report
 from mxamp.version import __version__
 
-__all__ = ["Findings", "html_page", "write_html"]
-
 _ASSETS = Path(__file__).resolve().parent / "assets"
 
 

@@ -6,8 +6,6 @@ import math
 from dataclasses import astuple, dataclass
 from typing import Any
 
-__all__ = ["Figure", "Plot", "Point", "Section", "Table"]
-
 _SENTENCE, _MANY = 30, 200
 """Cells with more characters make a column too wide for a phone; tables with more rows are none to read."""
 

@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-__all__ = ["RESULT_SUFFIX", "do_job", "end_with_parent"]
-
 RESULT_SUFFIX = ".result"
 """A result is called like its job, but for this."""
 

@@ -10,28 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
-__all__ = [
-    "AMX",
-    "AMX_SETTING",
-    "AVX512",
-    "BFLOAT16_INSTRUCTIONS",
-    "CPU_INFO",
-    "NEEDS",
-    "asks_for_amx",
-    "available_memory",
-    "compute_capability",
-    "cpu_and_threads",
-    "cpu_flags",
-    "cpu_name",
-    "cpu_vendor",
-    "default_threads",
-    "describe_machine",
-    "has_bfloat16_instructions",
-    "leaves_amx_unused",
-    "processors",
-    "unmet_need",
-]
-
 CPU_INFO = Path("/proc/cpuinfo")
 """Where Linux describes the processors."""
 

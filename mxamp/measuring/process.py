@@ -15,8 +15,6 @@ from typing import Any, Mapping, Sequence, TypeVar
 
 from mxamp.measuring.child import RESULT_SUFFIX
 
-__all__ = ["Dialogue", "ProcessError", "process_environment", "run_program"]
-
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parents[2])
 _LINES_READ = 4000
 """Bytes at the end of what a process said in which its last line is looked for."""

@@ -13,15 +13,6 @@ from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
-__all__ = [
-    "FEWEST_TELLING_ROUNDS",
-    "Race",
-    "Ratio",
-    "TimedRun",
-    "race_is_clear",
-    "run_by_turns",
-]
-
 CONFIDENCE = 0.95
 """How sure the interval of a median is."""
 

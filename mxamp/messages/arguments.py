@@ -11,8 +11,6 @@ import numpy as np
 
 from mxamp.errors import MxampError, PolicyError
 
-__all__ = ["argument", "as_options", "check_flag", "items", "one_of", "path_fault", "setting"]
-
 _OPTIONS = {
     "by_position": "--by-position",
     "calibration": "--calibration",

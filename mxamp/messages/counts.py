@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-__all__ = ["count_of", "shown_of", "some_of"]
-
-
 _REASONS_SHOWN = 12
 
 

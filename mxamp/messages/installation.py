@@ -6,8 +6,6 @@ import importlib.util
 import sys
 from pathlib import Path
 
-__all__ = ["install_hint", "mxnet_cannot_be_here", "why_no_mxnet"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 """The checkout, where mxamp runs from one."""
 

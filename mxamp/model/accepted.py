@@ -14,25 +14,6 @@ if TYPE_CHECKING:
     from mxamp.model.model import Model
     from mxamp.params.parameter import Parameter
 
-__all__ = [
-    "AnyModel",
-    "Array",
-    "Block",
-    "BlockShapes",
-    "Device",
-    "GivenData",
-    "GivenSamples",
-    "GivenSymbol",
-    "Labels",
-    "ModelOrTriple",
-    "Module",
-    "MxArray",
-    "MxContext",
-    "Params",
-    "Symbol",
-    "SymbolGenerator",
-]
-
 
 class Symbol(Protocol):
     """``mx.sym.Symbol``."""

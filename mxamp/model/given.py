@@ -12,8 +12,6 @@ from mxamp.graph.graph import Graph
 from mxamp.model.source_files import SourceFiles
 from mxamp.params.parameter import ArrayParameter, Parameter
 
-__all__ = ["WORTH_A_THREAD", "LoadedParams", "graph_of", "parameters_of", "reading_graph"]
-
 
 def graph_of(sym: Any) -> Graph:
     """Return the graph of a Symbol; a graph is returned as it is."""

@@ -18,8 +18,6 @@ from mxamp.model.provenance import History, recorded_report
 from mxamp.model.source_files import SourceFiles
 from mxamp.params.on_disk import open_parameters
 
-__all__ = ["load"]
-
 
 def load(prefix: PathLike, epoch: int = 0) -> Model:
     """Read a model from ``prefix-symbol.json`` and ``prefix-EPOCH.params``, casts included. Needs no MXNet.

@@ -32,8 +32,6 @@ from mxamp.version import __version__
 if TYPE_CHECKING:
     from mxamp.openvino.export import OpenvinoExport
 
-__all__ = ["Model"]
-
 _LOG = logging.getLogger("mxamp")
 
 

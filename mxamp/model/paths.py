@@ -12,8 +12,6 @@ from mxamp.errors import ExportError
 from mxamp.files.names import short
 from mxamp.messages.arguments import argument, path_fault
 
-__all__ = ["PathLike", "model_paths", "other_epochs"]
-
 PathLike = Union[str, Path]
 
 

@@ -18,8 +18,6 @@ from mxamp.policy.policy import Policy
 from mxamp.report.model import Report
 from mxamp.version import __version__
 
-__all__ = ["History", "PolicyRecord", "Provenance", "provenance_path", "read_provenance"]
-
 FORMAT_VERSION = 2
 
 _READ_VERSIONS = (1, 2)

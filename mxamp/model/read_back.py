@@ -13,8 +13,6 @@ from mxamp.params.format import ARG_PREFIX, AUX_PREFIX
 from mxamp.params.parameter import Parameter
 from mxamp.params.reader import open_params
 
-__all__ = ["ReadBack", "read_back"]
-
 
 @dataclass(frozen=True)
 class ReadBack:

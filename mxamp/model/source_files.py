@@ -20,8 +20,6 @@ from mxamp.params.positioned import PositionedFile
 if TYPE_CHECKING:
     from mxamp.model.provenance import Provenance
 
-__all__ = ["HASH_KEYS", "FileRecord", "SourceFiles", "hash_file"]
-
 HASH_KEYS = {"BLAKE3": "blake3", "BLAKE2b": "blake2b", "SHA-256": "sha256"}
 """What the hashes are called in JSON."""
 

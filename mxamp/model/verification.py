@@ -12,8 +12,6 @@ from mxamp.model.paths import model_paths
 from mxamp.model.provenance import Provenance, provenance_path, read_provenance
 from mxamp.model.source_files import FileRecord, hash_file
 
-__all__ = ["FileVerification", "Verification", "verify"]
-
 
 @dataclass(frozen=True)
 class FileVerification:

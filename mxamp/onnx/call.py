@@ -15,8 +15,6 @@ from mxamp.onnx.tensor import ONNX_CODES, Shape, Tensor
 from mxamp.onnx.writer import Writer
 from mxamp.ops.attribute_reader import AttributeReader
 
-__all__ = ["LAST", "Call", "Operand"]
-
 LAST = 2**63 - 1
 """The end of a slice that goes on to the end."""
 

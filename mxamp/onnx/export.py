@@ -13,8 +13,6 @@ from mxamp.onnx.file import MOST_IN_ONE_FILE, Progress, write_file
 from mxamp.onnx.walk import write_graph
 from mxamp.params.parameter import Parameter
 
-__all__ = ["OnnxExport", "export_graph"]
-
 
 @dataclass(frozen=True)
 class OnnxExport:

@@ -17,8 +17,6 @@ from mxamp.onnx.walk import OnnxGraph
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.version import __version__
 
-__all__ = ["MOST_IN_ONE_FILE", "data_path", "write_file"]
-
 MOST_IN_ONE_FILE = (1 << 31) - (1 << 20)
 """Bytes that fit into one file: protobuf reads messages of less than 2 GiB. Beyond, parameters are beside."""
 

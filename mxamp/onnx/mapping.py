@@ -11,17 +11,6 @@ from mxamp.onnx.tensor import Tensor
 from mxamp.ops import FACTS
 from mxamp.ops.facts_table import CUSTOM, custom_name
 
-__all__ = [
-    "MAPPINGS",
-    "OLDEST_OPSET",
-    "OnnxMapping",
-    "OnnxRegistration",
-    "Written",
-    "mapping",
-    "mapping_of",
-    "register_onnx_mapping",
-]
-
 OLDEST_OPSET = 13
 """The oldest opset that is written: from it on the axes of Squeeze, Split and ReduceSum are inputs."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from mxamp.errors import OnnxMissingError
 from mxamp.messages.installation import install_hint
 
-__all__ = ["import_onnx", "import_onnxruntime"]
-
 
 def import_onnx() -> Any:
     """Return the module ``onnx``.

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError
 from mxamp.onnx.package import import_onnx, import_onnxruntime
 
-__all__ = ["OnnxSession", "one_line"]
-
 _NUMPY_OF = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,

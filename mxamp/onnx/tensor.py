@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 
-__all__ = ["DTYPE_OF_CODE", "ONNX_CODES", "Shape", "Tensor"]
-
 Shape = Tuple[Optional[int], ...]
 """The size of every axis; None where it is known only when the model runs."""
 

@@ -24,8 +24,6 @@ from mxamp.ops.attributes import integers
 from mxamp.ops.facts_table import operator_label
 from mxamp.params.parameter import Parameter
 
-__all__ = ["DEFAULT_OPSET", "NEWEST_OPSET", "OnnxGraph", "input_names", "write_graph"]
-
 assert tables  # importing them fills the table
 
 DEFAULT_OPSET = 17

@@ -14,8 +14,6 @@ from mxamp.onnx.package import import_onnx
 from mxamp.onnx.tensor import DTYPE_OF_CODE, ONNX_CODES, Shape, Tensor
 from mxamp.params.parameter import Parameter
 
-__all__ = ["BATCH", "Writer", "bodies_of"]
-
 BATCH = "batch"
 """What the size of the first axis is called where it is left open."""
 

@@ -22,8 +22,6 @@ from mxamp.openvino.plain import plain_model
 from mxamp.openvino.session import BFLOAT16, FLOAT16, FLOAT32
 from mxamp.params.parameter import Parameter
 
-__all__ = ["OpenvinoExport", "export_openvino_graph", "weights_path"]
-
 
 @dataclass(frozen=True)
 class OpenvinoExport:

@@ -6,8 +6,6 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Mapping
 
-__all__ = ["KEPT", "mark_layers"]
-
 KEPT = ("precise", "0")
 """Name and version of the attribute that keeps a layer from a lower inference precision.
 

@@ -8,8 +8,6 @@ from typing import Any
 from mxamp.errors import OpenvinoMissingError
 from mxamp.messages.installation import install_hint
 
-__all__ = ["import_openvino"]
-
 
 def import_openvino() -> Any:
     """Return the module ``openvino``.

@@ -12,8 +12,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
 from mxamp.params.parameter import Parameter
 
-__all__ = ["Plain", "plain_model"]
-
 _HARD_SIGMOID_DEFAULTS = {"alpha": 0.2, "beta": 0.5}
 
 

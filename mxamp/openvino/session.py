@@ -12,8 +12,6 @@ from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError
 from mxamp.onnx.session import one_line
 from mxamp.openvino.package import import_openvino
 
-__all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "OpenvinoSession"]
-
 FLOAT32, BFLOAT16, FLOAT16 = "f32", "bf16", "f16"
 """What ``INFERENCE_PRECISION_HINT`` may be. With ``f32`` a node computes in the type that the file gives it;
 with the others nodes that are float32 in the file compute low too, all but those that are marked

@@ -7,8 +7,6 @@ from typing import Mapping, NoReturn, Sequence
 
 from mxamp.ops.attributes import integers, is_true
 
-__all__ = ["AttributeReader"]
-
 _MEANS_ABSENT = (None, "None")
 
 

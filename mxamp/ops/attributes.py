@@ -6,8 +6,6 @@ import json
 from functools import lru_cache
 from typing import Mapping
 
-__all__ = ["integers", "is_true"]
-
 _TRUE = frozenset({"True", "true", "1"})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AUXILIARY_INPUTS"]
-
 AUXILIARY_INPUTS = {
     "BatchNorm": (3, 4),
     "BatchNorm_v1": (3, 4),

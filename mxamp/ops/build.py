@@ -21,9 +21,7 @@ from typing import Iterator, Sequence
 
 from mxamp.errors import LibraryError
 from mxamp.ops import libraries
-from mxamp.ops.libraries import Library, find_built, kernels_library, operators_library
-
-__all__ = ["Library", "build", "find_built", "kernels_library", "main", "operators_library"]
+from mxamp.ops.libraries import Library, kernels_library, operators_library
 
 _COMPILERS = ("c++", "g++", "clang++")
 _SECONDS = 600

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.ops.kernels import kernels
 
-__all__ = ["CastBatch", "CastCount", "can_batch_casts"]
-
 _FORMATS = {DType.FLOAT16.numpy: 0, DType.BFLOAT16.numpy: 1}
 _OVERFLOW_TO_INFINITY = 0
 _ALL_PROCESSORS = 0

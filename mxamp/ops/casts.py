@@ -12,15 +12,6 @@ from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import OperatorError, TargetError
 from mxamp.ops.attributes import is_true
 
-__all__ = [
-    "AMP_CAST",
-    "AMP_MULTICAST",
-    "CASTABLE",
-    "CAST_OPERATORS",
-    "cast_target",
-    "multicast_dtypes",
-]
-
 AMP_CAST = "amp_cast"
 AMP_MULTICAST = "amp_multicast"
 CAST_OPERATORS = (AMP_CAST, "Cast")

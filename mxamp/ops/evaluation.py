@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from mxamp.ops.attributes import integers, is_true
 
-__all__ = ["EVALUATED", "KEEPS_ORDER", "evaluate", "evaluated_shape"]
-
 _Array = NDArray[Any]
 _Attrs = Mapping[str, str]
 _Evaluator = Callable[[Sequence[_Array], _Attrs], "_Array | None"]

@@ -25,8 +25,6 @@ from mxamp.ops.roles import (
     ValueKind,
 )
 
-__all__ = ["OperatorFacts"]
-
 
 @dataclass(frozen=True)
 class OperatorFacts:

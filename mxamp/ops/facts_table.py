@@ -12,8 +12,6 @@ from mxamp.ops.roles import (
     InputRole,
 )
 
-__all__ = ["CUSTOM", "FactsTable", "OperatorFamily", "custom_name", "operator_label"]
-
 
 @dataclass(frozen=True)
 class OperatorFamily:

@@ -7,8 +7,6 @@ import enum
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError, nearest_names
 
-__all__ = ["Format", "Overflow"]
-
 
 class Format(enum.Enum):
     """A binary floating-point format.

@@ -10,8 +10,6 @@ from mxamp.errors import TargetError
 from mxamp.ops.facts import OperatorFacts
 from mxamp.ops.roles import InputRole, ValueKind
 
-__all__ = ["keeps_grid", "round_number", "without_low_attributes"]
-
 _VALUES = (InputRole.DATA, InputRole.COORDINATE)
 
 _ZEROS_AND_ONES = frozenset({"_eye", "_ones", "_zeros", "_zeros_without_dtype", "ones_like", "zeros_like"})

@@ -26,8 +26,6 @@ from mxamp.ops.formats import Format, Overflow
 from mxamp.ops.libraries import Library, find_built, kernels_library
 from mxamp.ops.observation import EXPONENTS, Observation
 
-__all__ = ["Kernels", "kernels", "load_kernels"]
-
 _VERSION = 1
 """MXAMP_KERNELS_VERSION of kernels.h: the interface that the declarations below describe."""
 

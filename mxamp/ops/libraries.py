@@ -26,16 +26,6 @@ from typing import Sequence
 from mxamp.errors import LibraryError
 from mxamp.messages.installation import install_hint
 
-__all__ = [
-    "PACKAGE_FOLDER",
-    "SOURCES",
-    "Library",
-    "find_built",
-    "folders",
-    "kernels_library",
-    "operators_library",
-]
-
 SOURCES = Path(__file__).resolve().parent / "src"
 """The folder of the C++ sources."""
 

@@ -7,8 +7,6 @@ from typing import Mapping, Sequence, Tuple
 
 from mxamp.ops.attributes import integers, is_true
 
-__all__ = ["multiply_adds_of"]
-
 Shape = Tuple[int, ...]
 
 

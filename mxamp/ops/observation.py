@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mxamp.errors import OperatorError
 
-__all__ = ["EXPONENTS", "OBSERVATION_LENGTH", "Observation"]
-
 EXPONENTS = 256
 """The exponents of float32: the field has eight bits."""
 

@@ -12,8 +12,6 @@ from typing import Sequence
 
 from mxamp.dtypes import EMULATED_ONLY, DType
 
-__all__ = ["promoted"]
-
 _RANK = (
     DType.FLOAT64,
     DType.FLOAT32,

@@ -30,8 +30,6 @@ from mxamp.ops.casts import CASTABLE, multicast_dtypes
 from mxamp.ops.formats import Format, Overflow
 from mxamp.ops.observation import EXPONENTS, Observation
 
-__all__ = ["amp_cast", "amp_multicast", "observe", "round_to"]
-
 _NUMPY = {
     Format.FLOAT16: np.dtype(np.float16),
     Format.BFLOAT16: np.dtype(ml_dtypes.bfloat16),

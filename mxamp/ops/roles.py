@@ -8,16 +8,6 @@ from typing import Mapping, Union
 
 from mxamp.dtypes import DType
 
-__all__ = [
-    "OF_FIRST_INPUT",
-    "FromAttribute",
-    "FromData",
-    "InputRole",
-    "OutputRule",
-    "SameAsData",
-    "ValueKind",
-]
-
 
 class InputRole(enum.Enum):
     """What an operator does with one of its inputs, as far as casting is concerned."""

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "LIBRARY_PREFIX",
-    "OBSERVE",
-    "ROUND",
-    "ROUND_BOTH_WAYS",
-    "is_library_operator",
-    "is_rounding",
-    "round_node_name",
-]
-
 LIBRARY_PREFIX = "_mxamp_"
 """What the names of all operators of the library begin with: MXNet has none that does."""
 

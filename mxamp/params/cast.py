@@ -13,8 +13,6 @@ from mxamp.ops.kernels import Kernels, kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "as_float_array", "cast_array", "float32_rounded_to_odd"]
-
 BLOCK = 1 << 16
 """Elements handled at a time: temporaries stay in the processor's cache, and never grow with the tensor."""
 

@@ -15,8 +15,6 @@ from mxamp.graph.parameters import (
 from mxamp.messages.arguments import argument, items, setting
 from mxamp.params.parameter import Parameter
 
-__all__ = ["check_params", "declared_inputs"]
-
 
 def declared_inputs(graph: Graph, params: Mapping[str, Parameter], inputs: Any) -> list[str]:
     """Return the variables that the user says are inputs.

@@ -34,23 +34,6 @@ if TYPE_CHECKING:
 
     from mxamp.dtypes import DType
 
-__all__ = [
-    "ARG_PREFIX",
-    "AUX_PREFIX",
-    "CPU_CONTEXT",
-    "DEVICE_TYPES",
-    "LIST_MAGIC",
-    "MAX_DIMENSIONS",
-    "V1_MAGIC",
-    "V2_MAGIC",
-    "V3_MAGIC",
-    "ParamsIndex",
-    "StorageType",
-    "TensorHeader",
-    "name_fault",
-    "split_prefix",
-]
-
 LIST_MAGIC = 0x112
 V1_MAGIC = 0xF993FAC8
 V2_MAGIC = 0xF993FAC9

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["parse_index", "parse_record"]
-
 _UINT32 = struct.Struct("<I")
 _UINT64 = struct.Struct("<Q")
 _INT32 = struct.Struct("<i")

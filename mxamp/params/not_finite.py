@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mxamp.params.parameter import Parameter
 from mxamp.params.ranges import magnitude_range
 
-__all__ = ["is_finite", "is_looked_at", "not_finite", "not_finite_warning"]
-
 _SMALL = 1 << 16
 """A vector on disk of so many elements (a bias, a statistic) is read for this; others as they are written."""
 

@@ -11,8 +11,6 @@ from mxamp.ops.cast_batch import CastBatch, can_batch_casts
 from mxamp.params.parameter import Parameter
 from mxamp.params.postponed import PostponedCast, may_have_lost_range
 
-__all__ = ["OfflineCasts"]
-
 _Own = TypeVar("_Own", bound="OfflineCasts")
 
 

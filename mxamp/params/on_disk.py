@@ -23,8 +23,6 @@ from mxamp.params.sparse import SparseParameter, SparseTensor
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["FileParameter", "JoinedParameter", "open_parameters"]
-
 
 def open_parameters(
     path: str | PathLike[str], *, aux_names: Collection[str] = ()

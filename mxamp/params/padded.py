@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.params.parameter import ArrayParameter, Parameter
 
-__all__ = ["PaddedParameter"]
-
 
 class PaddedParameter(Parameter):
     """A parameter that goes on behind its last values, along some axes, with one value.

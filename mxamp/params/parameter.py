@@ -22,8 +22,6 @@ from mxamp.params.ranges import (
     underflows_beyond,
 )
 
-__all__ = ["MOST_ZEROED", "PART", "ArrayParameter", "DerivedParameter", "Parameter", "RangeLoss"]
-
 PART = 1 << 20
 """Values of a parameter on disk that are in memory at a time: 4 MiB of float32.
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from mxamp.errors import ParamsError
 from mxamp.files import why_unreadable
 
-__all__ = ["PositionedFile"]
-
 
 class PositionedFile:
     """A file that is read by position; it is closed when the last reference to this goes.

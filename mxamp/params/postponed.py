@@ -14,8 +14,6 @@ from mxamp.ops.cast_batch import CastBatch, can_batch_casts
 from mxamp.params.cast import BLOCK, cast_array
 from mxamp.params.parameter import MOST_ZEROED, PART, ArrayParameter, DerivedParameter, Parameter
 
-__all__ = ["CastLoss", "PostponedCast", "may_have_lost_range"]
-
 _MOST_ZEROS = MOST_ZEROED / (1.0 + MOST_ZEROED)
 """With a smaller share of zeros in a result, less than MOST_ZEROED of the non-zero values became zero."""
 

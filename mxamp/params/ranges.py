@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
     from mxamp.dtypes import DType
 
-__all__ = [
-    "Range",
-    "magnitude_bound",
-    "magnitude_range",
-    "overflow_limit",
-    "overflows",
-    "underflow_counts",
-    "underflow_fraction",
-    "underflows_beyond",
-]
-
 _UNSIGNED: dict[int, np.dtype[Any]] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 _IN_BLAS = (np.dtype(np.float32), np.dtype(np.float64))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ParamsFile", "Stored", "open_params", "read_params"]
-
 Stored = Union["NDArray[Any]", SparseTensor]
 """A tensor of a file: an array, or what stands for a sparse one."""
 

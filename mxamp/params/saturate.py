@@ -13,8 +13,6 @@ from mxamp.dtypes import DType
 from mxamp.params.parameter import DerivedParameter, Parameter
 from mxamp.params.ranges import magnitude_range, overflow_limit
 
-__all__ = ["SaturatedParameter", "Saturation", "saturate", "saturate_parameters"]
-
 
 @dataclass(frozen=True)
 class Saturation:

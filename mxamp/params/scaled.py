@@ -12,8 +12,6 @@ from mxamp.dtypes import DType
 from mxamp.params.cast import BLOCK, cast_array
 from mxamp.params.parameter import DerivedParameter, Parameter
 
-__all__ = ["ScaledParameter"]
-
 
 class ScaledParameter(DerivedParameter):
     """``parameter * factors`` along one axis, rounded once when cast.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from mxamp.dtypes import DType
 
-__all__ = ["SparseParameter", "SparseTensor", "parameter_of", "sparse_fault"]
-
 
 @dataclass(frozen=True, eq=False)
 class SparseTensor:

@@ -24,8 +24,6 @@ from mxamp.params.postponed import CastLoss, PostponedCast
 from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.params.writer import ParamsEncoder
 
-__all__ = ["Progress", "Streamed", "stream_params"]
-
 Progress = Callable[[int, int], None]
 """``progress(done, total)``, in bytes written."""
 

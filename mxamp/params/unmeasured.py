@@ -13,8 +13,6 @@ from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.cast_batch import can_batch_casts
 from mxamp.params.parameter import DerivedParameter, Parameter, RangeLoss
 
-__all__ = ["UnmeasuredParameter", "unmeasured_parameters"]
-
 
 class UnmeasuredParameter(DerivedParameter):
     """A parameter that is taken to keep what matters in every dtype, until casting it shows otherwise.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ParamsEncoder", "encode_params", "write_params"]
-
 _Stored = Union["NDArray[Any]", SparseTensor]
 
 

@@ -10,8 +10,6 @@ from mxamp.passes.never_empty import never_empty
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteActivations"]
-
 _KINDS = frozenset({"sigmoid", "tanh"})
 
 

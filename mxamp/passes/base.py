@@ -10,8 +10,6 @@ from mxamp.graph.output_names import output_names
 from mxamp.graph.verify import verify_graph
 from mxamp.passes.state import Done, State
 
-__all__ = ["Pass", "run_passes"]
-
 
 class Pass:
     """Reads a state and returns what it did; the state it read is never changed.

@@ -18,8 +18,6 @@ from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
 
-__all__ = ["BlocksForPooling"]
-
 _BLOCK = 16
 _LARGE = 1 << 20
 """Bytes of so many planes as there are channels in a block, from which oneDNN's kernel for plain tensors is

@@ -12,8 +12,6 @@ from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.state import State
 
-__all__ = ["LAYERS", "TERMS", "ChannelRegions", "Region"]
-
 BLOCK = 16
 """The float32 values of an AVX-512 register, and the channels of a block in oneDNN's layouts for it."""
 

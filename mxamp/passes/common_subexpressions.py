@@ -12,8 +12,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["MergeCommonSubexpressions"]
-
 _NOT_TWICE_THE_SAME = re.compile(
     r"_?random_.*|_?sample_.*|.*shuffle|.*multinomial|.*dropout|Dropout|RNN"
     r"|uniform|normal|exponential|poisson|negative_binomial|generalized_negative_binomial"

@@ -19,8 +19,6 @@ from mxamp.passes.images import image_nodes
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["ConvolveBatchNorm"]
-
 _BLOCK = 16
 """oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
 

@@ -10,8 +10,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["SeparateDenseInput"]
-
 _DENSE = frozenset({"FullyConnected", "_npx_fully_connected"})
 _CONVOLUTIONS = frozenset({"Convolution", "_npx_convolution"})
 

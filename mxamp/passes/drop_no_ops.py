@@ -12,8 +12,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["DropNoOps"]
-
 _NO_OPS: Mapping[str, str] = {
     "Dropout": "does nothing in inference",
     "_copy": "hands on what it reads",

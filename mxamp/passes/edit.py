@@ -12,8 +12,6 @@ from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, Use
 from mxamp.graph.node_map import NodeMap
 from mxamp.params.parameter import Parameter
 
-__all__ = ["Edited", "GraphEdit", "NodeShapes"]
-
 NodeShapes = Tuple[Optional[Tuple[int, ...]], ...]
 """The shape of each output of a node; None where it is not known."""
 

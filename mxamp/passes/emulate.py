@@ -20,9 +20,6 @@ from mxamp.passes.emulated_graph import Expression, widened
 from mxamp.passes.state import Done, State
 from mxamp.targets import Target, fusion_groups
 
-__all__ = ["EmulateLowPrecision", "Emulation", "RoundedOnce"]
-
-
 _IDENTITY = Graph((Node(VARIABLE, "data"), Node("_copy", "identity", {}, (Entry(0),))), (Entry(1),))
 """The subgraph of every rounding: what MXNet infers its shape through."""
 

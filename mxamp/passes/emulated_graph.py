@@ -20,8 +20,6 @@ from mxamp.ops.rounding import ROUND, ROUND_BOTH_WAYS, is_rounding, round_node_n
 if TYPE_CHECKING:
     from mxamp.passes.emulate import EmulateLowPrecision
 
-__all__ = ["Expression", "InsertedRound", "widened"]
-
 
 @dataclass(frozen=True)
 class InsertedRound:

@@ -9,8 +9,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import Parameter
 
-__all__ = ["BROADCASTING", "KEEP_SHAPE", "EqualShapes"]
-
 KEEP_SHAPE = frozenset(
     {
         *("Activation", "BatchNorm", "BlockGrad", "Cast", "Dropout", "GroupNorm", "InstanceNorm"),

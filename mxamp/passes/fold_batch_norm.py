@@ -21,8 +21,6 @@ from mxamp.passes.planned import PlannedPass
 from mxamp.passes.records import PlannedNode
 from mxamp.passes.state import Done, State
 
-__all__ = ["FoldBatchNorm"]
-
 _LAYERS = ("Convolution", "Deconvolution", "FullyConnected")
 _FIRST_OUTPUT = frozenset({0})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})

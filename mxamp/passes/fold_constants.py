@@ -18,8 +18,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["FoldConstants"]
-
 _GROWTH = 2
 """A result may have so many times the values of what it is made of ..."""
 

@@ -9,8 +9,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["FoldPadding"]
-
 _CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW"})
 
 

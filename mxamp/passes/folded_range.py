@@ -12,8 +12,6 @@ from mxamp.dtypes import DType
 from mxamp.params.parameter import Parameter
 from mxamp.params.ranges import magnitude_range
 
-__all__ = ["overflows_folded", "underflows_folded"]
-
 _FAINT = 1 / 32
 """A channel that is fainter beside the layer's largest need not be more precise than one as faint as that."""
 

@@ -9,8 +9,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteGlobalPooling"]
-
 _ADAPTIVE = "_contrib_AdaptiveAvgPooling2D"
 
 

@@ -14,8 +14,6 @@ from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteHardSigmoid"]
-
 _SIXTH = 1.0 / 6.0
 _PRODUCTS = frozenset({"elemwise_mul", "broadcast_mul"})
 

@@ -6,8 +6,6 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
-__all__ = ["channels_of", "image_nodes"]
-
 _MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 _KEEPS_RANK = frozenset(
     {

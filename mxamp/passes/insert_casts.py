@@ -22,8 +22,6 @@ from mxamp.passes.planned import PlannedPass
 from mxamp.passes.records import BodyCasts, InsertedCast, InsertedCasts, StoredParameter
 from mxamp.passes.state import Done, State
 
-__all__ = ["InsertCasts", "offline_dtypes"]
-
 
 def offline_dtypes(graph: Graph, plan: Plan) -> Mapping[str, Sequence[DType]]:
     """Return the dtypes other than its own that each parameter of a graph will be stored in.

@@ -15,8 +15,6 @@ from mxamp.passes.images import image_nodes
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteInstanceNorm"]
-
 _EPSILON = 2.0**-10
 """Of the BatchNorm that only scales and shifts: with a variance of 1 - 2^-10 it divides by exactly 1."""
 

@@ -7,8 +7,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["KeepBranches"]
-
 
 class KeepBranches(PreparationPass):
     """Put a Reshape to the same shape where MXNet's oneDNN fusion would be wrong.

@@ -13,8 +13,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteLastAxisConcat"]
-
 _FEW_VALUES = 1 << 11
 """Joins of fewer values take less time than the nodes around the faster one."""
 

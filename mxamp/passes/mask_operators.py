@@ -25,8 +25,6 @@ from mxamp.passes.mask_values import (
     hands_on,
 )
 
-__all__ = ["find_masks", "has_masks"]
-
 _VALUE_ATTRIBUTES: Mapping[str, str] = {
     **dict.fromkeys(("_full", "_npi_full"), "value"),
     "_npi_full_like": "fill_value",

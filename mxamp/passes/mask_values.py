@@ -19,20 +19,6 @@ from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS, ValueKind
 from mxamp.params.parameter import Parameter
 
-__all__ = [
-    "FLAGS",
-    "LARGEST_TEMPERATURE",
-    "OTHER",
-    "SCORES_BELOW",
-    "WILD",
-    "Findings",
-    "Form",
-    "Level",
-    "MaskConstant",
-    "MaskFlow",
-    "hands_on",
-]
-
 SCORES_BELOW = 2.0**15
 """Scores beyond half the range of float16 are not for float16."""
 _MOST_LEVELS = 8

@@ -16,8 +16,6 @@ from mxamp.passes.images import channels_of, image_nodes
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteNearestUpsampling"]
-
 _BLOCK = 16
 """oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
 

@@ -13,8 +13,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["DropNeedlessCasts"]
-
 
 class DropNeedlessCasts(PlannedPass):
     """Drop the user's casts whose readers may read what is cast, by what the plan makes of it.

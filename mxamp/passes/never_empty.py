@@ -10,8 +10,6 @@ from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
 
-__all__ = ["never_empty"]
-
 _RAISES = frozenset({"Convolution", "Pooling"})
 """With oneDNN these raise where their input is empty, and so does a FullyConnected that flattens."""
 

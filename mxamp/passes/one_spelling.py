@@ -15,8 +15,6 @@ from mxamp.passes.never_empty import never_empty
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["OneSpelling"]
-
 _SAME: Mapping[str, str] = {
     "_npx_relu": "relu",
     "_npx_sigmoid": "sigmoid",

@@ -14,8 +14,6 @@ from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 
-__all__ = ["PadChannels"]
-
 _ONES = frozenset({(1, "BatchNorm"), (4, "BatchNorm")})
 """Inputs that get ones: scale and variance of a BatchNorm. All others get zeros."""
 

@@ -8,8 +8,6 @@ from mxamp.passes.base import Pass
 from mxamp.passes.records import PlannedNode
 from mxamp.passes.state import State
 
-__all__ = ["PlannedPass"]
-
 
 class PlannedPass(Pass):
     """A pass over a graph that was decided about. It decides nothing: the new graph computes as planned."""

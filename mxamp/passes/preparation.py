@@ -11,8 +11,6 @@ from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 from mxamp.targets import Target
 
-__all__ = ["PreparationPass"]
-
 
 class PreparationPass(Pass):
     """A pass over the user's graph that comes before anything is decided.

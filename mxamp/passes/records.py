@@ -8,17 +8,6 @@ from typing import Mapping, NamedTuple
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 
-__all__ = [
-    "BodyCasts",
-    "InsertedCast",
-    "InsertedCasts",
-    "PlannedNode",
-    "PreparedNode",
-    "RescaledEntries",
-    "RewrittenMask",
-    "StoredParameter",
-]
-
 
 @dataclass(frozen=True)
 class PreparedNode:

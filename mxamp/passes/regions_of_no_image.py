@@ -6,8 +6,6 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
 
-__all__ = ["zero_regions_of_no_image"]
-
 _ROI_ALIGN = "_contrib_ROIAlign"
 
 

@@ -20,8 +20,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.records import PreparedNode, RescaledEntries
 from mxamp.passes.state import Done, State
 
-__all__ = ["RESCALE", "RescaleOverflows"]
-
 RESCALE = "rescale"
 """What the report calls the pass."""
 

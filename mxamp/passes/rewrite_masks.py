@@ -19,8 +19,6 @@ from mxamp.passes.state import Done, State
 from mxamp.policy.color import Color
 from mxamp.policy.policy import Policy
 
-__all__ = ["RewriteMasks"]
-
 
 class RewriteMasks(Pass):
     """Replace mask values beyond the dtype's range by the dtype's most negative finite value.

@@ -9,8 +9,6 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-__all__ = ["ShareLayout"]
-
 _PLAIN = "(0, 0, 0, 0)"
 """The shape that is there, as Reshape writes it."""
 

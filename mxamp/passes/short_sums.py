@@ -11,8 +11,6 @@ from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 
-__all__ = ["RewriteShortSums"]
-
 _TERMS = 2
 """A sum of two is the same in any order, and rounded once; one of three is not."""
 

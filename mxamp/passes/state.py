@@ -25,8 +25,6 @@ from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch
 
-__all__ = ["Done", "State"]
-
 Record = TypeVar("Record")
 
 

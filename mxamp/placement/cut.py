@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-__all__ = ["SINK", "SOURCE", "CutProblem"]
-
 SOURCE = 0
 """The vertex on the low-precision side."""
 

@@ -8,8 +8,6 @@ from typing import AbstractSet, Callable, Iterable, NamedTuple, Sequence
 from mxamp.placement.place import place, placement_cost
 from mxamp.placement.problem import PlacementCosts, PlacementProblem, Price
 
-__all__ = ["RoundingPrice", "TradeOff", "least_error", "rounding_cost", "trade_offs"]
-
 
 class RoundingPrice(NamedTuple):
     """What one rounding adds to the squared error, and which low nodes bring it about.

@@ -32,8 +32,6 @@ from mxamp.graph.graph import Entry
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
 from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
 
-__all__ = ["count_casts", "place", "placement_cost", "stored_twice"]
-
 _ONE_A_CAST = (1, 1)
 """What casting an entry costs, up and down, where nothing is known of time."""
 

@@ -9,8 +9,6 @@ from typing import Mapping, NamedTuple, Sequence
 
 from mxamp.graph.graph import Graph
 
-__all__ = ["Demand", "PlacementCosts", "PlacementProblem", "Price", "Supply"]
-
 
 class Supply(enum.Enum):
     """What the producer of an entry offers."""

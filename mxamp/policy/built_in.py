@@ -14,8 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["TABLE", "based_on", "built_in_document"]
-
 TABLE = Path(__file__).parent / "tables" / "operators.toml"
 """The table; its head explains the format."""
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError, nearest_names
 
-__all__ = ["Color", "Verdict"]
-
 
 class Color(enum.Enum):
     """What the numerics allow."""

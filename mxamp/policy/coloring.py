@@ -14,8 +14,6 @@ from mxamp.policy.magnitude import oversized_region
 from mxamp.policy.policy import Policy
 from mxamp.policy.rules import RULES
 
-__all__ = ["check_rules_fit", "color_graph"]
-
 _VARIABLE = Verdict(Color.GRAY, "variable", "a variable")
 _CAST = Verdict(Color.GRAY, "cast", "a cast of the original graph", of_operator=True, is_cast=True)
 

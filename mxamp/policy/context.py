@@ -15,8 +15,6 @@ from mxamp.policy.color import Verdict
 from mxamp.policy.policy import Policy
 from mxamp.policy.view import NodeView
 
-__all__ = ["ColoringContext"]
-
 Shape = Tuple[int, ...]
 
 

@@ -22,8 +22,6 @@ else:
 if TYPE_CHECKING:
     from mxamp.policy.policy import Policy
 
-__all__ = ["parse_policy", "policy_fields", "policy_toml"]
-
 
 _KEYS = frozenset(
     {

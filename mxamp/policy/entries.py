@@ -11,8 +11,6 @@ from mxamp.policy.color import Color
 from mxamp.policy.parts import OperatorPolicy
 from mxamp.policy.policy import Policy
 
-__all__ = ["REGISTERED_COLORS", "all_entries", "entry_for"]
-
 REGISTERED_COLORS: dict[tuple[str, DType], OperatorPolicy] = {}
 """(operator, low dtype) -> what the user registered with it (:mod:`mxamp.decisions.own_operators`)."""
 

@@ -28,8 +28,6 @@ from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 
-__all__ = ["exact_entries", "exact_region"]
-
 _EXACT_ROLES = frozenset({InputRole.INDEX, InputRole.COORDINATE})
 _SPREADING_FORWARD = frozenset({ValueKind.MOVE, ValueKind.AFFINE})
 _INTEGER_ORDERING = frozenset(

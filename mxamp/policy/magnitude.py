@@ -18,8 +18,6 @@ from mxamp.ops import OperatorFacts, ValueKind
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 
-__all__ = ["oversized_region"]
-
 _MAKES_LARGE: Mapping[str, str] = {
     "_full": "value",
     "_mul_scalar": "scalar",

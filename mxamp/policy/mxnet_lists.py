@@ -20,8 +20,6 @@ from mxamp.policy.entries import REGISTERED_COLORS, all_entries
 from mxamp.policy.parts import AttributeCondition, OperatorPolicy
 from mxamp.policy.policy import Policy
 
-__all__ = ["apply_mxnet_lists"]
-
 ConditionalOperators = Sequence[Tuple[str, str, Sequence[str]]]
 
 

@@ -9,9 +9,6 @@ from mxamp.dtypes import DType
 from mxamp.policy.color import Color
 from mxamp.policy.selector import Selector
 
-__all__ = ["AttributeCondition", "ColorFunction", "OperatorPolicy", "UserRule"]
-
-
 ColorFunction = Callable[[Any], Optional[Union[Color, str]]]
 """``color(node) -> Color | None`` over a :class:`mxamp.policy.view.NodeView`."""
 

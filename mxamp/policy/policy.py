@@ -21,8 +21,6 @@ from mxamp.policy.document import parse_policy, policy_fields, policy_toml
 from mxamp.policy.parts import AttributeCondition, ColorFunction, OperatorPolicy, UserRule
 from mxamp.policy.selector import Selector
 
-__all__ = ["PURE", "PURE_REASON", "Policy"]
-
 
 @dataclass(frozen=True)
 class Policy:

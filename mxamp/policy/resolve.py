@@ -14,9 +14,6 @@ from mxamp.policy.mxnet_lists import ConditionalOperators, apply_mxnet_lists
 from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import PURE, Policy
 
-__all__ = ["GivenPolicy", "names_given", "resolve_policy"]
-
-
 GivenPolicy = Union[Policy, str, Path, None]
 """A policy, its name, or the path of its file."""
 

@@ -21,8 +21,6 @@ from mxamp.policy.context import ColoringContext
 from mxamp.policy.entries import entry_for
 from mxamp.policy.policy import PURE_REASON
 
-__all__ = ["RULES", "Rule"]
-
 
 class Rule(Protocol):
     """Judges one node."""

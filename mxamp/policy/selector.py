@@ -11,8 +11,6 @@ from mxamp.errors import PolicyError
 from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
 
-__all__ = ["Selector"]
-
 
 @dataclass(frozen=True)
 class Selector:

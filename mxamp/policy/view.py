@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Tuple
 
-__all__ = ["NodeView"]
-
 Shape = Tuple[int, ...]
 
 

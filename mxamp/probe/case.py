@@ -10,35 +10,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, NamedTuple, Sequence, Union
 
-__all__ = [
-    "BATCH_NORM",
-    "CHECK_DIMS",
-    "CLIP6",
-    "LOW",
-    "NORM_PARAMS",
-    "PER_CHANNEL",
-    "PER_ENTRY",
-    "PER_IMAGE",
-    "RELU",
-    "TIME_DIMS",
-    "VOLUME_DIMS",
-    "Case",
-    "Dims",
-    "Input",
-    "Ref",
-    "Shape",
-    "Step",
-    "convolution",
-    "count",
-    "deconvolution",
-    "dense",
-    "fused",
-    "of",
-    "single",
-    "step",
-    "weight",
-]
-
 LOW = "low"
 """The attribute value that stands for the low dtype's name."""
 

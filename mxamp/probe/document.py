@@ -17,8 +17,6 @@ from mxamp.probe.support import judge_operators
 from mxamp.probe.workers import Answer
 from mxamp.targets import Support, Target
 
-__all__ = ["document_text", "make_document"]
-
 _BIAS_COSTS = 2.0
 """A bias that makes an operator so many times as slow is not worth adding."""
 

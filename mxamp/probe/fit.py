@@ -18,8 +18,6 @@ from mxamp.probe.jobs import TIME, Unit
 from mxamp.probe.workers import Answer
 from mxamp.targets import OperatorCost, Rates, Work
 
-__all__ = ["KINDS", "Sample", "cast_rate", "fit_costs", "gather_samples", "operator_overhead"]
-
 KINDS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "Convolution": (
         {"depthwise": True, "channels_beside": 16},

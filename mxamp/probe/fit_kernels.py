@@ -23,8 +23,6 @@ from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 from mxamp.targets.work import Work
 
-__all__ = ["KernelSample", "by_family", "fit_family", "fit_kernels", "read_kernels"]
-
 _FEWEST = 8
 """A leaf has so many samples at least."""
 

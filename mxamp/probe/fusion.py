@@ -18,8 +18,6 @@ from mxamp.probe.judge import Outcome
 from mxamp.probe.workers import Answer
 from mxamp.targets import FusionPattern, Support, Target, fusion_groups
 
-__all__ = ["FusionFindings", "chain_graph", "check_patterns", "predicted_groups"]
-
 Groups = Sequence[Sequence[int]]
 
 

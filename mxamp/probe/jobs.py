@@ -10,19 +10,6 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxamp.probe.case import Case, Dims, Input
 
-__all__ = [
-    "BEHIND",
-    "CHECK",
-    "FIRST_BEHIND",
-    "PLAIN",
-    "TIME",
-    "Unit",
-    "feedable",
-    "is_on_volumes",
-    "jobs_of",
-    "units_of",
-]
-
 CHECK, TIME = "check", "time"
 """The kinds of jobs: whether it is right, and how long it takes."""
 

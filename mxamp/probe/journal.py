@@ -16,8 +16,6 @@ from mxamp.errors import ExportError, TargetError
 from mxamp.probe.jobs import Unit
 from mxamp.probe.workers import Answer
 
-__all__ = ["Journal", "journal_path"]
-
 _FORMAT = 1
 
 

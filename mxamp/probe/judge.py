@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 
-__all__ = ["Distance", "Outcome", "compare", "judge_outputs", "worst_outcome"]
-
 _HALF_ULP = 0.51
 """Half an ulp, with room for the rounding of the reference itself."""
 

@@ -9,8 +9,6 @@ from typing import Any, Mapping
 
 from mxamp.dtypes import DType
 
-__all__ = ["ALWAYS_FOLDS_INTO", "FOLD_INTO", "NORM_AND_CONVOLUTION", "known_faults"]
-
 _UNREADABLE = "MXNet raises: it cannot read the layout that oneDNN gives to some bfloat16 results"
 
 _FAULTS: Mapping[DType, Mapping[str, Mapping[str, Any]]] = {

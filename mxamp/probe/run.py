@@ -27,8 +27,6 @@ from mxamp.probe.workers import Answer, Settings, Worker, probe_environment, run
 from mxamp.targets import Target
 from mxamp.version import __version__
 
-__all__ = ["ProbeSettings", "Progress", "run_probe"]
-
 Progress = Callable[[Unit, int, int], None]
 """Told of every unit that is done: which, how many are, and how many there are."""
 

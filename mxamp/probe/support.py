@@ -14,8 +14,6 @@ from mxamp.probe.judge import Outcome, worst_outcome
 from mxamp.probe.workers import Answer
 from mxamp.targets import OperatorCost, Rates, Support
 
-__all__ = ["judge_operators"]
-
 _VARIANTS: Mapping[str, tuple[str, str | None]] = {
     "Activation": ("act_type", None),
     "LeakyReLU": ("act_type", "leaky"),

@@ -21,8 +21,6 @@ from mxamp.targets import Support, Target
 from mxamp.targets.kernel_cost import kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_terms import amounts_and_traits
 
-__all__ = ["JUDGE_SEED", "KernelTiming", "time_random_kernels", "weights_by_error"]
-
 JUDGE_SEED = 900_000_000
 """Where the seeds of kernels begin that costs are judged by and never fitted on."""
 

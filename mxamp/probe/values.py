@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 
-__all__ = ["draw", "rounded"]
-
 _Values = NDArray[np.float32]
 
 

@@ -19,8 +19,6 @@ from mxamp.errors import DeviceError, MxampError, MxnetMissingError, TargetError
 from mxamp.measuring.process import Dialogue, process_environment
 from mxamp.probe.jobs import Unit
 
-__all__ = ["Answer", "Settings", "Worker", "probe_environment", "run_units"]
-
 _UNITS_A_PROCESS = 24
 """So few that doing them again is cheap, and so many that importing MXNet does not count."""
 

@@ -23,8 +23,6 @@ from mxamp.measuring.machine import processors
 from mxamp.ops.libraries import folders
 from mxamp.params.parameter import Parameter
 
-__all__ = ["VERSION", "MeasurementCache", "cache_folder", "environment", "graph_content"]
-
 VERSION = 2
 """Of the way of measuring; a change of it makes everything be measured again."""
 

@@ -16,8 +16,6 @@ from mxamp.profile.choices import float32
 from mxamp.profile.observation import with_positions_as_names
 from mxamp.report.build import Rewrites
 
-__all__ = ["Candidate", "Candidates"]
-
 
 @dataclass(frozen=True)
 class Candidate:

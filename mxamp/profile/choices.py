@@ -9,17 +9,6 @@ from mxamp.decisions.placing import Choose
 from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.placement import PlacementProblem, place
 
-__all__ = [
-    "alternating",
-    "as_estimated",
-    "cheapest",
-    "everything_low",
-    "fewest_casts",
-    "float32",
-    "these",
-    "without",
-]
-
 
 def float32(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
     """Choose float32 for everything, even for what should be low: the graph to compare with."""

@@ -7,8 +7,6 @@ from typing import Sequence
 
 from mxamp.measuring.race import Ratio
 
-__all__ = ["TIE", "Contestant", "winner"]
-
 TIE = 0.01
 """Plans whose speeds differ by no more are equally fast."""
 

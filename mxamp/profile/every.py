@@ -13,8 +13,6 @@ from typing import AbstractSet, Sequence
 from mxamp.decisions.placing import Choose
 from mxamp.placement import PlacementProblem
 
-__all__ = ["every_placement", "seen_by"]
-
 MOST_PLANS = 16
 MOST_MS = 20.0
 """The most plans, and the most that all of them together may take for one forward pass each, as estimated."""

@@ -17,8 +17,6 @@ from mxamp.profile.candidate import Candidate
 from mxamp.profile.observation import Observation, observation
 from mxamp.profile.settings import Profiling
 
-__all__ = ["Lap", "Measuring"]
-
 RunProgram = Callable[..., Any]
 
 _NODES = "mxamp.runtime.node_times"

@@ -14,8 +14,6 @@ from mxamp.errors import GraphError
 from mxamp.graph.graph import Entry, Graph
 from mxamp.report.build import Rewrites
 
-__all__ = ["Observation", "combine", "observation", "refined", "with_positions_as_names"]
-
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
 Cast = Tuple[Entry, bool]

@@ -46,16 +46,6 @@ from mxamp.profile.settings import Profiling
 from mxamp.report.model import PlanReport
 from mxamp.targets import Target
 
-__all__ = [
-    "BY_TABLE",
-    "FEWEST_CASTS",
-    "FLOAT32",
-    "MEASURED",
-    "MEASURED_TWICE",
-    "place_by_measuring",
-    "placing_by_profile",
-]
-
 _MOST_HALVES = 16
 """Runs in which nodes are looked for that make the model crash."""
 

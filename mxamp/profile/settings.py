@@ -9,8 +9,6 @@ import numpy as np
 
 from mxamp.errors import PolicyError
 
-__all__ = ["Profiling", "as_profiling"]
-
 
 @dataclass(frozen=True)
 class Profiling:

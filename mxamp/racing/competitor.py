@@ -21,8 +21,6 @@ from mxamp.measuring.child import end_with_parent
 if TYPE_CHECKING:
     from mxamp.openvino.export import OpenvinoExport
 
-__all__ = ["MXNET", "ONNX_RUNTIME", "OPENVINO", "RUNTIMES", "main"]
-
 MXNET, ONNX_RUNTIME, OPENVINO = "mxnet", "onnxruntime", "openvino"
 
 RUNTIMES: Mapping[str, str] = {MXNET: "MXNet", ONNX_RUNTIME: "ONNX Runtime", OPENVINO: "OpenVINO"}

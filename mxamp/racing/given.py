@@ -25,17 +25,6 @@ from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO, RUNTIMES
 from mxamp.racing.lineup import Contender
 from mxamp.targets import Target
 
-__all__ = [
-    "RacingModel",
-    "as_contender",
-    "check_numbers",
-    "contenders_of",
-    "conversions_of",
-    "data_of",
-    "runtimes_of",
-]
-
-
 RacingModel = Union[ModelOrTriple, Block, Contender, str, "os.PathLike[str]"]
 """What can race: see :func:`as_contender`."""
 

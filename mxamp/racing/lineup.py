@@ -15,8 +15,6 @@ from mxamp.model import Model
 from mxamp.openvino.session import BFLOAT16, FLOAT32
 from mxamp.racing.competitor import MXNET, ONNX_RUNTIME, OPENVINO
 
-__all__ = ["Contender", "Entrant", "line_up", "low_dtype"]
-
 FP32 = "float32"
 
 _NO_BFLOAT16 = "ONNX Runtime's CPU provider has no kernels for bfloat16"

@@ -8,8 +8,6 @@ from typing import Any, Mapping
 from mxamp.errors import OperatorError
 from mxamp.measuring.process import Dialogue, process_environment
 
-__all__ = ["CompetitorProcess"]
-
 
 class CompetitorProcess(Dialogue):
     """A process that runs :mod:`mxamp.racing.competitor`.

@@ -12,8 +12,6 @@ from mxamp.measuring.race import Ratio
 from mxamp.racing.competitor import RUNTIMES
 from mxamp.racing.text import format_race
 
-__all__ = ["RaceEntry", "RaceResult"]
-
 FORMAT_VERSION = 1
 
 EQUALLY_FAST = 0.02

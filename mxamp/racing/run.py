@@ -27,8 +27,6 @@ from mxamp.racing.lineup import Contender, Entrant, line_up, low_dtype
 from mxamp.racing.process import CompetitorProcess
 from mxamp.racing.result import RaceEntry, RaceResult
 
-__all__ = ["DEFAULT_TOLERANCE", "race"]
-
 DEFAULT_TOLERANCE = 2e-2
 """The most relative L2 error of an output: what a healthy network loses in bfloat16 is half of that."""
 

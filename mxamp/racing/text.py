@@ -11,8 +11,6 @@ from mxamp.report.table import Column, format_table, paragraph, terminal_width
 if TYPE_CHECKING:
     from mxamp.racing.result import RaceEntry, RaceResult
 
-__all__ = ["format_race"]
-
 
 def format_race(result: RaceResult, width: int | None = None) -> str:
     """Return what a race found as text.

@@ -28,8 +28,6 @@ from mxamp.report.model import (
 from mxamp.report.prepared import ParameterForm, with_made, with_prepared
 from mxamp.targets import Target
 
-__all__ = ["ParameterForm", "Rewrites", "Shapes", "build_report"]
-
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node, the shape of each output; None where it is not known."""
 

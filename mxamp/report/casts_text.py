@@ -11,8 +11,6 @@ from mxamp.report.table import format_bytes, paragraph
 if TYPE_CHECKING:
     from mxamp.report.model import CastReport, NodeReport, Report
 
-__all__ = ["cast_groups", "cast_lines", "why_cast"]
-
 
 _CASTS_SHOWN = 4
 

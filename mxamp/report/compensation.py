@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-__all__ = ["CompensatedLayer", "CompensationReport", "compensation_lines"]
-
 
 @dataclass(frozen=True)
 class CompensatedLayer:

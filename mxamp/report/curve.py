@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Tuple
 
-__all__ = ["CurvePointReport", "CurveReport"]
-
 Interval = Tuple[float, float]
 
 

@@ -13,8 +13,6 @@ from mxamp.report.inspection import Inspection, inspect_model
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes
 
-__all__ = ["describe_model", "model_html"]
-
 
 def describe_model(
     graph: Graph, params: Mapping[str, Parameter], report: Report | None

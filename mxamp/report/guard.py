@@ -7,19 +7,6 @@ from typing import Any, Mapping
 
 from mxamp.measuring.race import Race
 
-__all__ = [
-    "CONVERTED",
-    "FAILED",
-    "NOT_RUN",
-    "ORIGINAL",
-    "PREPARED",
-    "SHRUNK",
-    "DroppedRegion",
-    "GuardReport",
-    "MeasuredRatio",
-    "guard_lines",
-]
-
 CONVERTED, SHRUNK, PREPARED, ORIGINAL = "converted", "shrunk", "prepared", "original"
 NOT_RUN, FAILED = "not run", "failed"
 """What may come of it; see :attr:`GuardReport.outcome`."""

@@ -22,16 +22,6 @@ from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
 from mxamp.params.check import check_params
 from mxamp.params.parameter import Parameter
 
-__all__ = [
-    "CastInspection",
-    "Inspection",
-    "NodeInspection",
-    "StoredTotal",
-    "compute_dtype",
-    "inspect_model",
-    "lost_casts",
-]
-
 FORMAT_VERSION = 1
 
 UNKNOWN = "unknown"

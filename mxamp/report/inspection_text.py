@@ -10,8 +10,6 @@ from mxamp.messages.counts import count_of, some_of
 from mxamp.report.inspection import CastInspection, Inspection, NodeInspection
 from mxamp.report.table import Column, format_bytes, format_table, paragraph, terminal_width
 
-__all__ = ["cast_table", "inspected_node_table", "inspection_summary", "select_nodes"]
-
 _CASTS_SHOWN = 12
 _LOW_FIRST = ("bfloat16", "float16", "float32", "float64")
 

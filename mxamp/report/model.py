@@ -15,15 +15,6 @@ from mxamp.report.guard import GuardReport
 from mxamp.report.text import summary
 from mxamp.version import __version__
 
-__all__ = [
-    "CastReport",
-    "NodeReport",
-    "ParameterReport",
-    "PlanReport",
-    "Report",
-    "TimeReport",
-]
-
 FORMAT_VERSION = 1
 
 

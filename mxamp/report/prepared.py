@@ -10,8 +10,6 @@ from mxamp.dtypes import DType
 from mxamp.passes import PreparedNode, State
 from mxamp.report.model import NodeReport, ParameterReport
 
-__all__ = ["ParameterForm", "with_made", "with_prepared"]
-
 
 class ParameterForm(NamedTuple):
     """What the report needs of a parameter, which must not be kept alive for it.

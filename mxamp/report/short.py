@@ -10,8 +10,6 @@ from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, wrap_cell
 from mxamp.report.text import reason_groups
 
-__all__ = ["labelled", "short_summary"]
-
 _LABEL = 12
 """Characters of a label with the blanks behind it."""
 

@@ -10,8 +10,6 @@ import shutil
 from dataclasses import dataclass
 from typing import Sequence
 
-__all__ = ["Column", "format_bytes", "format_table", "paragraph", "terminal_width", "wrap_cell"]
-
 MIN_WIDTH = 20
 """Narrower than this nothing is readable; lines are then this long."""
 

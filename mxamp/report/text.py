@@ -15,8 +15,6 @@ from mxamp.report.table import Column, format_bytes, format_table, paragraph, te
 if TYPE_CHECKING:
     from mxamp.report.model import NodeReport, Report, TimeReport
 
-__all__ = ["FOLDED", "node_table", "preparation_lines", "range_lines", "reason_groups", "summary"]
-
 _MASKS_SHOWN = 3
 FOLDED = "fold batch norm"
 """The rule of a node that no longer exists."""

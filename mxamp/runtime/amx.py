@@ -8,8 +8,6 @@ import os
 from mxamp.errors import DeviceError
 from mxamp.measuring.machine import AMX_SETTING, asks_for_amx
 
-__all__ = ["permit_amx"]
-
 _ARCH_PRCTL = 158
 """The number of the system call ``arch_prctl`` on x86-64."""
 

@@ -19,8 +19,6 @@ from mxamp.ops.attributes import integers
 from mxamp.ops.rounding import ROUND_BOTH_WAYS
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["check_arity"]
-
 _OLDEST_COMPLETE = 1000
 """Before this version (0.10) symbols did not list all inputs, and MXNet adds them when it loads one."""
 

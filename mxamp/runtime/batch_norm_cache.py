@@ -9,8 +9,6 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit, NodeShapes
 
-__all__ = ["keep_norms_apart"]
-
 _NORMS = frozenset({"BatchNorm", "_npx_batch_norm"})
 
 

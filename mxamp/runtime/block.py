@@ -16,8 +16,6 @@ from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import NDArrayParameter, ndarray_from_parameter
 from mxamp.runtime.trace import TracedBlock
 
-__all__ = ["MixedPrecisionBlock"]
-
 mx = import_mxnet()
 
 from mxnet.gluon import SymbolBlock  # noqa: E402 - import_mxnet first: it explains a failure

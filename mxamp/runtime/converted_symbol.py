@@ -10,8 +10,6 @@ from typing import Any, Callable
 from mxamp.errors import MxampWarning
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["ConvertedSymbol"]
-
 mx = import_mxnet()
 
 from mxnet.symbol import Symbol  # noqa: E402 - import_mxnet first: it explains a failure

@@ -9,14 +9,6 @@ from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, nearest_names
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = [
-    "check_device_runs",
-    "cpu_float16_note",
-    "gpu_count",
-    "parse_context",
-    "resolve_contexts",
-]
-
 _CONTEXT = re.compile(r"\s*([A-Za-z_]+)\s*(?::\s*(\d+)|\(\s*(\d+)\s*\))?\s*")
 """``gpu``, ``gpu:1``, ``gpu(1)``."""
 

@@ -11,8 +11,6 @@ from mxamp.graph.graph import Entry
 from mxamp.model import Model
 from mxamp.runtime.executor import BoundModel, as_numpy
 
-__all__ = ["EntryReader", "run_entries"]
-
 ENTRY_BYTES = 256 << 20
 """The most bytes of intermediate tensors to hold at a time, per model."""
 

@@ -35,14 +35,6 @@ from mxamp.runtime.repeats import check_repeats
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import symbol_from_graph
 
-__all__ = [
-    "BoundModel",
-    "as_numpy",
-    "batches",
-    "is_fusion_on",
-    "run_outputs",
-]
-
 _UNFUSED = {
     # "NONE" is documented, but prints a line on stderr at every bind. The backend "default" fuses what
     # MXSetSubgraphPropertyOpNames was told, which is nothing, so the graph stays as it is, silently.

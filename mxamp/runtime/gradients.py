@@ -18,8 +18,6 @@ from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import symbol_from_graph
 
-__all__ = ["GradientReader", "Gradients"]
-
 _AS_IN_INFERENCE: Mapping[str, Mapping[str, str]] = {
     # Gradients come from a training pass, in which these operators do something else.
     "BatchNorm": {"use_global_stats": "True"},

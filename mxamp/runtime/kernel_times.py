@@ -29,8 +29,6 @@ from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import graph_from_symbol
 
-__all__ = ["main", "time_kernels"]
-
 _FEED_CHANNELS = 16
 _WARMUP = 2
 _CAST = "amp_cast"

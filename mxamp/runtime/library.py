@@ -32,13 +32,11 @@ from typing import Any
 import numpy as np
 
 from mxamp.errors import DeviceError, LibraryError, OperatorError
-from mxamp.ops.build import build, find_built, operators_library
+from mxamp.ops.build import build
 from mxamp.ops.formats import Format, Overflow
+from mxamp.ops.libraries import find_built, operators_library
 from mxamp.ops.rounding import OBSERVE, ROUND
 from mxamp.runtime.mxnet import import_mxnet
-
-__all__ = ["OBSERVE", "ROUND", "load_operators", "observe_values", "round_values"]
-
 
 _REMEDY = "Remove that file and build the library for this MXNet: python -m mxamp.ops.build operators"
 

@@ -7,8 +7,6 @@ from typing import Any, Callable, Sequence
 from mxamp.errors import GraphError, ParamsError
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["is_symbol_generator", "module_parts", "wrapped_generator"]
-
 _GENERATORS = (
     "A BucketingModule has a Symbol for each bucket. Convert the function that makes them, "
     "convert_symbol(sym_gen, ...), and give the result to a new BucketingModule with the same parameters."

@@ -10,8 +10,6 @@ from mxamp.errors import MxnetMissingError
 from mxamp.messages.installation import install_hint
 from mxamp.runtime.amx import permit_amx
 
-__all__ = ["import_mxnet"]
-
 
 def import_mxnet() -> Any:
     """Return the ``mxnet`` module.

@@ -20,8 +20,6 @@ import numpy as np
 
 from mxamp.measuring.child import do_job
 
-__all__ = ["ENGINE", "NodeClock", "kernels", "time_nodes"]
-
 ENGINE = "NaiveEngine"
 """The engine that has finished a node before it goes on to the next."""
 

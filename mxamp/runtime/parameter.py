@@ -16,14 +16,6 @@ from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = [
-    "MXNET_BFLOAT16",
-    "NDArrayParameter",
-    "ndarray_from_numpy",
-    "ndarray_from_parameter",
-    "parameters_from_ndarrays",
-]
-
 MXNET_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 """How MXNet 1.9.1 shows bfloat16 to NumPy."""
 

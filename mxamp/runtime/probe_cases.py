@@ -29,8 +29,6 @@ from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import graph_from_symbol
 
-__all__ = ["Runner", "telling_line"]
-
 _DEPTHWISE = "depthwise"
 """Where inputs come from when times are taken: a convolution that costs little itself."""
 

@@ -20,8 +20,6 @@ from mxamp.probe.cases import all_cases
 from mxamp.probe.jobs import TIME, jobs_of
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Answer until standard input ends; the first line says on which device and in which dtype."""

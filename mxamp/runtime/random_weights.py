@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 
-__all__ = ["RESIDUAL_SCALE", "random_parameters"]
-
 _NORMALISATIONS = frozenset({"BatchNorm", "_contrib_SyncBatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm"})
 _WEIGHTED = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1}
 _SUMS = frozenset({"elemwise_add", "broadcast_add", "_plus", "_Plus"})

@@ -11,8 +11,6 @@ from mxamp.errors import OperatorError
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
 
-__all__ = ["check_repeats"]
-
 _MOST_DIFFERENCE = 1e-3
 """Relative L2 distance of two passes over the same data: GPUs may add in another order, and no more."""
 

@@ -13,8 +13,6 @@ from mxamp.params.parameter import Parameter
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.symbol import symbol_from_graph
 
-__all__ = ["infer_shapes"]
-
 Shape = Optional[Tuple[int, ...]]
 
 _OPERATOR_ERROR = re.compile(

@@ -15,8 +15,6 @@ from mxamp.runtime.arity import check_arity
 from mxamp.runtime.library import load_operators
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["building_symbol", "graph_from_symbol", "reading_symbol", "symbol_from_graph"]
-
 _Result = TypeVar("_Result")
 
 

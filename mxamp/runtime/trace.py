@@ -18,8 +18,6 @@ from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.symbol import graph_from_symbol
 from mxamp.runtime.trace_inputs import Format, Request, Shape, named_shapes, request_of, title_of
 
-__all__ = ["TracedBlock", "block_contexts", "check_block", "trace_block"]
-
 mx = import_mxnet()
 
 from mxnet.gluon import block as gluon_block  # noqa: E402 - import_mxnet first: it explains a failure

@@ -10,8 +10,6 @@ from mxamp.errors import DataError, UnknownNameError, nearest_names
 from mxamp.messages.counts import count_of
 from mxamp.runtime.mxnet import import_mxnet
 
-__all__ = ["Format", "Request", "Shape", "named_shapes", "request_of", "title_of"]
-
 mx = import_mxnet()
 
 mx = import_mxnet()

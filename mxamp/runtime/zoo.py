@@ -22,17 +22,6 @@ from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import parameters_from_ndarrays
 from mxamp.runtime.random_weights import RESIDUAL_SCALE, random_parameters
 
-__all__ = [
-    "ZooModel",
-    "default_input_shapes",
-    "import_gluoncv",
-    "load_zoo",
-    "model_of_network",
-    "models_folder",
-    "weights_obstacle",
-    "zoo_names",
-]
-
 Shape = Tuple[int, ...]
 
 _REACHABLE_WITHIN = 5.0

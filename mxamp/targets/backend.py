@@ -8,8 +8,6 @@ from typing import Mapping, Sequence
 from mxamp.graph.graph import Entry, Graph
 from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches
 
-__all__ = ["MXNET", "RUNTIMES", "Backend"]
-
 MXNET = "mxnet"
 
 RUNTIMES: Mapping[str, str] = {

@@ -15,8 +15,6 @@ from mxamp.measuring.machine import (
 )
 from mxamp.targets.target import Target
 
-__all__ = ["AUTO", "BEYOND_WHEELS", "GivenTarget", "automatic_target", "resolve_target"]
-
 GivenTarget = Union[Target, str, "os.PathLike[str]", None]
 """What a target may be given as."""
 

@@ -17,8 +17,6 @@ from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 from mxamp.targets.work import Work
 
-__all__ = ["CAST_DOWN", "CAST_UP", "CastCost", "CostModel", "KernelCosts", "OperatorCost", "Rates"]
-
 CAST_DOWN, CAST_UP = "cast down", "cast up"
 """The families of casts to the low dtype and to FP32."""
 

@@ -12,8 +12,6 @@ from mxamp.targets.backend import MXNET, RUNTIMES
 from mxamp.targets.cost import CostModel
 from mxamp.targets.parts import FusionPattern, FusionStep, OperatorSupport, Support
 
-__all__ = ["merged_documents", "target_fields"]
-
 
 def target_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a target that a complete document states.

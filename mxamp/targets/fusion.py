@@ -12,8 +12,6 @@ from mxamp.graph.graph import Entry, Graph, Use
 from mxamp.targets.parts import FusionPattern
 from mxamp.targets.target import Target
 
-__all__ = ["fusion_groups"]
-
 
 def fusion_groups(
     graph: Graph,

@@ -10,8 +10,6 @@ from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
-__all__ = ["LostBranch", "handed_on", "lost_branches"]
-
 _ACTIVATION_TYPES = frozenset({"relu", "sigmoid", "softrelu", "tanh"})
 _LEAKY_AFTER_CONVOLUTION = frozenset({"leaky", "gelu"})
 _LEAKY_AFTER_DENSE = frozenset({"leaky", "gelu", "elu"})

@@ -13,8 +13,6 @@ from typing import Any, Mapping, Union
 
 from mxamp.targets.kernel_terms import AMOUNTS, TRAITS
 
-__all__ = ["KernelCost", "Leaf", "Split", "kernel_microseconds", "tree_from_document", "tree_to_document"]
-
 
 @dataclass(frozen=True)
 class Leaf:

@@ -15,8 +15,6 @@ from typing import Dict, Mapping
 
 from mxamp.targets.work import Work
 
-__all__ = ["AMOUNTS", "LAYERS", "TRAITS", "amounts_and_traits", "family_of"]
-
 LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 
 _BLOCK = 16

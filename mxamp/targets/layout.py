@@ -10,8 +10,6 @@ from typing import Sequence
 
 from mxamp.graph.graph import Graph
 
-__all__ = ["KEEP_LAYOUT", "WRITE_BLOCKS", "read_volumes"]
-
 _MAKES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 _KEEPS = frozenset(
     {

@@ -10,8 +10,6 @@ from mxamp.targets.choose import AUTO, automatic_target
 from mxamp.targets.cost import CostModel
 from mxamp.targets.target import Target
 
-__all__ = ["Mismatch", "machine_mismatch"]
-
 
 @dataclass(frozen=True)
 class Mismatch:

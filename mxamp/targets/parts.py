@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Mapping
 
-__all__ = ["FusionPattern", "FusionStep", "OperatorSupport", "Support"]
-
 
 class Support(enum.Enum):
     """How well an operator runs in the target's low dtype."""

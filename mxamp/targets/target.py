@@ -21,8 +21,6 @@ from mxamp.targets.cost import CostModel
 from mxamp.targets.document import merged_documents, target_fields
 from mxamp.targets.parts import FusionPattern, OperatorSupport, Support
 
-__all__ = ["Target"]
-
 _BUILTIN = Path(__file__).parent / "builtin"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
-__all__ = ["Work"]
-
 
 class Work(NamedTuple):
     """What one operator, or a fused chain of them, does in a forward pass.

@@ -21,8 +21,6 @@ from mxamp.report.build import Rewrites
 from mxamp.targets import Target
 from mxamp.targets.choose import resolve_target
 
-__all__ = ["Curve", "explore"]
-
 
 @dataclass(frozen=True)
 class Curve:

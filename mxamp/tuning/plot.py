@@ -11,8 +11,6 @@ from mxamp.files import atomic_write
 if TYPE_CHECKING:
     from mxamp.tuning.tuning import Tuning
 
-__all__ = ["plot_tuning"]
-
 _SUFFIXES = (".png", ".svg")
 
 

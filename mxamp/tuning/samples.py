@@ -12,8 +12,6 @@ from mxamp.calibration.samples import Samples
 from mxamp.errors import DataError
 from mxamp.model import Model
 
-__all__ = ["Part", "first_shapes", "split"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -20,8 +20,6 @@ from mxamp.targets import GivenTarget
 from mxamp.tuning.curve import Curve, explore
 from mxamp.tuning.samples import first_shapes
 
-__all__ = ["NodeSensitivity", "Sensitivity", "sensitivity"]
-
 
 @dataclass(frozen=True)
 class NodeSensitivity:

@@ -38,8 +38,6 @@ from mxamp.tuning.curve import Curve, explore
 from mxamp.tuning.samples import Part, split
 from mxamp.tuning.tuning import Measured, Point, Tuning
 
-__all__ = ["tune"]
-
 POINTS = 12
 """The most points of the curve that are converted and measured."""
 

@@ -16,8 +16,6 @@ from mxamp.report.model import Report
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 from mxamp.tuning.plot import plot_tuning
 
-__all__ = ["Measured", "Point", "Tuning"]
-
 Interval = Tuple[float, float]
 
 

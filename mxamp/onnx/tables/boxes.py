@@ -11,8 +11,6 @@ from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
-__all__ = ["ranks_kept", "rows_in_order", "top"]
-
 
 @mapping("_contrib_box_nms", "TopK, NonMaxSuppression, ScatterND, TopK, GatherElements")
 def _box_nms(call: Call) -> Written:

@@ -10,20 +10,6 @@ from typing import Callable, Mapping, NamedTuple, NoReturn, Optional, Sequence, 
 
 from mxamp.ops.attribute_reader import AttributeReader
 
-__all__ = [
-    "DEMANDS",
-    "RULES",
-    "UNKNOWN",
-    "MismatchError",
-    "Rule",
-    "Shape",
-    "ShapeCall",
-    "UnknownShapeError",
-    "demand",
-    "merged",
-    "rule",
-]
-
 Shape = Tuple[int, ...]
 MaybeShape = Optional[Shape]
 Returned = Union[Shape, Sequence[MaybeShape]]

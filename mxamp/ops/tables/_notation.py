@@ -8,8 +8,6 @@ from mxamp.dtypes import DType
 from mxamp.ops.facts import OperatorFacts
 from mxamp.ops.roles import FromAttribute, FromData, InputRole, OutputRule, SameAsData, ValueKind
 
-__all__ = ["SAME", "attribute", "record", "roles"]
-
 SAME = SameAsData.SAME
 
 _ROLES = {

@@ -8,8 +8,6 @@ from mxamp.dtypes import DType
 from mxamp.ops.attributes import is_true
 from mxamp.ops.roles import FromData, OutputRule
 
-__all__ = ["beside_scalar"]
-
 _WITH_INTEGER = (FromData({DType.BOOL: DType.INT64}),)
 _WITH_FRACTION = (
     FromData(

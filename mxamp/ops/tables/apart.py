@@ -6,8 +6,6 @@ from mxamp.ops.facts import OperatorFacts
 from mxamp.ops.facts_table import CUSTOM
 from mxamp.ops.roles import InputRole, ValueKind
 
-__all__ = ["RECORDS"]
-
 _CAST = "a cast: what it hands on is decided by rules of its own (mxamp.ops.casts)"
 _CONTROL_FLOW = "control flow: its bodies are converted inside"
 _USER_CODE = "runs code of the user's, of which nothing is known"

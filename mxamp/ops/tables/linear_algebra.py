@@ -6,8 +6,6 @@ from mxamp.dtypes import DType
 from mxamp.ops.roles import SameAsData, ValueKind
 from mxamp.ops.tables._notation import record
 
-__all__ = ["RECORDS"]
-
 COMPUTE = ValueKind.COMPUTE
 MOVE = ValueKind.MOVE
 WIDE = SameAsData.FLOAT32_OR_FLOAT64

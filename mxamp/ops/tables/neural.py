@@ -8,8 +8,6 @@ from mxamp.dtypes import DType
 from mxamp.ops.roles import InputRole, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
-__all__ = ["RECORDS"]
-
 COMPUTE = ValueKind.COMPUTE
 MOVE = ValueKind.MOVE
 

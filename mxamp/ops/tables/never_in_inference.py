@@ -6,8 +6,6 @@ from mxamp.ops.facts import OperatorFacts
 from mxamp.ops.facts_table import OperatorFamily
 from mxamp.ops.roles import InputRole
 
-__all__ = ["FAMILIES", "RECORDS"]
-
 _GRADIENT = "a gradient: MXNet runs it in backward passes alone"
 _UPDATE = "a training step: it updates weights and optimizer states in place"
 _SUPERVISION = "a training step: it looks at all gradients at once"

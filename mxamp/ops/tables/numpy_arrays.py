@@ -8,8 +8,6 @@ from mxamp.dtypes import DType
 from mxamp.ops.roles import InputRole, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
-__all__ = ["RECORDS"]
-
 COMPARE = ValueKind.COMPARE
 COMPUTE = ValueKind.COMPUTE
 GENERATE = ValueKind.GENERATE

@@ -11,8 +11,6 @@ from mxamp.ops.roles import FromData, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
 from mxamp.ops.tables._scalars import beside_scalar
 
-__all__ = ["RECORDS"]
-
 AFFINE = ValueKind.AFFINE
 COMPARE = ValueKind.COMPARE
 COMPUTE = ValueKind.COMPUTE

@@ -7,8 +7,6 @@ from mxamp.ops.roles import ValueKind
 from mxamp.ops.rounding import OBSERVE, ROUND, ROUND_BOTH_WAYS
 from mxamp.ops.tables._notation import record
 
-__all__ = ["RECORDS"]
-
 FP32 = DType.FLOAT32
 
 RECORDS = (

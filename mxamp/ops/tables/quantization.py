@@ -12,8 +12,6 @@ from mxamp.ops.attributes import is_true
 from mxamp.ops.roles import InputRole, OutputRule, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
-__all__ = ["RECORDS"]
-
 AFFINE = ValueKind.AFFINE
 COMPUTE = ValueKind.COMPUTE
 MOVE = ValueKind.MOVE

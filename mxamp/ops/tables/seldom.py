@@ -6,8 +6,6 @@ from mxamp.dtypes import DType
 from mxamp.ops.roles import ValueKind
 from mxamp.ops.tables._notation import record
 
-__all__ = ["RECORDS"]
-
 COMPUTE = ValueKind.COMPUTE
 MOVE = ValueKind.MOVE
 

@@ -9,8 +9,6 @@ from mxamp.errors import OperatorError, TargetError
 from mxamp.ops.roles import OutputRule, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
 
-__all__ = ["RECORDS"]
-
 COMPUTE = ValueKind.COMPUTE
 GENERATE = ValueKind.GENERATE
 MOVE = ValueKind.MOVE

@@ -28,8 +28,6 @@ from mxamp.probe.case import (
     weight,
 )
 
-__all__ = ["dense_chains", "layer_chains"]
-
 _CHECK = (Dims(1, 32, 14), Dims(2, 24, 14))
 
 

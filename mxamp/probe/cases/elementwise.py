@@ -6,9 +6,6 @@ from typing import Iterator
 
 from mxamp.probe.case import PER_ENTRY, X2, X3, X5, Case, Dims, Input, X, of, single
 
-__all__ = ["activation_cases", "scalar_cases"]
-
-
 _COMPARISONS = (
     "_maximum_scalar",
     "_minimum_scalar",

@@ -21,8 +21,6 @@ from mxamp.probe.case import (
     weight,
 )
 
-__all__ = ["layer_cases", "recurrent_cases"]
-
 
 def layer_cases() -> Iterator[Case]:
     """Yield layers with weights."""

@@ -6,8 +6,6 @@ from typing import Any, Iterator
 
 from mxamp.probe.case import PER_IMAGE, X2, X3, X5, Case, Dims, Input, X, count, of, single, weight
 
-__all__ = ["index_cases", "layout_cases"]
-
 
 def layout_cases() -> Iterator[Case]:
     """Yield operators that only move data."""

@@ -6,8 +6,6 @@ from typing import Any, Iterator
 
 from mxamp.probe.case import PER_CHANNEL, PER_IMAGE, X2, X3, X5, Case, Dims, Input, X, of, single
 
-__all__ = ["numpy_cases"]
-
 
 def numpy_cases() -> Iterator[Case]:
     """Yield those that a policy may want low."""

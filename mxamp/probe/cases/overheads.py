@@ -6,8 +6,6 @@ from typing import Iterator
 
 from mxamp.probe.case import RELU, Case, Dims, Input, X
 
-__all__ = ["LONG_CHAIN", "LONG_LENGTH", "SHORT_CHAIN", "overhead_cases"]
-
 SHORT_CHAIN, LONG_CHAIN = "overhead: one operator", "overhead: many operators"
 LONG_LENGTH = 33
 

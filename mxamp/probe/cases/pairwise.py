@@ -22,8 +22,6 @@ from mxamp.probe.case import (
     step,
 )
 
-__all__ = ["cast_cases", "pairwise_cases"]
-
 
 def pairwise_cases() -> Iterator[Case]:
     """Yield operators of several data inputs."""

@@ -20,8 +20,6 @@ from mxamp.probe.case import (
     weight,
 )
 
-__all__ = ["reduction_cases"]
-
 
 def reduction_cases() -> Iterator[Case]:
     """Yield reductions, softmax and normalisation."""

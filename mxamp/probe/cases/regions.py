@@ -6,8 +6,6 @@ from typing import Any, Iterator
 
 from mxamp.probe.case import X3, X5, Case, Dims, Input, X, count, of, single, weight
 
-__all__ = ["detection_cases", "pooling_cases"]
-
 
 def pooling_cases() -> Iterator[Case]:
     """Yield pooling and resampling."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from mxamp.probe.kernels.kernel import BLOCKED, PLAIN
 
-__all__ = ["Draw"]
-
 _MOST_MULTIPLY_ADDS = 3e8
 """What takes longer is made smaller."""
 

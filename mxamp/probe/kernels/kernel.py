@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-__all__ = ["BLOCKED", "PLAIN", "Kernel", "Operand", "kernel"]
-
 BLOCKED, PLAIN = "blocked", "plain"
 """Whether data comes as a convolution leaves it, in blocks of channels, or in the order of its axes."""
 

@@ -8,8 +8,6 @@ from typing import Callable, Mapping
 from mxamp.probe.kernels.draw import Draw
 from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 
-__all__ = ["LAYERS"]
-
 
 def _convolution(
     draw: Draw,

@@ -7,8 +7,6 @@ from typing import Any, Callable, Mapping
 from mxamp.probe.kernels.draw import Draw
 from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 
-__all__ = ["OTHERS"]
-
 
 def _pooling(draw: Draw) -> Kernel:
     n, c, s, _ = draw.image()

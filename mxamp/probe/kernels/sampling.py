@@ -14,8 +14,6 @@ from mxamp.probe.kernels.kernel import Kernel
 from mxamp.probe.kernels.layers import LAYERS
 from mxamp.probe.kernels.others import OTHERS
 
-__all__ = ["FAMILIES", "draw_kernels"]
-
 FAMILIES: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {**LAYERS, **OTHERS}
 """What is drawn, and how often beside the others."""
 
