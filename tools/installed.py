@@ -34,9 +34,9 @@ FOR_TOURS = ("scikit-learn", "opencv-python-headless")
 
 SHORT = (
     "test_package.py",
-    "test_child.py",
+    "measuring/test_child.py",
     "test_dtypes.py",
-    "test_installation.py",
+    "messages/test_installation.py",
     "files",
     "integration/test_c_predict.py",
     "integration/test_stock_mxnet.py",
