@@ -31,6 +31,7 @@ from mxamp.passes import (
     RewriteHardSigmoid,
     RewriteInstanceNorm,
     RewriteLastAxisConcat,
+    RewriteLastAxisSum,
     RewriteMasks,
     RewriteNearestUpsampling,
     RewritePReLU,
@@ -85,6 +86,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteActivations),  # which carry padded channels on, as their operators do not
     preparing(RewriteNearestUpsampling),
     preparing(RewriteLastAxisConcat),
+    preparing(RewriteLastAxisSum),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
     preparing(PadChannels),

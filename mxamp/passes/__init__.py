@@ -18,6 +18,7 @@ from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
+from mxamp.passes.last_axis_sum import RewriteLastAxisSum
 from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
@@ -71,6 +72,7 @@ __all__ = [
     "RewriteHardSigmoid",
     "RewriteInstanceNorm",
     "RewriteLastAxisConcat",
+    "RewriteLastAxisSum",
     "RewriteMasks",
     "RewriteNearestUpsampling",
     "RewritePReLU",

@@ -281,6 +281,7 @@ _PREPARED = {
     "activations": ("activation", "written as Activation"),
     "nearest_upsampling": ("upsampling", "written as a depthwise Deconvolution"),
     "last_axis_concat": ("Concat", "with four axes"),
+    "last_axis_sum": ("sum", "written as a product with ones"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),
     "prelu": ("PReLU", "written as depthwise convolutions"),

@@ -97,6 +97,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "one_spelling",
         "instance_norm",
         "last_axis_concat",
+        "last_axis_sum",
         "activations",
         "nearest_upsampling",
         "pad_channels",

@@ -1,0 +1,117 @@
+"""Sum along the last axis by a matrix product."""
+
+from __future__ import annotations
+
+import math
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.state import Done, State
+
+__all__ = ["RewriteLastAxisSum"]
+
+_FEW_VALUES = 1 << 14
+"""Sums of fewer values take no longer than the nodes that make the ones."""
+
+_MOST_TERMS = 1 << 10
+"""Longer sums are left to MXNet, which carries what rounding loses along."""
+
+
+class RewriteLastAxisSum(PreparationPass):
+    """Replace a sum along the last axis by a product with a vector of ones.
+
+    Before::
+
+        x -> sum {axis: 3} (name)
+
+    After::
+
+        x -> slice {begin: (0, 0, 0, 0), end: (1, 1, 1, None)} -> Reshape {shape: (-1)} -> ones_like (ones)
+        x, ones -> dot (name)
+
+    With ``keepdims`` an ``expand_dims`` follows.
+
+    Refuses: where the shape is not known, it has a single axis, or fewer than 16,384 values; other axes;
+    more than 1,024 terms; other dtypes than float32; numpy's shape semantics, where x may be empty; a node
+    that a rule of the user's picks; targets that do not name the pass; the bodies of control flow. The node
+    may be a graph output, for its name stays.
+
+    Notes
+    -----
+    Why: MXNet 1.9.1 computes for each term where it lies, and corrects for what each addition loses. 184,320
+    sums of 8 terms take 6.1 ms, the product 0.8 (AMD EPYC, one thread): in a capsule network such sums are
+    half of the time. ``dot`` does not run in bfloat16 on CPUs, so the sum stays float32.
+
+    The ones are made of x, so that the form is right for every shape; shapes only tell whether it is worth
+    it. The same up to the order of summation: n terms differ from the exact sum by at most n - 1 roundings
+    of what is summed up. Infinities and NaN give the same. Linear in nodes.
+    """
+
+    step = "last_axis_sum"
+    operators = frozenset({"sum", "sum_axis"})
+    asks_target = True
+
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
+        """Return the graph with products."""
+        if graph.has_numpy_shapes:
+            return None
+        found = [
+            position
+            for position, node in enumerate(graph.nodes)
+            if node.op in self.operators and not state.is_fixed(position) and _pays(state, position, node)
+        ]
+        if not found:
+            return None
+        edit = GraphEdit(graph, state.params)
+        changes = []
+        for position in found:
+            node, source = graph.nodes[position], graph.nodes[position].inputs[0]
+            shape = state.shape(source)
+            assert shape is not None  # it pays
+            rank, terms = len(shape), shape[-1]
+            first = {"begin": str((0,) * rank), "end": str((*(1,) * (rank - 1), None))}
+            row = edit.insert(
+                Node("slice", f"{node.name}_row", first, (source,)),
+                before=position,
+                shapes=((*(1,) * (rank - 1), terms),),
+            )
+            flat = edit.insert(
+                Node("Reshape", f"{node.name}_terms", {"shape": "(-1,)"}, (row,)),
+                before=position,
+                shapes=((terms,),),
+            )
+            ones = edit.insert(
+                Node("ones_like", f"{node.name}_ones", {}, (flat,)), before=position, shapes=((terms,),)
+            )
+            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
+            if is_true(node.attrs, "keepdims", default=False):
+                product = Node("dot", f"{node.name}_dot", {}, (source, ones))
+                entry = edit.insert(product, before=position, shapes=(shape[:-1],))
+                attrs["axis"] = "-1"
+                edit.replace(position, node._replace(op="expand_dims", attrs=attrs, inputs=(entry,)))
+            else:
+                edit.replace(position, node._replace(op="dot", attrs=attrs, inputs=(source, ones)))
+            changes.append(self.changed(node, "a product with ones sums up as well, and faster"))
+        return Done(edit.finish(), tuple(changes))
+
+
+def _pays(state: State, position: int, node: Node) -> bool:
+    if FACTS.canonical(node.op) != "sum" or len(node.inputs) != 1:
+        return False
+    shape, axis = state.shape(node.inputs[0]), integers(node.attrs.get("axis", "()"))
+    return (
+        shape is not None
+        and len(shape) > 1
+        and axis is not None
+        and len(axis) == 1
+        and axis[0] in (-1, len(shape) - 1)
+        and not is_true(node.attrs, "exclude", default=False)
+        and 1 < shape[-1] <= _MOST_TERMS
+        and math.prod(shape) >= _FEW_VALUES
+        and state.certain_dtypes[position][0] is DType.FLOAT32
+        and state.shape(Entry(position)) is not None
+    )
