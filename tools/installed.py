@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -119,8 +120,8 @@ def install(python: str, version: str, wheel: Path) -> Path:
     environment = ROOT / f".venv-wheel-{version}"
     own = environment / "bin" / "python"
     constraints = ROOT / "constraints" / f"python{version}.txt"
-    content = b"".join(path.read_bytes() for path in (constraints, ROOT / "setup.py", Path(__file__)))
-    stamp, made_of = environment / "mxamp-made-of", hashlib.sha256(content + str(ROOT).encode()).hexdigest()
+    content = constraints.read_bytes() + (ROOT / "setup.py").read_bytes() + repr((FOR_TOURS, ROOT)).encode()
+    stamp, made_of = environment / "mxamp-made-of", hashlib.sha256(content).hexdigest()
     pip = [own, "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
     if not stamp.is_file() or stamp.read_text() != made_of:
         shutil.rmtree(environment, ignore_errors=True)
@@ -144,6 +145,9 @@ def test(own: Path, version: str, arguments: Sequence[str]) -> None:
         WITHOUT_COMPILER,
     )
     which = [f"tests/{name}" for name in SHORT] if version in WITH_MXNET else ["tests"]
+    gone = [name for name in which if not (LINKED / name).exists()]
+    if gone:  # pytest-xdist would only say that no tests ran
+        raise InstallError(f"tools/installed.py names tests that do not exist: {', '.join(gone)}")
     marks = ["-m", MARKS, "-p", "no:cacheprovider"]
     run(
         [own, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *marks, *which, *arguments],
@@ -175,21 +179,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(wanted) - set(VERSIONS))
     if unknown:
         parser.error(f"mxamp is not for Python {', '.join(unknown)}, but for {', '.join(VERSIONS)}")
-    tested, missing = [], []
+    found = {version: find_python(version) for version in wanted}
+    missing = [version for version in wanted if found[version] is None]
+    for version in missing:
+        say(f"there is no Python {version} here: not tested")
+    tested = []
     try:
         wheel = find_wheel()
         link_all_but_the_package()
-        for version in wanted:
-            python = find_python(version)
-            if python is None:
-                say(f"there is no Python {version} here: not tested")
-                missing.append(version)
-                continue
+        # Two at a time: pip waits for the disk and the network half of the time.
+        with ThreadPoolExecutor(2) as pool:
             began = time.monotonic()
-            own = install(python, version, wheel)
-            say(f"{wheel.name} on Python {version}, installed in {time.monotonic() - began:.0f} s")
-            test(own, version, options.pytest.split())
-            tour(own, version)
+            made = [
+                (version, pool.submit(install, python, version, wheel))
+                for version, python in found.items()
+                if python is not None
+            ]
+            for version, environment in made:
+                environment.result()
+                say(f"{wheel.name} is installed on Python {version} ({time.monotonic() - began:.0f} s)")
+        for version, environment in made:
+            began = time.monotonic()
+            test(environment.result(), version, options.pytest.split())
+            tour(environment.result(), version)
+            say(f"{wheel.name} was tested on Python {version} ({time.monotonic() - began:.0f} s)")
             tested.append(version)
     except InstallError as error:
         print(f"mxamp: {error}", file=sys.stderr)
