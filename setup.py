@@ -166,11 +166,7 @@ OPENVINO = [
     "openvino>=2024.0; python_version >= '3.10'",
 ]
 
-# Color and progress on terminals, and completion in shells
-TERMINAL = ["rich>=13", "shtab>=1.6"]
-
 TEST = [
-    *TERMINAL,
     *ONNX,
     "pytest>=8.2",
     "pytest-xdist>=3.5",
@@ -249,7 +245,6 @@ setup(
         "demo": DEMO,
         "dask": DASK,
         "onnx": ONNX,
-        "terminal": TERMINAL,
         "openvino": OPENVINO,
         "test": TEST,
         "dev": DEV,

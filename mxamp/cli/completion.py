@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mxamp.errors import MxampError
-
 _EPILOG = """\
 bash:  mxamp completion bash > ~/.local/share/bash-completion/completions/mxamp
 zsh:   mxamp completion zsh > FOLDER/_mxamp, where FOLDER is in $fpath
@@ -27,16 +25,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it.
+    """Print it."""
+    import shtab  # only this command needs it
 
-    Raises
-    ------
-    MxampError
-        When shtab, which writes it, is not installed.
-    """
-    try:
-        import shtab  # only this command needs it
-    except ImportError:
-        raise MxampError("shtab writes completions, and is not installed: pip install shtab") from None
     print(shtab.complete(args.program, shell=args.shell))
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import sys
@@ -48,7 +47,7 @@ class Steps:
         callable
             To be called with the bytes done and the bytes to do, where that is known: shows a bar.
         """
-        if self._quiet or not supports_progress(self._terminal) or not _has_rich():
+        if self._quiet or not supports_progress(self._terminal):
             yield _note_nothing
             return
         from mxamp.cli.terminal import Clock
@@ -98,17 +97,12 @@ def print_message(kind: str, message: object) -> None:
 
 
 def _print_styled(stream: TextIO, start: str, styled: str, rest: str, style: str) -> None:
-    if stream.isatty() and _has_rich():
+    if stream.isatty():
         from mxamp.cli.terminal import print_styled
 
         print_styled(stream, start, styled, rest, style)
     else:
         print(f"{start}{styled}{rest}", file=stream)
-
-
-def _has_rich() -> bool:
-    """Whether there is what draws on a terminal; without it lines are plain."""
-    return importlib.util.find_spec("rich") is not None
 
 
 def _note_nothing(done: int, total: int) -> None:

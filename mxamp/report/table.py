@@ -6,6 +6,7 @@ table that would need columns too narrow to read turns into one short block a ro
 
 from __future__ import annotations
 
+import io
 import shutil
 from dataclasses import dataclass
 from typing import Sequence
@@ -33,6 +34,11 @@ class Column:
     title: str
     minimum: int = 0
     right: bool = False
+
+    def narrowest(self, cells: Sequence[str]) -> int:
+        """Return the narrowest that it may be made, with these cells."""
+        widest = max(len(self.title), max(map(len, cells), default=0))
+        return min(widest, self.minimum) if self.minimum else widest
 
 
 def terminal_width(width: int | None = None) -> int:
@@ -122,45 +128,41 @@ def format_table(
         No line is longer than ``width``, except where a column that may not be wrapped is itself wider.
     """
     room = max(width, MIN_WIDTH) - len(indent)
-    widths = _column_widths(columns, rows, room)
-    if widths is None:
+    if not _fits(columns, rows, room):
         return [indent + line for line in _stacked(columns, rows, room)]
-    lines = _table_row(columns, [column.title for column in columns], widths)
-    lines.append((" " * _GAP).join("-" * size for size in widths))
+    return [(indent + line).rstrip() for line in _laid_out(columns, rows, room)]
+
+
+def _fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> bool:
+    """Whether the columns fit beside each other, as narrow as they may be made."""
+    widths = [column.narrowest([row[number] for row in rows]) for number, column in enumerate(columns)]
+    return sum(widths) + _GAP * (len(columns) - 1) <= room
+
+
+def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[str]:
+    # It takes longer to import than mxamp itself, and only tables need it.
+    import rich.console
+    import rich.rule
+    import rich.table
+    import rich.text
+
+    table = rich.table.Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="none")
+    for number, column in enumerate(columns):
+        title = rich.text.Text(column.title, justify="right" if column.right else "left")
+        table.add_column(
+            rich.console.Group(title, rich.rule.Rule(characters="-", style="none")),
+            min_width=column.narrowest([row[number] for row in rows]),
+            no_wrap=not column.minimum,
+            justify="right" if column.right else "left",
+            overflow="fold",
+        )
     for row in rows:
-        lines.extend(_table_row(columns, row, widths))
-    return [(indent + line).rstrip() for line in lines]
-
-
-def _column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """Return the width of each column, or None where they do not fit beside each other."""
-    widths = [
-        max(len(column.title), max((len(row[number]) for row in rows), default=0))
-        for number, column in enumerate(columns)
-    ]
-    available = room - _GAP * (len(columns) - 1)
-    while sum(widths) > available:
-        candidates = [n for n, column in enumerate(columns) if column.minimum and widths[n] > column.minimum]
-        if not candidates:
-            return None
-        # Take from the widest until it is as wide as the next one, so that short columns stay whole.
-        widest = max(candidates, key=widths.__getitem__)
-        others = [widths[n] for n in candidates if n != widest]
-        floor = max([columns[widest].minimum, *(size - 1 for size in others)])
-        widths[widest] = max(min(floor, widths[widest] - 1), widths[widest] - (sum(widths) - available))
-    return widths
-
-
-def _table_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    cells = [wrap_cell(text, size) for text, size in zip(row, widths)]
-    lines = []
-    for number in range(max(len(cell) for cell in cells)):
-        parts = []
-        for column, cell, size in zip(columns, cells, widths):
-            text = cell[number] if number < len(cell) else ""
-            parts.append(text.rjust(size) if column.right else text.ljust(size))
-        lines.append((" " * _GAP).join(parts))
-    return lines
+        table.add_row(*map(rich.text.Text, row))
+    # A file, whatever the terminal is: what is returned is text.
+    console = rich.console.Console(file=io.StringIO(), width=room, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip("\n").split("\n")
 
 
 def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[str]:

@@ -10,12 +10,9 @@ import warnings
 
 import pytest
 
-from mxamp.cli import console
 from mxamp.cli.console import Steps, print_labelled, print_message, show_warnings
 from mxamp.cli.main import main
 from mxamp.errors import MxampWarning
-
-pytest.importorskip("rich")
 
 
 class Terminal(io.StringIO):
@@ -144,19 +141,8 @@ def test_labelled_lines_fit(columns, monkeypatch, capsys):
     assert lines[-1] == "speed:      fast"
 
 
-def test_without_rich_lines_are_plain(terminal, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr(console.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with Steps(quiet=False, terminal=terminal).step("casting") as progress:
-        progress(1, 2)
-    print_message("error", "no file")
-    assert terminal.getvalue() == "mxamp: error: no file\n"
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_shells_complete_every_command_and_option(shell, capsys):
-    pytest.importorskip("shtab")
     assert main(["completion", shell]) == 0
     out = capsys.readouterr().out
     for word in ("convert", "report", "--exclude-regex", "--latency-seconds"):
