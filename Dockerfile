@@ -9,7 +9,7 @@ FROM python:3.11-slim-bookworm AS build
 RUN apt-get update \
     && apt-get install --no-install-recommends --yes g++ \
     && rm -rf /var/lib/apt/lists/*
-ARG WITH=mxnet,onnx,terminal
+ARG WITH=mxnet,onnx
 WORKDIR /source
 COPY constraints/python3.11.txt constraints/
 RUN python -m venv /opt/mxamp \

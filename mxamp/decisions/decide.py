@@ -162,7 +162,7 @@ class _Decider:
         tails = self._tails(wanted, open_nodes, head_demand)
         if tails and estimates is None:
             spared = affordable_unpriced(self.graph, self.context.names, tails, self.given.params)
-            if wanted <= spared:  # nothing else is low: sparing the outputs would undo the conversion
+            if wanted <= spared and not self._is_part_low():
                 spared = frozenset()
             for position in spared:
                 refusals[position] = (
@@ -189,8 +189,7 @@ class _Decider:
         cheapest = None
         if tails and estimates is not None:
             sparing, low_then = spare(problem, estimates, tails)
-            # Where nothing else is low, sparing the outputs would undo the conversion.
-            if wanted & low_then or not wanted & place(problem):
+            if wanted & low_then or not wanted & place(problem) or self._is_part_low():
                 problem, cheapest = sparing, low_then
         if placing is None:
             chosen = place(problem) if cheapest is None else cheapest
@@ -265,6 +264,17 @@ class _Decider:
             shapes=given.shapes,
         )
         return without_large(self.graph, tails, given.params)
+
+    def _is_part_low(self) -> bool:
+        """Whether layers are low before the conversion.
+
+        Sparing the outputs must not undo a conversion: where no other layer would be low, they are not spared.
+        In a converted model the others are low and no choice is left about them.
+        """
+        return any(
+            dtype is self.low and verdict.color is Color.GREEN
+            for dtype, verdict in zip(self._data_dtypes, self.verdicts)
+        )
 
     def _why_spared(self, problem: PlacementProblem, chosen: set[int]) -> dict[int, str]:
         """Return for the nodes that stay FP32 for the outputs' sake what that costs."""

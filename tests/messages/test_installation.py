@@ -28,6 +28,7 @@ def on_python(monkeypatch: pytest.MonkeyPatch, minor: int, *, mxnet: bool = True
 
 @pytest.mark.parametrize("extra", ["mxnet", "zoo", "demo", "dask", "onnx"])
 def test_a_hint_names_a_file_and_an_extra_that_exist(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    monkeypatch.setattr(installation, "_ROOT", ROOT)  # the tests may run on an installed wheel
     for minor in (8, 9, 10, 11):
         on_python(monkeypatch, minor)
         hint = installation.install_hint(extra)
