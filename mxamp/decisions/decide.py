@@ -268,8 +268,8 @@ class _Decider:
     def _is_part_low(self) -> bool:
         """Whether layers are low before the conversion.
 
-        Sparing the outputs must not undo a conversion: where no other layer would be low, they are not spared.
-        In a converted model the others are low and no choice is left about them.
+        Sparing the outputs must not undo a conversion: where no other layer would be low, they are not
+        spared. In a converted model the others are low and no choice is left about them.
         """
         return any(
             dtype is self.low and verdict.color is Color.GREEN
