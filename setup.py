@@ -123,6 +123,8 @@ CORE = [
     "tomli>=1.2; python_version < '3.11'",  # The standard library reads TOML from 3.11 on ...
     "tomli_w>=1.0",  # ... and writes it in no version.
     "jinja2>=3.1",
+    "rich>=13.0",
+    "shtab>=1.6",  # the completion of the shell
     # Hashes files: not needed, but fast. There are wheels of it for these machines.
     "blake3>=1.0; platform_machine in 'x86_64 AMD64 aarch64 arm64'",
 ]

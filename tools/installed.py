@@ -31,7 +31,7 @@ WITH_MXNET = VERSIONS[:4]
 OF_TOURS = "3.11"
 """The Python that the tours with MXNet run on; the one without runs on the newest."""
 
-FOR_TOURS = ("scikit-learn", "opencv-python-headless")
+FOR_TOURS = ("scikit-learn", "matplotlib", "opencv-python-headless")
 
 SHORT = (
     "test_package.py",
