@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import as_compensation
@@ -24,7 +24,7 @@ from mxamp.dtypes import GivenDType
 from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
 from mxamp.messages.arguments import one_of
-from mxamp.model.accepted import Array, Block, BlockShapes, Device
+from mxamp.model.accepted import Array, Block, BlockInputs, BlockShapes, Device
 from mxamp.ops.casts import AMP_CAST
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.parts import ColorFunction
@@ -49,7 +49,7 @@ def convert_block(
     *,
     net: Block | None = None,
     input_shapes: BlockShapes | None = None,
-    inputs: Array | Sequence[Any] | None = None,
+    inputs: Array | BlockInputs | None = None,
     policy: Policy | str | Path | None = None,
     target: GivenTarget = None,
     exclude: Sequence[str] = (),

@@ -22,6 +22,13 @@ PROMISED = {"__version__", "convert_block", "convert_model", "convert_symbol", "
 
 ONLY_IN_RUNTIME = {"mxnet", "gluoncv"}
 
+_LIBRARY = Path(ast.__file__).parent
+KNOWN_TO_PYTHON = {"tomllib", *sys.builtin_module_names} | set(
+    getattr(sys, "stdlib_module_names", ())
+    or (path.name.split(".")[0] for path in (*_LIBRARY.iterdir(), *_LIBRARY.glob("lib-dynload/*")))
+)
+"""The standard library; Python 3.10 is the first to list it."""
+
 LONGEST_MODULE = 450
 """Lines."""
 
@@ -106,6 +113,65 @@ def test_only_runtime_imports_mxnet() -> None:
 )
 def test_the_import_scan_sees_every_way_to_import(source: str) -> None:
     assert "mxnet" in imported_packages(ast.parse(source))
+
+
+DISTRIBUTIONS = {"cv2": "opencv-python", "PIL": "pillow", "pkg_resources": "setuptools"}
+"""What a package is installed by, where the names differ."""
+
+
+def top_level_imports(tree: ast.Module) -> set[str]:
+    """Return the packages that importing a module imports; those for annotations alone do not count."""
+    found, waiting = set(), list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        for_types = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or for_types:
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= imported_packages(node)
+        waiting.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
+    return found
+
+
+def declared_requirements() -> dict[str, set[str]]:
+    """Return the distributions that each list in setup.py names, those of lists within it included."""
+    lists: dict[str, set[str]] = {}
+    for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.List)):
+            continue
+        names: set[str] = set()
+        for element in node.value.elts:
+            if isinstance(element, ast.Starred):
+                names |= lists[getattr(element.value, "id", "")]
+            else:
+                requirement = re.match(r"[\w.-]+", ast.literal_eval(element))
+                assert requirement is not None
+                names.add(requirement[0].lower())
+        lists[getattr(node.targets[0], "id", "")] = names
+    return lists
+
+
+def test_whatever_mxamp_imports_is_asked_for() -> None:
+    lists = declared_requirements()
+    by_extras = set().union(*(names for name, names in lists.items() if name not in ("CORE", "TEST", "DEV")))
+    undeclared = []
+    for path in (*SOURCES, ROOT / "mxamp_command.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        at_once = top_level_imports(tree) if PACKAGE / "runtime" not in path.parents else set()
+        for name in imported_packages(tree) - KNOWN_TO_PYTHON - {"mxamp"}:
+            distribution = DISTRIBUTIONS.get(name, name)
+            allowed = lists["CORE"] if name in at_once else lists["CORE"] | by_extras
+            if distribution not in allowed:
+                undeclared.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not undeclared, (
+        "setup.py must ask for these: CORE for what a module imports, an extra for the rest"
+    )
+
+
+def test_what_every_conversion_and_text_needs_is_no_extra() -> None:
+    # Lost in a merge once: everything passed where the tests' own requirements bring them.
+    needed = {"numpy", "scipy", "ml_dtypes", "tomli", "tomli_w", "jinja2", "rich", "shtab"}
+    assert needed <= declared_requirements()["CORE"]
 
 
 def test_the_import_scan_ignores_names_that_only_look_like_mxnet() -> None:
@@ -193,6 +259,16 @@ def test_every_data_file_is_installed() -> None:
     }
     left_out = sorted(str(path.relative_to(ROOT)) for path in present - installed)
     assert not left_out, "add these to package_data in setup.py"
+
+
+def test_nothing_that_a_run_left_is_in_the_root_of_the_checkout() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout of git")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    root = {name for name in listed.split() if "/" not in name}
+    assert {"setup.py", "README.md", "Makefile"} <= root
+    kinds = {"", ".md", ".py", ".toml", ".in", ".yml"}
+    assert sorted(name for name in root if Path(name).suffix not in kinds and name[0] != ".") == []
 
 
 def test_command_prints_its_help() -> None:

@@ -16,6 +16,7 @@ from mxamp.debug.bisect import Part, bisect_parts
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, MxampWarning
 from mxamp.model import Model
+from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 from mxamp.policy import Color, NodeView
 from mxamp.report.inspection import inspect_model
 
@@ -95,11 +96,11 @@ class Suspects:
 
 
 def debug_models(
-    fp32_model: Any,
-    converted_model: Any,
-    data: Any,
+    fp32_model: ModelOrTriple,
+    converted_model: ModelOrTriple,
+    data: GivenData,
     *,
-    ctx: Any = None,
+    ctx: Device = None,
     emulate: bool | None = None,
     trials: int | None = None,
     max_samples: int | None = None,

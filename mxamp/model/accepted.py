@@ -68,7 +68,7 @@ class Block(Protocol):
 Array = Union[NDArray[Any], MxArray]
 """An array of samples."""
 
-Labels = Union[NDArray[Any], MxArray, Sequence[Any]]
+Labels = Union[Array, Sequence[object]]
 """One label a sample."""
 
 Device = Union[str, MxContext, None]
@@ -77,9 +77,12 @@ Device = Union[str, MxContext, None]
 GivenSymbol = Union[Symbol, "Graph"]
 """A symbol of MXNet, or a graph."""
 
-Params = Mapping[str, Union[NDArray[Any], MxArray, "Parameter"]]
+BlockInputs = Sequence[Union[Array, None, "BlockInputs"]]
+"""What a block is called with, nested as its arguments are."""
 
-SymbolGenerator = Callable[..., Any]
+Params = Mapping[str, Union[Array, "Parameter"]]
+
+SymbolGenerator = Callable[..., Tuple[Symbol, Sequence[str], Sequence[str]]]
 """The ``sym_gen`` of a ``BucketingModule``."""
 
 ModelOrTriple = Union["Model", Tuple[GivenSymbol, Params, Params]]
@@ -91,8 +94,10 @@ AnyModel = Union[ModelOrTriple, Block, str, "os.PathLike[str]"]
 GivenData = Union[Mapping[str, Array], Array]
 """Arrays by the names of inputs, or one array for a model with one input."""
 
-GivenSamples = Union[GivenData, str, "os.PathLike[str]", Iterable[Any], Callable[[], Iterable[Any]]]
+GivenSamples = Union[GivenData, str, "os.PathLike[str]", Iterable[object], Callable[[], Iterable[object]]]
 """Also files, or batches."""
 
-BlockShapes = Union[InputShapes, Sequence[Any]]
+NestedShapes = Sequence[Union[Sequence[int], None, "NestedShapes"]]
+
+BlockShapes = Union[InputShapes, NestedShapes]
 """The shapes of inputs by name, of the only one, or in a list nested as a block's arguments are."""

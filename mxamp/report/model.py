@@ -339,7 +339,7 @@ class Report:
         return cls.from_mapping(document)
 
     @classmethod
-    def from_mapping(cls, document: Mapping[str, Any]) -> Report:
+    def from_mapping(cls, document: Mapping[str, object]) -> Report:
         """Read a report from what :meth:`to_mapping` returned.
 
         Raises

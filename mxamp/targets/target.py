@@ -87,7 +87,7 @@ class Target:
     needs: tuple[str, ...] = ()
     runtime: str = MXNET
     based_on: tuple[str, ...] = ()
-    measured_on: Mapping[str, Any] = field(default_factory=dict)
+    measured_on: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def backend(self) -> Backend:
@@ -169,7 +169,7 @@ class Target:
         return cls.from_document(document, source=source)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], *, source: str) -> Target:
+    def from_document(cls, document: Mapping[str, object], *, source: str) -> Target:
         """Build a target from its JSON document.
 
         A document with ``based_on``, the name of a built-in target, holds only what differs from that one:
@@ -183,7 +183,7 @@ class Target:
         try:
             lineage: tuple[str, ...] = ()
             if "based_on" in document:
-                base = cls.builtin(document["based_on"])
+                base = cls.builtin(str(document["based_on"]))
                 lineage = (base.name, *base.based_on)
                 document = merged_documents(_DOCUMENTS[base.name], document)
             return cls(**target_fields(document), based_on=lineage)
