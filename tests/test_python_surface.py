@@ -42,7 +42,7 @@ def test_the_names_of_the_package_are_its_public_ones() -> None:
 
 
 def public_functions() -> Iterator[tuple[str, Any]]:
-    """The functions, methods and constructors that docs/api.md lists."""
+    """Yield the functions, methods and constructors that docs/api.md lists."""
     for module in (mxamp, mxamp.debug, mxamp.html):
         for name in module.__all__:
             thing = getattr(module, name)

@@ -77,7 +77,7 @@ Device = Union[str, MxContext, None]
 GivenSymbol = Union[Symbol, "Graph"]
 """A symbol of MXNet, or a graph."""
 
-BlockInputs = Sequence[Union[Array, None, "BlockInputs"]]
+BlockInputs = Sequence[Union[Array, "BlockInputs", None]]
 """What a block is called with, nested as its arguments are."""
 
 Params = Mapping[str, Union[Array, "Parameter"]]
@@ -97,7 +97,7 @@ GivenData = Union[Mapping[str, Array], Array]
 GivenSamples = Union[GivenData, str, "os.PathLike[str]", Iterable[object], Callable[[], Iterable[object]]]
 """Also files, or batches."""
 
-NestedShapes = Sequence[Union[Sequence[int], None, "NestedShapes"]]
+NestedShapes = Sequence[Union[Sequence[int], "NestedShapes", None]]
 
 BlockShapes = Union[InputShapes, NestedShapes]
 """The shapes of inputs by name, of the only one, or in a list nested as a block's arguments are."""
