@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mxamp
+from mxamp.ops import FACTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "mxamp"
@@ -289,3 +290,29 @@ def test_console_script_is_declared() -> None:
     assert script.value in {"mxamp_command:main", "mxamp.cli.main:main"}
     assert callable(script.load())
     assert distribution.version == mxamp.__version__
+
+
+# Facts, casts and control flow are a dialect (mxamp/ops/); what decides and edits graphs knows no operator.
+WITHOUT_OPERATORS = [
+    *(
+        source
+        for folder in ("graph", "placement", "decisions")
+        for source in (PACKAGE / folder).rglob("*.py")
+    ),
+    *(
+        PACKAGE / "passes" / f"{name}.py"
+        for name in ("base", "edit", "insert_casts", "planned", "preparation", "records", "state")
+    ),
+]
+
+
+@pytest.mark.parametrize("source", WITHOUT_OPERATORS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_frame_knows_no_operator_by_name(source: Path) -> None:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    texts = {
+        str(node.value): node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    named = {f"{name} (line {texts[name]})" for name in texts.keys() & set(FACTS.names())}
+    assert not named, "say it as a fact of the operator, in mxamp/ops/"

@@ -16,7 +16,7 @@ from mxamp.messages.arguments import argument
 from mxamp.model import Model
 from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.attributes import integers
-from mxamp.ops.casts import CAST_OPERATORS
+from mxamp.ops.casts import CAST, CAST_OPERATORS
 
 
 def sample_inputs(
@@ -98,6 +98,6 @@ def _rows_pointed_into(model: Model, name: str) -> int | None:
                     axis = (integers(node.attrs.get("axis", "0")) or (0,))[0]
                     rows = table.shape[axis] if table is not None and axis < len(table.shape) else 1
                 found = max(1, rows if found is None else min(found, rows))
-            elif facts.kind is ValueKind.MOVE or facts.name == "Cast":
+            elif facts.kind is ValueKind.MOVE or facts.name == CAST:
                 waiting += [Entry(use.node, output) for output in range(node.num_outputs)]
     return found

@@ -13,6 +13,7 @@ from mxamp.graph.graph import Graph, Node
 from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
 from mxamp.report.build import Shapes
 
@@ -37,7 +38,6 @@ _DETECTS = frozenset(
     {"_contrib_box_nms", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_ROIAlign", "ROIPooling"}
 )
 _DRAWS = frozenset({"_contrib_BilinearResize2D", "Deconvolution", "UpSampling"})
-_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 _OF_TWO = frozenset(
     {f"{kind}_{name}" for kind in ("elemwise", "broadcast") for name in ("add", "sub", "mul", "div")}
 )
@@ -139,7 +139,7 @@ def _inferred(graph: Graph, params: Mapping[str, Shape], known: Mapping[str, Sha
     except MxampError:  # the conversion needs no shapes, and tells what is wrong with the graph better
         return None
     for node, outputs in zip(graph.nodes, entries):
-        if FACTS.canonical(node.op) in _LAYERS and outputs[0] is None:
+        if FACTS.canonical(node.op) in LAYERS and outputs[0] is None:
             return None
     return AssumedShapes(known, entries)
 
@@ -166,7 +166,7 @@ def _is_told(
 
 def _smallest_side(graph: Graph, shapes: Shapes) -> int:
     """Return the least side of what layers make of images."""
-    made = [outputs[0] for node, outputs in zip(graph.nodes, shapes) if node.op in _LAYERS]
+    made = [outputs[0] for node, outputs in zip(graph.nodes, shapes) if node.op in LAYERS]
     return min([min(shape[-2:]) for shape in made if shape is not None and len(shape) > 3], default=1)
 
 
@@ -212,7 +212,7 @@ def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: in
     facts = FACTS.of(node.op, node.attrs)
     if op == "Embedding" and facts is not None and facts.role(number, node.attrs) is InputRole.INDEX:
         return (1, _LENGTH)
-    if op not in _LAYERS or number != 0 or len(node.inputs) < 2:
+    if op not in LAYERS or number != 0 or len(node.inputs) < 2:
         return None
     weight = params.get(graph.nodes[node.inputs[1].node].name)
     if weight is None or len(weight) < 2:

@@ -14,6 +14,7 @@ from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.messages.counts import count_of, some_of
 from mxamp.model import Model
 from mxamp.ops import FACTS
+from mxamp.ops.casts import CAST
 from mxamp.ops.reference import round_to
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes import EmulateLowPrecision, Emulation, KeepBranches, RoundedOnce, State, run_passes
@@ -166,7 +167,7 @@ def _approximations(
     dtypes = infer_dtypes(graph, variables)
     for position, node in enumerate(graph.nodes):
         facts = None if node.is_variable else FACTS.of(node.op, node.attrs)
-        if facts is None or facts.name == "Cast" or node.name in fused or dtypes[position][0] is not low:
+        if facts is None or facts.name == CAST or node.name in fused or dtypes[position][0] is not low:
             continue
         if target.support(facts.name, node.attrs).support in (Support.BIASED, Support.WRONG):
             biased.setdefault(facts.name, []).append(node.name)
@@ -193,9 +194,7 @@ def _bfloat16_differences(
     truncating = [
         node.name
         for position, node in enumerate(graph.nodes)
-        if not node.is_variable
-        and FACTS.canonical(node.op) == "Cast"
-        and dtypes[position][0] is DType.BFLOAT16
+        if not node.is_variable and FACTS.canonical(node.op) == CAST and dtypes[position][0] is DType.BFLOAT16
     ]
     if truncating:
         found.append(

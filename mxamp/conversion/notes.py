@@ -8,7 +8,7 @@ from mxamp.calibration import Calibration, ModelRecord
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST
 from mxamp.ops.facts_table import operator_label
 from mxamp.params.parameter import Parameter
 from mxamp.passes import State
@@ -36,7 +36,7 @@ def graph_notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
             f"mxamp knows nothing about the operator {op} (node {name!r}): it computes in float32, and what "
             "it returns is cast to float32. mxamp.register_operator tells mxamp what it is."
         )
-    if cast_op == "Cast" and policy.target_dtype.label == "bfloat16":
+    if cast_op == CAST and policy.target_dtype.label == "bfloat16":
         notes.append(
             "cast_op='Cast': MXNet's Cast truncates to bfloat16 instead of rounding to nearest even, so "
             "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."

@@ -16,6 +16,8 @@ from typing import AbstractSet, FrozenSet, Iterator, Mapping, Sequence, Tuple
 from mxamp.decisions.estimates import Estimates
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph
+from mxamp.ops import OperatorFacts
+from mxamp.ops.roles import Averaging
 from mxamp.params.parameter import Parameter
 from mxamp.placement import Demand, PlacementProblem, Price, place, placement_cost
 
@@ -55,7 +57,7 @@ def spares(dtype: DType) -> bool:
 
 def find_tails(
     graph: Graph,
-    names: Sequence[str],
+    facts: Sequence[OperatorFacts | None],
     *,
     layers: AbstractSet[int],
     choices: AbstractSet[int],
@@ -69,8 +71,8 @@ def find_tails(
     ----------
     graph
         The graph.
-    names
-        The canonical operator name of every node.
+    facts
+        What is known of the operator of every node.
     layers
         The sums of products, whose result is worth rounding at other places: the GREEN nodes.
     choices
@@ -101,7 +103,7 @@ def find_tails(
             if position in layers and not has_layer:
                 has_layer = True
                 ends.append(len(chain))
-            elif _is_mean(graph, names, position, shapes):
+            elif _is_mean(graph, facts, position, shapes):
                 ends.append(len(chain))
                 if has_layer:
                     break
@@ -126,18 +128,15 @@ def _back(graph: Graph, position: int) -> Iterator[int]:
 
 def _is_mean(
     graph: Graph,
-    names: Sequence[str],
+    facts: Sequence[OperatorFacts | None],
     position: int,
     shapes: Sequence[tuple[tuple[int, ...] | None, ...]] | None,
 ) -> bool:
     """Whether a node averages an image, as far as is known."""
-    node = graph.nodes[position]
-    if names[position] != "Pooling":
-        return names[position] == "mean"
-    if node.attrs.get("pool_type", "max") != "avg":
-        return False
-    if node.attrs.get("global_pool", "False") in ("True", "1", "true"):
-        return True
+    of_node = facts[position]
+    averaging = Averaging.NOTHING if of_node is None else of_node.averages(graph.nodes[position].attrs)
+    if averaging is not Averaging.WINDOW:
+        return averaging is Averaging.IMAGE
     output = None if shapes is None else shapes[position][0]
     return output is None or math.prod(output[2:]) == 1
 
@@ -224,32 +223,35 @@ def without_large(graph: Graph, tails: Sequence[Tail], params: Mapping[str, Para
 
 
 def affordable_unpriced(
-    graph: Graph, names: Sequence[str], tails: Sequence[Tail], params: Mapping[str, Parameter]
+    graph: Graph,
+    facts: Sequence[OperatorFacts | None],
+    tails: Sequence[Tail],
+    params: Mapping[str, Parameter],
 ) -> frozenset[int]:
     """Return what may stay FP32 where no times are known: what the weights show to be a small part.
 
     Parameters
     ----------
-    graph, names
-        The graph, and the canonical operator name of every node.
+    graph, facts
+        The graph, and what is known of the operator of every node.
     tails
         The tails.
     params
         Parameters by name.
     """
     total = _all_weights(params)
+    dense = {position for position, known in enumerate(facts) if known is not None and known.is_dense}
     for size in range(max(map(len, tails), default=0)):
         regions = [tail[min(size, len(tail) - 1)] for tail in tails]
         # All outputs or none: some would be spared by the accident of their order.
         found = frozenset().union(*regions)
         layers = [position for position in found if weights_read(graph, {position}, params)]
-        is_dense = all(names[position] == "FullyConnected" for position in layers)
+        is_dense = dense.issuperset(layers)
         share = _SHARE_OF_DENSE if is_dense else _SHARE_OF_IMAGES
         has_layers = all(weights_read(graph, region, params) for region in regions)
         # Where most weights are those of other dense layers, most of the time goes into reading weights, and
         # this one's would be twice as large: in OpenVINO 4 % of VGG-16's time and 17 % of AlexNet's.
-        others = {position for position, name in enumerate(names) if name == "FullyConnected"} - found
-        is_read = is_dense and weights_read(graph, others, params) > total / 2
+        is_read = is_dense and weights_read(graph, dense - found, params) > total / 2
         if has_layers and not is_read and weights_read(graph, found, params) <= share * total:
             return found
     return frozenset()

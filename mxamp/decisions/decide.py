@@ -30,7 +30,7 @@ from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import VARIABLE, Node
 from mxamp.graph.infer import infer_with_data_dtypes
 from mxamp.messages.arguments import argument, setting
-from mxamp.ops.casts import CASTABLE
+from mxamp.ops.casts import CAST, CASTABLE
 from mxamp.placement import Demand, PlacementCosts, PlacementProblem, place
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
@@ -110,7 +110,7 @@ class _Decider:
         for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):
             if facts is None or self._data_dtypes[position] is not DType.FLOAT32:
                 continue
-            if facts.name == "Cast" or self.verdicts[position].color is Color.RED:
+            if facts.name == CAST or self.verdicts[position].color is Color.RED:
                 continue
             if node.name in kept:
                 refusals[position] = kept[node.name]
@@ -161,7 +161,7 @@ class _Decider:
         ]
         tails = self._tails(wanted, open_nodes, head_demand)
         if tails and estimates is None:
-            spared = affordable_unpriced(self.graph, self.context.names, tails, self.given.params)
+            spared = affordable_unpriced(self.graph, self.context.facts, tails, self.given.params)
             if wanted <= spared and not self._is_part_low():
                 spared = frozenset()
             for position in spared:
@@ -256,7 +256,7 @@ class _Decider:
             return ()
         tails = find_tails(
             self.graph,
-            self.context.names,
+            self.context.facts,
             layers=layers,
             choices=choices,
             fixed={position for position in choices if self.verdicts[position].by_user},
@@ -405,7 +405,7 @@ class _Decider:
         facts = self.context.facts[position]
         if position in self.bodies:
             return "control flow: its bodies are decided inside; its states stay float32"
-        if verdict.is_cast or (facts is not None and facts.name == "Cast"):
+        if verdict.is_cast or (facts is not None and facts.name == CAST):
             return "a cast of the original graph is kept as it is"
         if facts is not None and before is not None and before is not DType.FLOAT32:
             return (

@@ -15,6 +15,8 @@ from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.ops.attributes import integers
+from mxamp.ops.equivalents import depthwise_of
+from mxamp.ops.parameters import LAYERS
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
@@ -207,17 +209,13 @@ class _Pricing:
     def convolved(self, position: int) -> Sequence[float]:
         """Return what a low BatchNorm costs as a depthwise convolution, for those that become one."""
         node, work = self._graph.nodes[position], self._works[position]
-        if (
-            self._names[position] != "BatchNorm"
-            or work is None
-            or len(work.output) != _IMAGE
-            or node.attrs.get("axis", "1") != "1"
-            or work.output[1] % _BLOCK
-            or set(self._graph.uses[position]) - {0}
-        ):
+        if work is None or len(work.output) != _IMAGE or set(self._graph.uses[position]) - {0}:
             return ()
         channels = work.output[1]
-        attributes = {"kernel": "(1, 1)", "num_filter": str(channels), "num_group": str(channels)}
+        layer = depthwise_of(self._names[position], node.attrs, channels)
+        if layer is None:
+            return ()
+        op, attributes = layer
         twin = work._replace(
             multiply_adds=math.prod(work.output),
             is_depthwise=True,
@@ -225,7 +223,7 @@ class _Pricing:
             attributes=attributes,
             inputs=(work.inputs[0], (channels, 1, 1, 1), (channels,)),
         )
-        return (self._model.microseconds("Convolution", twin, low=True),)
+        return (self._model.microseconds(op, twin, low=True),)
 
 
 def chain_work(
@@ -293,7 +291,7 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         elements += math.prod(shape)
     first = inputs[0] if inputs else None
     weight = inputs[1] if len(inputs) > 1 else None
-    is_layer = node.op in _LAYERS
+    is_layer = node.op in LAYERS
     groups = (integers(node.attrs.get("num_group", "")) or (1,))[0] if is_layer else 1
     return Work(
         multiply_adds=multiply_adds(graph, position, shapes) or 0,
@@ -324,17 +322,13 @@ def _is_blocked(graph: Graph, position: int) -> bool:
 
 
 _IMAGE = 4
-_BLOCK = 16
-"""Which BatchNorms become convolutions (:mod:`mxamp.passes.convolve_batch_norm`)."""
+"""What has so many axes may become a convolution (:mod:`mxamp.passes.convolve_batch_norm`)."""
 
 _BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""
 
 _LOOK_BACK = 16
 """How far back a layout is followed; nothing but operators that keep it stand in between."""
-
-
-_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 
 
 def _nanoseconds(microseconds: float) -> int:

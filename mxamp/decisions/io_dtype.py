@@ -11,7 +11,7 @@ from mxamp.graph.infer import EntryDtypes, infer_dtypes, undeclared_inputs, vari
 from mxamp.graph.output_names import cast_names, output_names
 from mxamp.messages.arguments import argument, setting
 from mxamp.ops import FACTS
-from mxamp.ops.casts import CASTABLE, cast_target
+from mxamp.ops.casts import CAST, CASTABLE, cast_target
 from mxamp.policy.exactness import exact_entries
 
 IoDtype = Optional[Union[str, DType, Mapping[str, Union[str, DType]]]]
@@ -124,7 +124,7 @@ def _why_perhaps_integers(graph: Graph, entry: Entry, dtype: DType) -> str | Non
         return None
     for use in graph.uses_of(entry):
         reader = graph.nodes[use.node]
-        if FACTS.canonical(reader.op) != "Cast":
+        if FACTS.canonical(reader.op) != CAST:
             continue
         wanted = cast_target(reader.attrs, str(reader))
         if not wanted.is_low_precision:

@@ -201,8 +201,7 @@ def _is_cast_down(graph: Graph, position: int) -> bool:
         reader = graph.nodes[use.node]
         if reader.op == AMP_MULTICAST:
             return True
-        is_cast = reader.op == AMP_CAST or FACTS.canonical(reader.op) == "Cast"
-        if is_cast and cast_target(reader.attrs, str(reader)).is_low_precision:
+        if FACTS.is_cast(reader.op) and cast_target(reader.attrs, str(reader)).is_low_precision:
             return True
     return False
 

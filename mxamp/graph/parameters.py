@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Sequence, Tuple
+from typing import Iterator, Mapping, Sequence
 
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.ops.auxiliary import AUXILIARY_INPUTS
-
-PartialShape = Tuple[int, ...]
-"""A shape whose unknown sizes are 0, or -1 under NumPy shape semantics."""
-
-_WEIGHTED = {
-    "Convolution": (1, 2),
-    "Deconvolution": (1, 2),
-    "FullyConnected": (1, 2),
-    "BatchNorm": (1, 2, 3, 4),
-    "_contrib_SyncBatchNorm": (1, 2, 3, 4),
-    "LayerNorm": (1, 2),
-    "GroupNorm": (1, 2),
-    "InstanceNorm": (1, 2),
-    "Embedding": (1,),
-    "RNN": (1,),
-    "_contrib_DeformableConvolution": (2, 3),
-    "_contrib_ModulatedDeformableConvolution": (3, 4),
-}
-"""Operator -> the inputs that are parameters when a variable stands there."""
-
+from mxamp.ops.parameters import (
+    AUXILIARY_INPUTS,
+    NORMS,
+    PARAMETER_INPUTS,
+    PartialShape,
+    normalized_channels,
+    parameter_shapes,
+)
 
 _GLUON_MARKS = frozenset({"__dtype__", "__lr_mult__", "__wd_mult__", "__storage_type__"})
 """What ``gluon.Parameter.var`` gives to every variable it makes; the inputs of a block get none of it."""
-
-
-_NORMS = frozenset({"BatchNorm", "_contrib_SyncBatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm"})
-"""The operators whose parameters are one number for each channel, group or feature, and as many each."""
-
-
-_SHAPED = frozenset({"Convolution", "Deconvolution", "FullyConnected", "Embedding"})
-"""The operators whose attributes tell the shapes of their parameters."""
-
-_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCW", "NCDHW"})
-
-_CHANNELS = {"Convolution": "num_filter", "Deconvolution": "num_filter", "FullyConnected": "num_hidden"}
-"""Layer -> the attribute that is the size of axis 1 of what it hands on."""
 
 
 def auxiliary_names(graph: Graph) -> frozenset[str]:
@@ -82,7 +56,7 @@ def parameter_names(graph: Graph) -> Mapping[str, tuple[Node, int] | None]:
                 initialised.add(node.name)
             is_from_gluon = is_from_gluon or node.attrs.keys() >= _GLUON_MARKS
             continue
-        places = _WEIGHTED.get(canonical(op), ())
+        places = PARAMETER_INPUTS.get(canonical(op), ())
         if places and inputs and nodes[inputs[0].node].op == VARIABLE:
             read_as_data.add(nodes[inputs[0].node].name)
         for number in places:
@@ -125,13 +99,12 @@ def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, Node]]:
                     found.setdefault(node.name, (shape, node))
             continue
         op = FACTS.canonical(node.op)
-        if op in _NORMS:
-            for number in _WEIGHTED[op]:
-                if number < len(node.inputs):
-                    source = graph.nodes[node.inputs[number].node]
-                    if source.op == VARIABLE:
-                        found[source.name] = ((_normalized(graph, op, node),), node)
-        for number, shape in _weight_shapes(op, node.attrs).items() if op in _SHAPED else ():
+        shapes = parameter_shapes(op, node.attrs)
+        if op in NORMS and node.inputs:
+            layer = graph.nodes[node.inputs[0].node]
+            channels = normalized_channels(op, node.attrs, FACTS.canonical(layer.op), layer.attrs)
+            shapes = dict.fromkeys(PARAMETER_INPUTS[op], (channels,))
+        for number, shape in shapes.items():
             if number < len(node.inputs):
                 source = graph.nodes[node.inputs[number].node]
                 if source.op == VARIABLE:
@@ -140,42 +113,10 @@ def expected_shapes(graph: Graph) -> Mapping[str, tuple[PartialShape, Node]]:
     return found
 
 
-def _normalized(graph: Graph, op: str, node: Node) -> int:
-    """Return how many channels a BatchNorm right behind a layer normalizes; 0 where nothing here tells."""
-    layer = graph.nodes[node.inputs[0].node]
-    key = _CHANNELS.get(FACTS.canonical(layer.op)) if op == "BatchNorm" else None
-    is_first = node.attrs.get("axis", "1") == "1" and layer.attrs.get("layout", "None") in _CHANNELS_FIRST
-    if key is None or not is_first or layer.attrs.get("flatten", "True") not in ("True", "1"):
-        return 0
-    size = layer.attrs.get(key, "")
-    return int(size) if size.isdigit() else 0
-
-
 def norms_with_parameters(graph: Graph) -> Iterator[tuple[Node, Sequence[str]]]:
     """Yield the normalizations with the variables among their parameters, which must all be of one size."""
     for node in graph.nodes:
         op = node.op if node.op == VARIABLE else FACTS.canonical(node.op)
-        if op in _NORMS:
-            sources = [graph.nodes[node.inputs[n].node] for n in _WEIGHTED[op] if n < len(node.inputs)]
+        if op in NORMS:
+            sources = [graph.nodes[node.inputs[n].node] for n in PARAMETER_INPUTS[op] if n < len(node.inputs)]
             yield node, [source.name for source in sources if source.op == VARIABLE]
-
-
-def _weight_shapes(op: str, attrs: Mapping[str, str]) -> Mapping[int, PartialShape]:
-    try:
-        if op == "Convolution" and attrs.get("layout", "NCHW") in _CHANNELS_FIRST:
-            filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])
-            if kernel is not None:
-                return {1: (filters, 0, *kernel), 2: (filters,)}
-        if op == "Deconvolution" and attrs.get("layout", "NCHW") in _CHANNELS_FIRST:
-            filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])
-            if kernel is not None:
-                groups = int(attrs.get("num_group", "1"))
-                return {1: (0, filters // groups, *kernel), 2: (filters,)}
-        if op == "FullyConnected":
-            hidden = int(attrs["num_hidden"])
-            return {1: (hidden, 0), 2: (hidden,)}
-        if op == "Embedding":
-            return {1: (int(attrs["input_dim"]), int(attrs["output_dim"]))}
-    except (KeyError, ValueError, ZeroDivisionError):
-        pass  # MXNet reports an attribute it cannot read, with more to say about it than we have
-    return {}

@@ -14,6 +14,7 @@ from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.messages.arguments import argument
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
+from mxamp.ops.control_flow import CONTROL_FLOW
 from mxamp.ops.facts_table import operator_label
 from mxamp.ops.shapes import (
     DEMANDS,
@@ -184,12 +185,9 @@ class _Inference:
 
     def _of_bodies(self, node: Node, inputs: Sequence[MaybeShape]) -> Sequence[MaybeShape]:
         """Return the shapes of what control flow returns: its last body's, for each iteration one."""
-        if node.op == "_foreach":
-            sliced = len(integers(node.attrs.get("in_data_locs", "")) or ())
-            steps = next((shape[0] for shape in inputs[:sliced] if shape), UNKNOWN)
-            inputs = [
-                shape if place >= sliced or not shape else shape[1:] for place, shape in enumerate(inputs)
-            ]
+        flow = CONTROL_FLOW[node.op]
+        sliced, steps = flow.sliced(node.attrs), flow.iterations(node.attrs, inputs)
+        inputs = [shape if place >= sliced or not shape else shape[1:] for place, shape in enumerate(inputs)]
         last = len(node.subgraphs) - 1
         body = node.subgraphs[last]
         known = {
@@ -203,13 +201,9 @@ class _Inference:
         for op, name in inner._without_rule.items():
             self._without_rule.setdefault(op, f"{node.name}/{name}")
         heads = [found[head.node][head.output] for head in body.heads]
-        if node.op == "_cond":
-            return heads
-        if node.op == "_while_loop":
-            steps = int(node.attrs.get("max_iterations", UNKNOWN))
-        stacked = int(node.attrs.get("num_out_data", 0))
+        stacked = flow.stacked(node.attrs)
         return [
-            shape if place >= stacked or shape is None else (steps, *shape)
+            shape if place >= stacked or shape is None else (UNKNOWN if steps is None else steps, *shape)
             for place, shape in enumerate(heads)
         ]
 

@@ -17,7 +17,6 @@ from mxamp.graph.library_operators import emulated_dtypes
 from mxamp.graph.output_names import output_names
 from mxamp.html.folding import MOST_SHOWN, Folding, fold
 from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST
 from mxamp.report.inspection import compute_dtype
 from mxamp.report.model import NodeReport, Report
 
@@ -226,7 +225,7 @@ def _variable(name: str, kind: str, dtype: DType | None) -> Shape:
 def _is_plain_cast(graph: Graph, position: int, dtypes: EntryDtypes) -> bool:
     """Whether a node only changes the precision of floats: a cast to integers is part of the computation."""
     node = graph.nodes[position]
-    if node.op != AMP_CAST and FACTS.canonical(node.op) != "Cast":
+    if not FACTS.is_cast(node.op):
         return False
     source = node.inputs[0]
     ends = (dtypes[source.node][source.output], dtypes[position][0])

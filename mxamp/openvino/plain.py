@@ -9,7 +9,7 @@ from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST, CASTABLE
 from mxamp.params.parameter import Parameter
 
 _HARD_SIGMOID_DEFAULTS = {"alpha": 0.2, "beta": 0.5}
@@ -97,7 +97,7 @@ def plain_model(graph: Graph, params: Mapping[str, Parameter]) -> Plain:
 
 def _is_between_floats(node: Node, read: Sequence[DType | None], written: DType | None) -> bool:
     """Whether a ``Cast`` is one between float32 and low precision, as conversions may write them."""
-    if node.is_variable or FACTS.canonical(node.op) != "Cast":
+    if node.is_variable or FACTS.canonical(node.op) != CAST:
         return False
     return read[0] in CASTABLE and written in CASTABLE
 

@@ -14,7 +14,8 @@ from mxamp.ops.attributes import is_true
 
 AMP_CAST = "amp_cast"
 AMP_MULTICAST = "amp_multicast"
-CAST_OPERATORS = (AMP_CAST, "Cast")
+CAST = "Cast"
+CAST_OPERATORS = (AMP_CAST, CAST)
 """The operators a cast can be expressed with."""
 
 CASTABLE = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, *EMULATED_ONLY})

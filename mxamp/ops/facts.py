@@ -17,6 +17,7 @@ from mxamp.ops.promotion import promoted
 from mxamp.ops.roles import (
     OF_FIRST_INPUT,
     USUAL_COUNT,
+    Averaging,
     FromAttribute,
     FromData,
     InputRole,
@@ -52,6 +53,10 @@ class OperatorFacts:
         default holds. See :meth:`output_name`.
     multiplies
         Whether it is made of multiply-adds, counted in the report.
+    is_dense
+        Whether it uses each of its weights once a sample, as no layer over images does.
+    averaging
+        What an output value is the mean of; ``averaging_by_attributes`` replaces it where attributes decide.
     aliases
         Other names MXNet registers for it, those of its NumPy mode (``_np_``, ``_npi_``, ``_npx_``) included.
     roles_by_attributes
@@ -79,10 +84,13 @@ class OperatorFacts:
     seeds: tuple[int, ...] = ()
     output_names: tuple[str, ...] = ()
     multiplies: bool = False
+    is_dense: bool = False
+    averaging: Averaging = Averaging.NOTHING
     aliases: tuple[str, ...] = ()
     outputs_by_attributes: Callable[[Mapping[str, str]], tuple[OutputRule, ...]] | None = None
     roles_by_attributes: Callable[[Mapping[str, str]], tuple[InputRole, ...]] | None = None
     seeds_by_attributes: Callable[[Mapping[str, str]], tuple[int, ...]] | None = None
+    averaging_by_attributes: Callable[[Mapping[str, str]], Averaging] | None = None
     promotes: bool = False
     refuses: frozenset[DType] = frozenset()
     never_in_inference: str = ""
@@ -159,6 +167,11 @@ class OperatorFacts:
     def seed_outputs(self, attrs: Mapping[str, str]) -> tuple[int, ...]:
         """Return the outputs that hold indices or coordinates, for a node with these attributes."""
         return self.seeds if self.seeds_by_attributes is None else self.seeds_by_attributes(attrs)
+
+    def averages(self, attrs: Mapping[str, str]) -> Averaging:
+        """Return what an output value is the mean of, for a node with these attributes."""
+        by_attributes = self.averaging_by_attributes
+        return self.averaging if by_attributes is None else by_attributes(attrs)
 
     def output_name(self, index: int, count: int) -> str:
         """Return what MXNet appends, after an underscore, to a node's name to name one of its outputs.

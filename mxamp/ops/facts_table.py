@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Iterable, Mapping, Sequence
 
 from mxamp.errors import OperatorError
+from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.facts import OperatorFacts
-from mxamp.ops.roles import (
-    InputRole,
-)
+from mxamp.ops.roles import InputRole
 
 
 @dataclass(frozen=True)
@@ -145,6 +144,10 @@ class FactsTable:
         """Return the canonical name of an operator; an unknown name is its own."""
         record = self._by_name.get(op)
         return op if record is None else record.name
+
+    def is_cast(self, op: str) -> bool:
+        """Return whether an operator changes the dtype of its input, and does nothing else."""
+        return self.canonical(op) in CAST_OPERATORS
 
     def canonical_of(self, op: str, attrs: Mapping[str, str]) -> str:
         """Return the name under which policies and targets know a node's operator."""

@@ -70,6 +70,19 @@ class ValueKind(enum.Enum):
     __hash__ = object.__hash__
 
 
+class Averaging(enum.Enum):
+    """What one output value is the mean of."""
+
+    NOTHING = "nothing"
+
+    WINDOW = "window"
+    """A window of the image, which may be all of it."""
+
+    IMAGE = "image"
+
+    __hash__ = object.__hash__
+
+
 class SameAsData(enum.Enum):
     """The output's dtype follows from the one that the DATA inputs share."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.auxiliary import AUXILIARY_INPUTS
+from mxamp.ops.parameters import AUXILIARY_INPUTS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State

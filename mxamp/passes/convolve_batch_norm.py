@@ -12,15 +12,13 @@ from mxamp.decisions import Decision
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Node
 from mxamp.ops.attributes import is_true
+from mxamp.ops.equivalents import DEPTHWISE_BLOCK, depthwise_of
 from mxamp.params.cast import cast_array, float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import Edited, GraphEdit
 from mxamp.passes.images import image_nodes
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
-
-_BLOCK = 16
-"""oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def _layer(state: State, node: Node) -> _Layer | None:
         if parameter is not None and parameter.dtype is DType.FLOAT32 and len(parameter.shape) == 1
     ]
     channels = {values.size for values in statistics}
-    if len(statistics) != 4 or len(channels) != 1 or channels.pop() % _BLOCK:
+    if len(statistics) != 4 or len(channels) != 1 or channels.pop() % DEPTHWISE_BLOCK:
         return None
     gamma, beta, mean, variance = statistics
     if is_true(node.attrs, "fix_gamma", default=True):
@@ -159,13 +157,10 @@ def _edited(state: State, layers: Mapping[int, _Layer]) -> Edited:
             f"{node.name}_weight", ArrayParameter(layer.weight), [gamma], before=position
         )
         bias = edit.add_parameter(f"{node.name}_bias", ArrayParameter(layer.bias), [beta], before=position)
-        attrs = {
-            **{key: value for key, value in node.attrs.items() if key.startswith("__")},
-            "kernel": "(1, 1)",
-            "num_filter": str(channels),
-            "num_group": str(channels),
-            "no_bias": "False",
-        }
+        found = depthwise_of(node.op, node.attrs, channels)
+        assert found is not None  # it was a candidate
+        op, attrs = found
+        attrs = {**{key: value for key, value in node.attrs.items() if key.startswith("__")}, **attrs}
         inputs = (node.inputs[0], weight, bias)
-        edit.replace(position, Node("Convolution", node.name, attrs, inputs, control_deps=node.control_deps))
+        edit.replace(position, Node(op, node.name, attrs, inputs, control_deps=node.control_deps))
     return edit.finish()

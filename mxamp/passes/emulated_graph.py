@@ -127,7 +127,7 @@ class Expression:
     def _is_cast_back(self, position: int) -> bool:
         """Whether a node widens a low value to float32, which changes nothing."""
         node = self.graph.nodes[position]
-        if node.op != AMP_CAST and FACTS.canonical(node.op) != "Cast":
+        if not FACTS.is_cast(node.op):
             return False
         source = self._dtype(node.inputs[0])
         return source is not None and source.is_low_precision and self.dtypes[position][0] is DType.FLOAT32
@@ -144,7 +144,7 @@ class Expression:
         for position, node in enumerate(self.graph.nodes):
             if node.is_variable:
                 self.entries.append([self._variable(position, node)])
-            elif node.op == AMP_CAST or FACTS.canonical(node.op) == "Cast":
+            elif FACTS.is_cast(node.op):
                 self.entries.append([self._cast(position, node)])
             elif node.op == AMP_MULTICAST:
                 self.entries.append(self._multicast(position, node))

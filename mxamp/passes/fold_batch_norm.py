@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.ops.parameters import LAYERS
 from mxamp.params.cast import float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
@@ -21,7 +22,6 @@ from mxamp.passes.planned import PlannedPass
 from mxamp.passes.records import PlannedNode
 from mxamp.passes.state import Done, State
 
-_LAYERS = ("Convolution", "Deconvolution", "FullyConnected")
 _FIRST_OUTPUT = frozenset({0})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
 
@@ -95,7 +95,7 @@ class FoldBatchNorm(PlannedPass):
 
     step = "fold_batch_norm"
 
-    def __init__(self, layers: Sequence[str] = _LAYERS, *, float32: bool = False) -> None:
+    def __init__(self, layers: Collection[str] = LAYERS, *, float32: bool = False) -> None:
         self._layers = frozenset(layers)
         self._float32 = float32
 

@@ -11,7 +11,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS, InputRole, OperatorFacts, ValueKind
-from mxamp.ops.casts import AMP_CAST
+from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.parameter import Parameter
 from mxamp.passes.mask_values import (
     FLAGS,
@@ -383,7 +383,7 @@ _MAKERS: Mapping[str, _Handler] = {
 }
 _HANDLERS: Mapping[str, _Handler] = {
     **_MAKERS,
-    **dict.fromkeys((AMP_CAST, "Cast"), _cast),
+    **dict.fromkeys(CAST_OPERATORS, _cast),
     **dict.fromkeys(("where", "_npi_where"), _where),
     **dict.fromkeys(("SequenceMask", "Pad", "_slice_assign_scalar"), _put),
     **dict.fromkeys(("_npi_where_lscalar", "_npi_where_rscalar"), _put),

@@ -8,7 +8,6 @@ from mxamp.decisions import Plan
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
@@ -58,7 +57,7 @@ def _needless_casts(graph: Graph, plan: Plan) -> Sequence[int]:
         kept.update(node.control_deps)
     found: dict[int, int] = {}  # and the node that is read instead
     for position, (node, decision) in enumerate(zip(graph.nodes, plan.decisions)):
-        if node.op != AMP_CAST and (node.is_variable or FACTS.canonical(node.op) != "Cast"):
+        if not FACTS.is_cast(node.op):
             continue
         if decision is None or len(node.inputs) != 1 or position in kept:
             continue

@@ -13,6 +13,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
 from mxamp.passes.base import Pass
@@ -22,8 +23,6 @@ from mxamp.passes.state import Done, State
 
 RESCALE = "rescale"
 """What the report calls the pass."""
-
-_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 
 _SINGLE = frozenset(
     {
@@ -300,7 +299,7 @@ class _Scales:
 
     def _is_boundary(self, op: str, position: int, node: Node) -> bool:
         """Return whether parameters of a node can take up a difference of scales; then it is noted."""
-        if op in _LAYERS:
+        if op in LAYERS:
             return self._add_layer(position, node)
         return op == "BatchNorm" and self._add_norm(position, node)
 

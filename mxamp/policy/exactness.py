@@ -24,7 +24,7 @@ from typing import Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS, InputRole, OperatorFacts, ValueKind
-from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 
@@ -86,7 +86,7 @@ def _may_read_exactly(facts: OperatorFacts) -> bool:
         or not _EXACT_ROLES.isdisjoint(facts.roles)
         or facts.rest in _EXACT_ROLES
         or facts.name in _INTEGER_ORDERING
-        or facts.name == "Cast"
+        or facts.name == CAST
     )
 
 
@@ -119,7 +119,7 @@ def _reads_exactly(facts: OperatorFacts, number: int, attrs: Mapping[str, str]) 
     """Whether input ``number`` of an operator must not be rounded on its way in."""
     if facts.role(number, attrs) in _EXACT_ROLES or facts.name in _INTEGER_ORDERING:
         return True
-    return facts.name == "Cast" and attrs.get("dtype", "").startswith(("int", "uint"))
+    return facts.name == CAST and attrs.get("dtype", "").startswith(("int", "uint"))
 
 
 def _spread_backward(
@@ -158,7 +158,7 @@ def _carries_values(facts: OperatorFacts | None, number: int, attrs: Mapping[str
     """Whether the values of input ``number`` reach the output."""
     if facts is None:
         return True
-    return facts.role(number, attrs) in (InputRole.DATA, InputRole.COORDINATE) or facts.name == "Cast"
+    return facts.role(number, attrs) in (InputRole.DATA, InputRole.COORDINATE) or facts.name == CAST
 
 
 def _always_exact(facts: OperatorFacts | None, number: int, attrs: Mapping[str, str]) -> bool:
@@ -238,7 +238,7 @@ def exact_entries(graph: Graph) -> frozenset[Entry]:
         facts, op = all_facts[position], graph.nodes[position].op
         if facts is None:
             return op in (AMP_CAST, AMP_MULTICAST)
-        return facts.kind in _SPREADING_FORWARD or facts.name == "Cast"
+        return facts.kind in _SPREADING_FORWARD or facts.name == CAST
 
     for position, node in enumerate(graph.nodes):
         facts = all_facts[position]

@@ -18,7 +18,7 @@ from mxamp.graph.infer import EntryDtypes, check_dtypes, infer_dtypes, variable_
 from mxamp.graph.library_operators import emulated_formats, needs_operator_library
 from mxamp.graph.output_names import output_names
 from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST
+from mxamp.ops.casts import AMP_MULTICAST
 from mxamp.params.check import check_params
 from mxamp.params.parameter import Parameter
 
@@ -240,7 +240,7 @@ def _inspect_graph(
         if node.is_variable:
             continue
         inputs = [dtypes[entry.node][entry.output] for entry in node.inputs]
-        if node.op in (AMP_CAST, AMP_MULTICAST) or FACTS.canonical(node.op) == "Cast":
+        if node.op == AMP_MULTICAST or FACTS.is_cast(node.op):
             casts.extend(_casts_of(graph, position, prefix, inputs, dtypes[position], heads))
             continue
         nodes.append(

@@ -13,9 +13,10 @@ import re
 from typing import Any, Mapping
 
 from mxamp.errors import GraphError, OperatorError
-from mxamp.graph.control_flow import CONTROL_FLOW, body_inputs, graphs_within
+from mxamp.graph.control_flow import body_inputs, graphs_within
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops.attributes import integers
+from mxamp.ops.control_flow import CONTROL_FLOW
 from mxamp.ops.rounding import ROUND_BOTH_WAYS
 from mxamp.runtime.mxnet import import_mxnet
 
@@ -91,7 +92,7 @@ def _check_node(node: Node, read: int, *, complete: bool) -> None:
 
 def _control_flow_arity(node: Node) -> tuple[int, int]:
     """Return the inputs and outputs of a control-flow node as its attributes count them."""
-    bodies = len(CONTROL_FLOW[node.op])
+    bodies = len(CONTROL_FLOW[node.op].locations)
     counts = []
     for attribute in ("num_args", "num_outputs"):
         found = integers(node.attrs.get(attribute, ""))

@@ -11,10 +11,10 @@ import pytest
 
 from mxamp.errors import DataError, UnknownNameError
 from mxamp.graph import Entry, Graph, Node
-from mxamp.graph.control_flow import CONTROL_FLOW
 from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.model import Model, load
 from mxamp.ops import FACTS
+from mxamp.ops.control_flow import CONTROL_FLOW
 from mxamp.ops.shapes import RULES
 
 TRAINED = Path(__file__).resolve().parents[2] / "model_zoo_eval" / "trained"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Mapping
+from typing import Any, Callable, Mapping
 
 from mxamp.dtypes import DType
 from mxamp.ops.facts import OperatorFacts
@@ -35,12 +35,10 @@ def record(
     out: OutputRule | tuple[OutputRule, ...] = SAME,
     seeds: tuple[int, ...] = (),
     named: str = "",
-    multiplies: bool = False,
     out_by: Callable[[Mapping[str, str]], tuple[OutputRule, ...]] | None = None,
     inputs_by: Callable[[Mapping[str, str]], tuple[InputRole, ...]] | None = None,
     seeds_by: Callable[[Mapping[str, str]], tuple[int, ...]] | None = None,
-    promotes: bool = False,
-    refuses: frozenset[DType] = frozenset(),
+    **facts: Any,
 ) -> OperatorFacts:
     """Write one record.
 
@@ -54,7 +52,7 @@ def record(
         How values come about.
     named
         The names of the outputs, separated by spaces, where they are not MXNet's default.
-    out, seeds, multiplies, promotes, refuses
+    out, seeds, facts
         See :class:`mxamp.ops.facts.OperatorFacts`.
     out_by, inputs_by, seeds_by
         Its ``outputs_by_attributes``, ``roles_by_attributes`` and ``seeds_by_attributes``.
@@ -72,13 +70,11 @@ def record(
         kind=kind,
         seeds=seeds,
         output_names=tuple(named.split()),
-        multiplies=multiplies,
         aliases=tuple(aliases),
         outputs_by_attributes=out_by,
         roles_by_attributes=inputs_by,
         seeds_by_attributes=seeds_by,
-        promotes=promotes,
-        refuses=refuses,
+        **facts,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.ops.roles import FromData, ValueKind
+from mxamp.ops.roles import Averaging, FromData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record
 from mxamp.ops.tables._scalars import beside_scalar
 
@@ -105,7 +105,7 @@ RECORDS = (
     record("Cast cast _npi_cast _npx_cast", "free", AFFINE, out=attribute("dtype", DType.FLOAT32)),
     record("where _sparse_where", "free data data", MOVE),
     record("sum sum_axis _sparse_sum", "data", COMPUTE),
-    record("mean _sparse_mean", "data", COMPUTE),
+    record("mean _sparse_mean", "data", COMPUTE, averaging=Averaging.IMAGE),
     record("prod", "data", COMPUTE),
     record("nansum", "data", COMPUTE),
     record("nanprod", "data", COMPUTE),

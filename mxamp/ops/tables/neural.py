@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Mapping
 
 from mxamp.dtypes import DType
-from mxamp.ops.roles import InputRole, SameAsData, ValueKind
+from mxamp.ops.attributes import is_true
+from mxamp.ops.roles import Averaging, InputRole, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
 COMPUTE = ValueKind.COMPUTE
@@ -23,6 +24,12 @@ def _rnn_roles(attrs: Mapping[str, str]) -> tuple[InputRole, ...]:
     return _WITH_CELL if attrs.get("mode") == "lstm" else _WITHOUT_CELL
 
 
+def _averaged_by_pooling(attrs: Mapping[str, str]) -> Averaging:
+    if attrs.get("pool_type", "max") != "avg":
+        return Averaging.NOTHING
+    return Averaging.IMAGE if is_true(attrs, "global_pool", default=False) else Averaging.WINDOW
+
+
 RECORDS = (
     # data, weight, bias
     record("Convolution _npx_convolution", "data data data", COMPUTE, multiplies=True),
@@ -33,6 +40,7 @@ RECORDS = (
         "data data data",
         COMPUTE,
         multiplies=True,
+        is_dense=True,
     ),
     # data, offset, (mask,) weight, bias. The sampling position h + offset is computed in the data's dtype.
     record("_contrib_DeformableConvolution", "data coord data data", COMPUTE, multiplies=True),
@@ -98,7 +106,12 @@ RECORDS = (
     record("MakeLoss", "data", MOVE),
     record("make_loss _sparse_make_loss", "data", MOVE, named="loss"),
     # A second, hidden output: oneDNN's workspace of positions.
-    record("Pooling _npx_pooling", "data", COMPUTE, out=(SAME, DType.INT32), named="output workspace"),
+    record(
+        *("Pooling _npx_pooling", "data", COMPUTE),
+        out=(SAME, DType.INT32),
+        named="output workspace",
+        averaging_by_attributes=_averaged_by_pooling,
+    ),
     record("Pooling_v1", "data", COMPUTE),
     record("_contrib_AdaptiveAvgPooling2D", "data", COMPUTE),
     # data, like (mode=like). It has no type inference of its own, so all its dtypes are made one.
