@@ -170,6 +170,63 @@ def test_plots_are_drawn_and_nothing_is_wider_than_a_phone(opened: Any) -> None:
     assert found.complaints == []
 
 
+def test_a_page_with_all_there_is_fits_a_phone(opened: Any) -> None:
+    from tests.html.test_page import evaluation, fidelity, model, tuned
+
+    converted = model("a_name_that_is_as_long_as_those_of_networks_within_networks_of_networks")
+    assert converted.report is not None
+    everything = Findings(
+        report=tuned(converted.report), fidelity=fidelity(), evaluation=evaluation(), cautions=("Random.",)
+    )
+    found = opened(converted, everything, viewport={"width": 390, "height": 844}, has_touch=True)
+    assert found.page.locator(".plot svg").count() == 2
+    assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert found.complaints == []
+
+
+# Where an arrow runs, point by point, and the nodes that it touches though it neither leaves nor reaches them.
+CROSSED = """() => {
+  const boxes = mxampPage.cy.nodes().filter((node) => !node.isParent());
+  const crossed = [];
+  mxampPage.cy.edges().forEach((edge) => {
+    const corners = [edge.sourceEndpoint(), ...(edge.segmentPoints() || []), edge.targetEndpoint()];
+    boxes.forEach((node) => {
+      if (node.same(edge.source()) || node.same(edge.target())) return;
+      const box = node.boundingBox({ includeLabels: false });
+      for (let part = 1; part < corners.length; part += 1)
+        for (let step = 0; step <= 50; step += 1) {
+          const [a, b] = [corners[part - 1], corners[part]];
+          const x = a.x + ((b.x - a.x) * step) / 50, y = a.y + ((b.y - a.y) * step) / 50;
+          if (x > box.x1 && x < box.x2 && y > box.y1 && y < box.y2) {
+            crossed.push(edge.id() + " over " + node.id());
+            return;
+          }
+        }
+    });
+  });
+  return crossed;
+}"""
+
+
+def test_arrows_past_other_nodes_do_not_run_over_them(opened: Any) -> None:
+    from tests.building import Net, parameters
+
+    net = Net()
+    x = net.op("relu", net.var("data"), name="relu0")
+    for number in range(5):
+        y = net.op("relu", net.conv(x, f"conv{number}"), name=f"within{number}")
+        x = net.op("elemwise_add", x, net.conv(y, f"again{number}"), name=f"sum{number}")
+    own = Model(net.graph(x), parameters(net.params), {})
+    found = opened(mxamp.convert_model(own.graph, own.arg_params, {}, "bfloat16"))
+    while found.page.evaluate("mxampPage.cy.$('.group').length"):
+        found.page.click("#unfold")
+    assert found.page.evaluate("mxampPage.cy.$('.led').length") >= 5
+    assert found.page.evaluate(CROSSED) == []
+    # As they would run straight on, they do.
+    found.page.evaluate("mxampPage.cy.$('.led').removeClass('led') && 1")
+    assert len(found.page.evaluate(CROSSED)) >= 5
+
+
 def test_what_is_printed_holds_the_graph(opened: Any) -> None:
     from tests.html.test_page import fidelity, model
 

@@ -91,7 +91,7 @@
       if (group.parent >= 0 && standIn(group.parent) >= 0) return;
       const parent = group.parent >= 0 ? groupId(group.parent) : undefined;
       if (open.has(group.number)) {
-        found.push({ data: { id: groupId(group.number), parent, label: group.label }, classes: "open" });
+        found.push({ data: { id: groupId(group.number), parent, label: group.label, shift: 8 + 6.6 * group.label.length }, classes: "open" });
         return;
       }
       const lines = [shortened(group.label, 34), group.total + " nodes"];
@@ -124,9 +124,13 @@
       if (cast >= 0) arrow.casts.add(cast);
       joined.set(key, arrow);
     });
+    const named = new Set();
     joined.forEach((arrow, key) => {
       const own = [...arrow.casts];
-      const label = own.length === 1 ? short(text(casts[own[0]][1])) + " \u2192 " + short(text(casts[own[0]][2])) : own.length ? own.length + " casts" : "";
+      // One cast serves several readers: its name stands on the first arrow.
+      const known = own.length > 0 && own.every((cast) => named.has(cast));
+      own.forEach((cast) => named.add(cast));
+      const label = known ? "" : own.length === 1 ? short(text(casts[own[0]][1])) + " \u2192 " + short(text(casts[own[0]][2])) : own.length ? own.length + " casts" : "";
       found.push({ data: { id: key, source: arrow.source, target: arrow.target, label, casts: own, values: arrow.values },
                    classes: own.length ? "cast" : "" });
     });
@@ -144,12 +148,14 @@
       "background-gradient-stop-colors": "data(colors)", "background-gradient-stop-positions": "data(stops)",
       "border-width": 5, "border-style": "double", "border-color": "#46525f", "text-outline-width": 2, "text-outline-opacity": 0.35, "text-outline-color": "#000" } },
     { selector: ".open", style: { "background-opacity": 0.07, "background-color": "#7f8c9b", "border-width": 1, "border-color": "#8a94a3",
-      "text-valign": "top", "text-margin-y": -4, color: "#7d8896", padding: 14, "text-background-opacity": 0.85, "text-background-padding": 2 } },
+      "text-valign": "top", "text-halign": "left", "text-margin-x": "data(shift)", "text-margin-y": -2, color: "#7d8896", padding: 14, "text-background-opacity": 0.85, "text-background-padding": 2 } },
     { selector: "edge", style: { width: 1.6, "line-color": "#9aa6b5", "target-arrow-color": "#9aa6b5", "target-arrow-shape": "triangle",
       "curve-style": "bezier", "arrow-scale": 0.9, "overlay-opacity": 0, "z-compound-depth": "bottom" } },
-    { selector: ".cast", style: { "line-color": CAST, "target-arrow-color": CAST, "line-style": "dashed", width: 2.4, label: "data(label)",
+    { selector: ".cast", style: { "line-color": CAST, "target-arrow-color": CAST, "line-style": "dashed", width: 2.4, "source-label": "data(label)", "source-text-offset": 13,
       "font-size": 10, color: CAST, "text-background-opacity": 0.9, "text-background-padding": 2,
       "font-family": "system-ui, sans-serif" } },
+    { selector: ".led", style: { "curve-style": "round-segments", "segment-radii": 14, "edge-distances": "node-position",
+      "segment-weights": (edge) => edge.scratch("weights"), "segment-distances": (edge) => edge.scratch("distances") } },
     { selector: ".chosen", style: { "border-width": 4, "border-color": "#f4c20d", "border-style": "solid", "border-opacity": 1 } },
     { selector: "edge.chosen", style: { width: 4, "line-color": "#f4c20d", "target-arrow-color": "#f4c20d" } },
   ];
@@ -161,12 +167,37 @@
   // The wheel scrolls the page; with Ctrl or Command, or two fingers, it zooms.
   byId("picture").addEventListener("wheel", (event) => { if (!event.ctrlKey && !event.metaKey) event.stopPropagation(); }, { capture: true });
 
+  /** Lead arrows that would run over nodes past them, down the nearest column that is free. */
+  function leadPast() {
+    const boxes = cy.nodes().filter((node) => !node.isParent()).map((node) => ({ id: node.id(), ...node.boundingBox({ includeLabels: false }) }));
+    const columns = [];
+    cy.edges().forEach((edge) => {
+      const a = edge.source().position(), b = edge.target().position(), ends = [edge.source().id(), edge.target().id()];
+      if (b.y <= a.y) return;
+      const between = boxes.filter((box) => !ends.includes(box.id) && box.y1 > a.y && box.y2 < b.y);
+      const at = (y) => a.x + ((b.x - a.x) * (y - a.y)) / (b.y - a.y);
+      const crossed = (box) => Math.max(at(box.y1), at(box.y2)) > box.x1 - 5 && Math.min(at(box.y1), at(box.y2)) < box.x2 + 5;
+      if (!between.some(crossed)) return;
+      const first = Math.min(...between.map((box) => box.y1)) - 10, last = Math.max(...between.map((box) => box.y2)) + 10;
+      const taken = [...between, ...columns.filter((column) => column.y1 < last && column.y2 > first)];
+      const free = taken.flatMap((box) => [box.x1 - 12, box.x2 + 12]).filter((x) => taken.every((box) => x < box.x1 - 9 || x > box.x2 + 9));
+      const x = free.reduce((best, other) => (Math.abs(other - (a.x + b.x) / 2) < Math.abs(best - (a.x + b.x) / 2) ? other : best));
+      columns.push({ x1: x, x2: x, y1: first, y2: last });
+      const across = b.x - a.x, down = b.y - a.y, square = across * across + down * down;
+      const corners = [first, last].map((y) => [x - a.x, y - a.y]);
+      edge.scratch("weights", corners.map(([right, below]) => (right * across + below * down) / square));
+      edge.scratch("distances", corners.map(([right, below]) => (below * across - right * down) / Math.sqrt(square)));
+      edge.addClass("led");
+    });
+  }
+
   function render(focus) {
     cy.batch(() => {
       cy.elements().remove();
       cy.add(elements());
     });
     cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 24, rankSep: 38, edgeSep: 12, animate: false, fit: false }).run();
+    leadPast();
     choose(chosen);
     if (focus) show(focus);
     else begin();
