@@ -184,7 +184,7 @@ def test_a_page_with_all_there_is_fits_a_phone(opened: Any) -> None:
     assert found.complaints == []
 
 
-# Where an arrow runs, point by point, and the nodes that it touches though it neither leaves nor reaches them.
+# Along each arrow, point by point: the nodes that it touches though it neither leaves nor reaches them.
 CROSSED = """() => {
   const boxes = mxampPage.cy.nodes().filter((node) => !node.isParent());
   const crossed = [];
