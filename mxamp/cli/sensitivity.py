@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
     add_samples_options(parser)
     add_source_options(parser)
     parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
-    parser.add_argument("--target", metavar="NAME", help="the machine; see mxamp targets")
+    parser.add_argument("--target", metavar="TARGET", help="the machine; see mxamp targets")
     parser.add_argument(
         "--max-samples", type=int, default=32, metavar="N", help="use the first N (default: 32)"
     )

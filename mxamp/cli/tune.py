@@ -63,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
     add_source_options(parser)
     add_calibration_options(parser, of_a_curve=True)
     parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
-    parser.add_argument("--target", metavar="NAME", help="the machine; see mxamp targets")
+    parser.add_argument("--target", metavar="TARGET", help="the machine; see mxamp targets")
     parser.add_argument(
         "--points", type=int, default=12, metavar="N", help="measure at most N points (default: 12)"
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
+import shutil
+import subprocess
 import sys
 import time
 import warnings
@@ -147,3 +150,42 @@ def test_shells_complete_every_command_and_option(shell, capsys):
     out = capsys.readouterr().out
     for word in ("convert", "report", "--exclude-regex", "--latency-seconds"):
         assert word.lstrip("-") in out
+
+
+COMPLETE = """
+source /dev/stdin
+function ask {
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _shtab_mxamp mxamp "${@: -1}" "${@: -2:1}"
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (["mxamp", "con"], ["convert"]),
+        (["mxamp", "convert", "--exclude-r"], ["--exclude-regex"]),
+        (["mxamp", "convert", "net", "--dtype", "b"], ["bf16", "bfloat16"]),
+        (["mxamp", "tune", "net", "--target", "onnx-tensor"], ["onnx-tensorrt-fp16"]),
+        (["mxamp", "inspect", "net-s"], ["net-symbol.json"]),
+        (["mxamp", "report", "net", "--data", "im"], ["images.npz"]),
+    ],
+)
+def test_bash_completes_commands_options_values_and_files(line, expected, capsys, tmp_path):
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash here")
+    for name in ("net-symbol.json", "images.npz"):
+        (tmp_path / name).write_text("")
+    assert main(["completion", "bash"]) == 0
+    asked = f"ask {' '.join(map(shlex.quote, line))}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run(
+        [bash, "--norc", "-c", COMPLETE + asked],
+        input=capsys.readouterr().out,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert sorted(done.stdout.split()) == expected
