@@ -221,7 +221,7 @@ class _Search:
             raise _CannotRunError("the prepared float32 model cannot be run here")
         result = MeasuredRatio.of(measured, 1)
         if measured.ratio(1).is_slower:
-            original = {"kept": self._all_kept(result), **self._original()}
+            original = self._in_float32(result, self._original())
             reason = f"nothing in the model became {self._low}, and its prepared graph was slower"
             unchanged = MeasuredRatio.of(measured, 0)
             return _found(ORIGINAL, reason, original, result=unchanged, prepared=result)
@@ -307,8 +307,8 @@ class _Search:
 
     def _final(self, best: _Candidate, converted: MeasuredRatio) -> _Found:
         """Race the FP32 model, the prepared one and the best that was found, and choose."""
-        kept = self._all_kept(converted)
-        prepared = self._candidate(kept, **self._prepared_float32()).model
+        in_float32 = self._in_float32(converted, self._prepared_float32())
+        prepared = self._candidate(**in_float32).model
         is_changed = not self._is_users(prepared)
         models = [self._user]
         if is_changed:
@@ -338,24 +338,26 @@ class _Search:
                 f"{_not_faster(converted)}, nor was any smaller use of {self._low}, so the model is float32, "
                 "with its graph prepared and its BatchNorms folded"
             )
-            changes = {"kept": kept, **self._prepared_float32()}
-            return found(PREPARED, reason, changes, result=of_prepared)
+            return found(PREPARED, reason, in_float32, result=of_prepared)
         why = (
             "and the float32 model with its graph prepared was slower than the original"
             if is_changed
             else f"nor was any smaller use of {self._low}"
         )
         reason = f"{_not_faster(converted)}, {why}, so this is the original graph"
-        return found(
-            ORIGINAL, reason, {"kept": kept, **self._original()}, result=MeasuredRatio.of(measured, 0)
-        )
+        original = self._in_float32(converted, self._original())
+        return found(ORIGINAL, reason, original, result=MeasuredRatio.of(measured, 0))
 
-    def _all_kept(self, converted: MeasuredRatio) -> Mapping[str, str]:
+    def _in_float32(self, converted: MeasuredRatio, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return options with which nothing becomes low: no node of the user's, and none that was put in."""
         reason = (
             f"measured: the converted model was {converted.ratio:.2f} times as fast as float32 "
             f"({converted.low:.2f} to {converted.high:.2f})"
         )
-        return dict.fromkeys(names_of_operators(self._user.graph), reason)
+        kept = dict.fromkeys(names_of_operators(self._user.graph), reason)
+        # A Reshape that keeps a branch, say: alone it could still be estimated to gain.
+        inserted = [name for region in self._candidate(kept, **changes).regions for name in region.nodes]
+        return {"kept": {**kept, **dict.fromkeys(inserted, reason)}, **changes}
 
     def _prepared_float32(self) -> Mapping[str, Any]:
         """Return what makes the prepared FP32 model of a conversion in which everything is kept."""
