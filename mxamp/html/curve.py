@@ -3,11 +3,43 @@
 from __future__ import annotations
 
 from mxamp.compare.text import format_number
-from mxamp.html.sections import Plot, Point, Section, Table
+from mxamp.html.sections import Figure, Plot, Point, Section, Table
 from mxamp.messages.counts import count_of
 from mxamp.report.curve import CurvePointReport, CurveReport
 
 _THIS, _TODAY, _OTHER = "this model", "without tuning", "other conversions"
+
+
+def curve_figures(curve: CurveReport) -> dict[str, Figure]:
+    """Return what was measured of this model when the curve was: its speed, accuracy and error."""
+    (point,) = [point for point in curve.points if point.is_this] or (None,)
+    if point is None:
+        return {}
+    bounds = "" if point.interval is None else f", {' to '.join(map(format_number, point.interval))} (95 %)"
+    found = {
+        "error": Figure(
+            "Error",
+            format_number(point.error),
+            f"relative L2 distance from FP32{bounds}, {count_of(curve.samples, 'sample')}, {curve.how}",
+        )
+    }
+    if curve.is_timed:
+        found["speed"] = Figure(
+            "Speed, measured",
+            f"{point.speed:.2f}\u00d7",
+            "by turns with FP32, when tuned",
+            is_bad=point.speed < 1,
+        )
+    if curve.metric is not None and point.difference is not None and point.difference_interval is not None:
+        worst, best = point.difference_interval
+        found["accuracy"] = Figure(
+            f"Accuracy ({curve.metric})",
+            f"{100 * point.difference:+.2f} points",
+            f"less FP32's; {100 * worst:+.2f} to {100 * best:+.2f} (95 %), "
+            f"{count_of(curve.samples, 'sample')}",
+            is_bad=best < 0,
+        )
+    return found
 
 
 def curve_section(curve: CurveReport) -> Section:

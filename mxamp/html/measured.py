@@ -49,8 +49,13 @@ def _speeds(report: Report | None, timed: Mapping[str, Latency | None]) -> list[
     return found
 
 
-def speed_figure(report: Report | None, timed: Mapping[str, Latency | None]) -> Figure | None:
-    """Return how many times as fast the model is: measured, else estimated; None where nothing is known."""
+def speed_figure(
+    report: Report | None, timed: Mapping[str, Latency | None], tuned: Figure | None = None
+) -> Figure | None:
+    """Return how many times as fast the model is: measured, else estimated; None where nothing is known.
+
+    ``tuned`` is what was measured when it was tuned, if it was.
+    """
     speeds = _speeds(report, timed)
     if speeds:
         best = speeds[0].ratio
@@ -60,6 +65,8 @@ def speed_figure(report: Report | None, timed: Mapping[str, Latency | None]) -> 
             f"{_ms(best.float32_ms)} to {_ms(best.own_ms)}; {best.low:.2f} to {best.high:.2f} over rounds",
             is_bad=best.median_high < 1,
         )
+    if tuned is not None:
+        return tuned
     if report is not None and report.time is not None and report.time.mixed_us:
         ratio = report.time.float32_us / report.time.mixed_us
         kind = f"estimated for {report.time.machine}, not measured"
@@ -132,9 +139,14 @@ def speed_section(report: Report | None, timed: Mapping[str, Latency | None]) ->
         )
     if not tables:
         return None
-    paragraphs = ["One forward pass; both models by turns, each as deployed."] if speeds else []
-    if not speeds:
-        paragraphs.append("Nothing was measured; these are expectations. Measure with mxamp compare.")
+    if speeds:
+        paragraphs = ["One forward pass; both models by turns, each as deployed."]
+    elif report is not None and report.race:
+        paragraphs = ["One forward pass; the plans by turns."]
+    elif report is not None and report.curve is not None and report.curve.is_timed:
+        paragraphs = ["These are expectations; what was measured when tuning is below."]
+    else:
+        paragraphs = ["Nothing was measured; these are expectations. Measure with mxamp compare."]
     notes = []
     if report is not None and report.guard is not None:
         notes.append(f"Guard: {report.guard.reason}.")

@@ -22,7 +22,7 @@ from mxamp.html.converted import (
     size_figure,
     size_section,
 )
-from mxamp.html.curve import curve_section
+from mxamp.html.curve import curve_figures, curve_section
 from mxamp.html.drawing import Drawing, draw
 from mxamp.html.evaluated import accuracy_figure, accuracy_section
 from mxamp.html.measured import fidelity_section, layer_section, speed_figure, speed_section, worst_error
@@ -101,12 +101,13 @@ def html_page(model: Model, title: str, findings: Findings | None = None) -> str
         report=report,
         layers=None if fidelity is None else fidelity.layers,
     )
+    curve = {} if report is None or report.curve is None else curve_figures(report.curve)
     figures = [
         low_figure(report, inspection),
         size_figure(report, inspection),
-        speed_figure(report, timed),
-        None if evaluation is None else accuracy_figure(evaluation),
-        None if fidelity is None else worst_error(fidelity),
+        speed_figure(report, timed, curve.get("speed")),
+        curve.get("accuracy") if evaluation is None else accuracy_figure(evaluation),
+        curve.get("error") if fidelity is None else worst_error(fidelity),
         *findings.figures,
     ]
     sections = [

@@ -153,6 +153,20 @@ def test_the_curve_is_in_the_page_of_tune_and_in_later_ones_of_its_files(mxamp, 
     assert (result.status, "already exists" in result.err) == (2, True)
 
 
+def test_labels_alone_let_tuning_measure_accuracy(mxamp, folder):
+    pytest.importorskip("mxnet")
+    with np.load(folder / classified(folder)) as file:
+        np.savez(folder / "unlabelled.npz", **{name: file[name] for name in file if name != "label"})
+        np.save(folder / "labels.npy", file["label"])
+    given = ("--data", "unlabelled.npz", "--labels", "labels.npy", "--latency-seconds", "0")
+    options = ("--target", "cpu-bf16", "--points", "3", "--max-error", "0.5", "-o", "tuned")
+    result = mxamp("tune", "cls", *given, *options, "--html", "tuned.html")
+    assert result.status == 0, result.err
+    page = (folder / "tuned.html").read_text(encoding="utf-8")
+    assert "Accuracy (top-1)" in page
+    assert "top-1, points" in page
+
+
 def test_compare_writes_the_page_of_the_converted_model(mxamp, folder):
     pytest.importorskip("mxnet")
     mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out")

@@ -213,6 +213,24 @@ def test_the_curve_shows_which_point_the_model_is() -> None:
     assert [point[4] for point in points] == [[0.018, 0.022], [0.009, 0.011], None]
 
 
+def test_what_tuning_measured_stands_at_the_top(tmp_path: Path) -> None:
+    converted = model()
+    assert converted.report is not None
+    report = tuned(converted.report)
+    assert report.curve is not None
+    timed = replace(report, curve=replace(report.curve, is_timed=True))
+    text = text_of(html_page(converted, "net", Findings(report=timed)))
+    assert "Speed, measured 2.00\u00d7 by turns with FP32, when tuned" in text
+    assert "Nothing was measured" not in text
+    assert "Accuracy (top-1) -1.00 points less FP32's; -2.00 to +0.00 (95 %), 50 samples" in text
+    assert "Error 0.02 relative L2 distance from FP32, 0.018 to 0.022 (95 %), 50 samples, executed" in text
+    # What was measured later on this model counts for more, and estimates are not called measured.
+    text = text_of(html_page(converted, "net", Findings(report=timed, fidelity=fidelity())))
+    assert "when tuned" not in text.partition("Speed against error")[0]
+    assert "Error 0.02" not in text
+    assert "when tuned" not in text_of(html_page(converted, "net", Findings(report=report)))
+
+
 def test_a_curve_is_read_back_from_a_report_and_an_infinite_error_is_still_drawn() -> None:
     converted = model()
     assert converted.report is not None

@@ -402,13 +402,16 @@
     const bars = data.flatMap((point, bar) => (point.bounds || []).map((end) => ({ ...point, y: end, bar })));
     marks.push(Plot.lineY(bars, { x: "x", y: "y", z: "bar", stroke: color, strokeWidth: 1.5 }));
     marks.push(Plot.dot(data, { x: "x", y: "y", fill: color, r: given.line ? 5 : 3 }));
+    // Within the plot: to the left of points in its right half.
+    const ends = data.map((point) => point.x), half = (Math.min(...ends) + Math.max(...ends)) / 2;
+    const beside = (point) => (point.x > half ? { dx: -6, textAnchor: "end" } : { dx: 6, textAnchor: "start" });
     // Of two names one stands above its point, and the other below.
     data.filter((point) => point.name).forEach((point, number) =>
-      marks.push(Plot.text([point], { x: "x", y: "y", text: "name", dx: 6, dy: number ? 14 : -12, textAnchor: "start", fill: "currentColor", stroke: "var(--back)", strokeWidth: 4 })));
+      marks.push(Plot.text([point], { x: "x", y: "y", text: "name", dy: number ? 14 : -12, ...beside(point), fill: "currentColor", stroke: "var(--back)", strokeWidth: 4 })));
     marks.push(Plot.tip(data, Plot.pointer({ x: "x", y: "y", fill: "var(--back)",
       title: (point) => point.label + "\n" + (point.exact === 0 ? "exactly equal" : given.y + " " + point.exact.toPrecision(3)) + (point.kind ? "\n" + point.kind : "") })));
     const wide = printed ? PRINTED : place.clientWidth || 700;
-    const figure = Plot.plot({ width: wide, height: Math.max(240, Math.min(340, wide * 0.5)), marginLeft: 60, marginRight: 24, marginBottom: 46,
+    const figure = Plot.plot({ width: wide, height: Math.max(240, Math.min(340, wide * 0.5)), marginLeft: 70, marginRight: 24, marginBottom: 46,
       x: { label: given.x, labelAnchor: "center", labelArrow: "none", labelOffset: 40, ...(given.line ? { inset: 40 } : {}) },
       y: { label: given.y, type: given.log ? "log" : "linear", grid: true, tickFormat: given.log ? "~g" : undefined },
       style: { fontSize: "12px", background: "none" }, marks });
