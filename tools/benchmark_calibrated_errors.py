@@ -11,8 +11,8 @@ outputs from float32's (fusion off), executed in bfloat16 on samples that the ca
 several outputs the root of the mean square. Of a detector of the zoo, whose outputs come out of a ranking, it
 is that of what enters the first ranking. Times are the target's estimates for one sample.
 
-"impossible below" is what no placement can reach within 1 %, by the prices of roundings and with compensated
-weights: the lower envelope of time and error, which is exact, at that time.
+"impossible below" is what no placement can reach within 1 %, by the prices of the roundings of results, if
+compensation left nothing of the weights' error: the lower envelope of time and error, which is exact, there.
 
 Networks of the zoo have random weights: they are calibrated on cuts of one photograph and judged on cuts of
 another. Networks that were trained here are calibrated on samples of their training and judged on held-out
@@ -37,9 +37,11 @@ import mxamp
 from model_zoo_eval.heads import entries_before, first_rankings
 from model_zoo_eval.journal import Journal, read_results
 from model_zoo_eval.trained.networks import NETWORKS
-from mxamp.calibration.placing import LEFT_OF_WEIGHTS
+from mxamp.calibration.prices import Prices
 from mxamp.calibration.pricing import price_roundings
+from mxamp.calibration.sites import rounding_sites
 from mxamp.compare.inputs import input_names
+from mxamp.dtypes import DType
 from mxamp.errors import MxampError, MxampWarning
 from mxamp.model import Model
 from mxamp.report.table import Column, format_table, terminal_width
@@ -53,7 +55,7 @@ __all__ = ["BEFORE", "DEFAULT", "main", "measure", "predict", "relative_error", 
 RESULTS = ROOT / "benchmark-results" / "calibrated-errors.jsonl"
 BEFORE, DEFAULT = "fastest, nearest", "default"
 TARGET = "cpu-bf16"
-_BUDGETS = (0.01, 0.02)
+BUDGETS = (0.01, 0.02)
 _BATCH = 4
 """Samples a forward pass where errors are measured."""
 
@@ -66,13 +68,16 @@ _CHEAP = (
 """Those that take least come first, so that a run that is stopped has most of them."""
 
 
-def measure(subject: Subject) -> dict[str, Any]:
+def measure(subject: Subject, budgets: Sequence[float] = BUDGETS) -> dict[str, Any]:
     """Calibrate a network, convert it in each way, and measure the errors.
 
     Parameters
     ----------
     subject
         The network and its samples.
+    budgets
+        How much longer than the fastest placement calibrated conversions may take; the first is the one that
+        bounds are told for.
 
     Returns
     -------
@@ -93,8 +98,7 @@ def measure(subject: Subject) -> dict[str, Any]:
     data = {name: subject.held_out}
     expected = run_outputs(subject.model, data, fusion=False, batch_size=_BATCH)
     curve = explore(subject.model, prices, shape, target=TARGET)
-    left = explore(subject.model, prices, shape, target=TARGET, weights=LEFT_OF_WEIGHTS)
-    fastest = curve.microseconds(curve.corners[0])
+    fastest = curve.microseconds(curve.fastest)
     ways: dict[str, dict[str, Any]] = {}
 
     def add(way: str, model: Model, microseconds: float, predicted: float | None = None) -> None:
@@ -108,10 +112,10 @@ def measure(subject: Subject) -> dict[str, Any]:
             else float((found[0].argmax(axis=1) == subject.labels).mean()),
         }
 
-    add(BEFORE, curve.convert(curve.corners[0]), fastest, curve.error(curve.corners[0]))
+    add(BEFORE, curve.convert(curve.fastest), fastest, curve.error(curve.fastest))
     add(DEFAULT, curve.convert(curve.today), curve.microseconds(curve.today), curve.error(curve.today))
     started = time.perf_counter()
-    for budget in _BUDGETS:
+    for budget in budgets:
         model = mxamp.convert_model(
             subject.model.graph,
             subject.model.arg_params,
@@ -126,20 +130,21 @@ def measure(subject: Subject) -> dict[str, Any]:
         assert model.report is not None  # a conversion has one
         assert model.report.time is not None  # the target has costs
         add(_way(budget), model, model.report.time.mixed_us)
+    bound = _without_weights(curve, prices).impossible_below(budgets[0])
     return {
         "ways": ways,
-        "impossible_below": _impossible(left, _BUDGETS[0]) / ways[BEFORE]["predicted"],
+        "impossible_below": bound / ways[BEFORE]["predicted"],
         "samples": len(subject.calibration),
         "held_out": len(subject.held_out),
         "shape": list(subject.held_out.shape[1:]),
         "weights": subject.weights,
         "calibrate_seconds": calibrated,
-        "convert_seconds": (time.perf_counter() - started) / len(_BUDGETS),
+        "convert_seconds": (time.perf_counter() - started) / len(budgets),
     }
 
 
 def predict(subject: Subject) -> float:
-    """Return what a calibrated conversion is predicted to leave of the error, within 1 % of the time.
+    """Return what a calibrated conversion leaves of the error at least within 1 % of the time, by the prices.
 
     Parameters
     ----------
@@ -150,28 +155,17 @@ def predict(subject: Subject) -> float:
     prices = price_roundings(subject.model, {name: subject.calibration}, draws=2)
     shape = {name: (1, *subject.calibration.shape[1:])}
     plain = explore(subject.model, prices, shape, target=TARGET)
-    left = explore(subject.model, prices, shape, target=TARGET, weights=LEFT_OF_WEIGHTS)
-    limit = (1 + _BUDGETS[0]) * left.microseconds(left.corners[0])
-    within = [corner for corner in left.corners if left.microseconds(corner) <= limit]
-    return left.error(within[-1]) / plain.error(plain.corners[0])
+    return _without_weights(plain, prices).impossible_below(BUDGETS[0]) / plain.error(plain.fastest)
+
+
+def _without_weights(curve: Curve, prices: Prices) -> Curve:
+    """Return the curve of results alone, as if compensation left nothing of the weights' error."""
+    sites = rounding_sites(curve.problem, prices, DType.BFLOAT16, weights=0.0)
+    return dataclasses.replace(curve, sites=sites)
 
 
 def _way(budget: float) -> str:
     return f"calibrated, {100 * budget:g} %"
-
-
-def _impossible(curve: Curve, budget: float) -> float:
-    """Return the error that no placement falls below whose time is within a budget."""
-    limit = (1 + budget) * curve.microseconds(curve.corners[0])
-    before = curve.corners[0]
-    for corner in curve.corners[1:]:
-        if curve.microseconds(corner) > limit:
-            share = (limit - curve.microseconds(before)) / (
-                curve.microseconds(corner) - curve.microseconds(before)
-            )
-            return math.sqrt(before.error + share * (corner.error - before.error))
-        before = corner
-    return math.sqrt(before.error)
 
 
 def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
@@ -224,6 +218,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=16, help="to calibrate with (default: %(default)s)")
     parser.add_argument("--held-out", type=int, default=4, help="to judge by (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and cuts (default: %(default)s)")
+    parser.add_argument(
+        "--budgets", type=float, nargs="+", default=BUDGETS, help="of time (default: 0.01 0.02); 0.01 first"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the journal (default: %(default)s)")
     parser.add_argument("--predict", action="store_true", help="only price, and execute nothing")
     parser.add_argument("--show", action="store_true", help="print what is there, and measure nothing")
@@ -251,7 +248,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in done:
             continue
         try:
-            row = measure(_subject(name, options.samples, options.held_out, options.seed))
+            row = measure(_subject(name, options.samples, options.held_out, options.seed), options.budgets)
         except MxampError as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed += 1
@@ -264,22 +261,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     columns = [Column("network", 12), Column("input")]
-    ways = [BEFORE, DEFAULT, *map(_way, _BUDGETS)]
+    ways = [
+        way for way in (BEFORE, DEFAULT, *map(_way, BUDGETS)) if any(way in r["ways"] for r in rows.values())
+    ]
     columns += [Column(way, right=True) for way in ways]
     columns += [Column("of the first, 1 %", right=True), Column("impossible below", right=True)]
     columns += [Column("time, 1 %", right=True), Column("top-1", right=True)]
     lines = []
     for name, row in rows.items():
         own = row["ways"]
-        accuracy = [own[way]["accuracy"] for way in (BEFORE, _way(_BUDGETS[0]))]
+        accuracy = [own[way]["accuracy"] for way in (BEFORE, _way(BUDGETS[0]))]
         lines.append(
             [
                 name,
                 "x".join(map(str, row["shape"])),
-                *(f"{own[way]['error']:.2e}" for way in ways),
+                *(f"{own[way]['error']:.2e}" if way in own else "-" for way in ways),
                 f"{_ratio(row):.2f}",
                 f"{row['impossible_below']:.2f}",
-                f"{own[_way(_BUDGETS[0])]['time']:.3f}",
+                f"{own[_way(BUDGETS[0])]['time']:.3f}",
                 "" if accuracy[0] is None else ", ".join(f"{share:.4f}" for share in accuracy),
             ]
         )
@@ -300,7 +299,7 @@ def _lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _ratio(row: Mapping[str, Any]) -> float:
     ways = row["ways"]
-    return float(ways[_way(_BUDGETS[0])]["error"] / ways[BEFORE]["error"])
+    return float(ways[_way(BUDGETS[0])]["error"] / ways[BEFORE]["error"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,14 @@
 """Placement: the exact minimum cut that chooses precisions at the least cost."""
 
-from mxamp.placement.envelope import RoundingPrice, TradeOff, least_error, rounding_cost, trade_offs
+from mxamp.placement.envelope import (
+    RoundingPrice,
+    TradeOff,
+    fastest_placement,
+    impossible_below,
+    least_error,
+    rounding_cost,
+    trade_offs,
+)
 from mxamp.placement.place import count_casts, place, placement_cost, stored_twice
 from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
 
@@ -13,6 +21,8 @@ __all__ = [
     "Supply",
     "TradeOff",
     "count_casts",
+    "fastest_placement",
+    "impossible_below",
     "least_error",
     "place",
     "placement_cost",

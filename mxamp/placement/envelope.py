@@ -86,10 +86,7 @@ def trade_offs(problem: PlacementProblem, prices: Sequence[RoundingPrice]) -> li
     there, and lies on the envelope between them, or none does, and the envelope is straight (Eisner and
     Severance, J. ACM 23(4), 1976). Each is one minimum cut, exact to the 2^-29 to which costs are scaled.
     """
-    assert problem.costs is not None  # there is no time to weigh otherwise
-    bare = problem.unpriced
-    wanted = [price for price in prices if price.error > 0 and price.nodes]
-    solver = _Solver(bare, wanted)
+    _, _, solver = _solver(problem, prices)
     fastest, finest = solver.solve(1.0, 1e-6), solver.solve(1e-6, 1.0)
     found = {fastest.low: fastest, finest.low: finest}
     waiting = [(fastest, finest)]
@@ -107,6 +104,34 @@ def trade_offs(problem: PlacementProblem, prices: Sequence[RoundingPrice]) -> li
         found[middle.low] = middle
         waiting += [(left, middle), (middle, right)]
     return _undominated(found.values())
+
+
+def fastest_placement(problem: PlacementProblem, prices: Sequence[RoundingPrice]) -> TradeOff:
+    """Return the first corner that :func:`trade_offs` returns, by one cut.
+
+    Parameters
+    ----------
+    problem, prices
+        As there.
+    """
+    return _solver(problem, prices)[2].solve(1.0, 1e-6)
+
+
+def impossible_below(problem: PlacementProblem, prices: Sequence[RoundingPrice], limit: float) -> float:
+    """Return the error that no placement falls below within a time: the lower envelope there.
+
+    Parameters
+    ----------
+    problem, prices
+        As for :func:`trade_offs`.
+    limit
+        The time, in the unit of the problem's costs.
+    """
+    before, after = _around(_solver(problem, prices)[2], lambda point: point.time <= limit)
+    if after is None or after.time <= before.time:
+        return before.error
+    share = max(0.0, limit - before.time) / (after.time - before.time)
+    return before.error + share * (after.error - before.error)
 
 
 def least_error(
@@ -138,31 +163,15 @@ def least_error(
     roundings that can be had for it, one after another, each with the best placement of all else: choosing
     among those is a knapsack, which has no exact answer that a cut would find.
     """
-    assert problem.costs is not None  # there is no time to weigh otherwise
-    bare = problem.unpriced
-    wanted = [price for price in prices if price.error > 0 and price.nodes]
-    solver = _Solver(bare, wanted)
-    best = fastest = solver.solve(1.0, 1e-6)
-    limit = fastest.time * (1 + more_time)
+    bare, wanted, solver = _solver(problem, prices)
+    limit = solver.solve(1.0, 1e-6).time * (1 + more_time)
 
     def may(point: TradeOff) -> bool:
         return point.time <= limit and allows(point.low)
 
-    slow = solver.solve(1e-6, 1.0)
-    if may(slow):
-        return slow
-    for _ in range(_STEPS):
-        saved, paid = best.error - slow.error, slow.time - best.time
-        if saved <= 0 or paid <= 0:
-            break
-        middle = solver.solve(saved * solver.time_scale, paid * solver.error_scale)
-        gain = (best.time - middle.time) * saved + (best.error - middle.error) * paid
-        if middle.low in (best.low, slow.low) or gain <= 1e-6 * saved * paid:
-            break
-        if may(middle):
-            best = middle
-        else:
-            slow = middle
+    best, slow = _around(solver, may)
+    if slow is None:
+        return best
     # What both weigh where the envelope passes the limit, a little in favour of the end before it.
     time = max(best.error - slow.error, 0.0) * solver.time_scale or 1.0
     error = 0.99 * max(slow.time - best.time, 0) * solver.error_scale or 1e-6
@@ -180,6 +189,38 @@ def least_error(
         if may(point) and point.error < best.error:
             best, spared = point, spared | nodes
     return best
+
+
+def _around(solver: _Solver, may: Callable[[TradeOff], bool]) -> tuple[TradeOff, TradeOff | None]:
+    """Return the last corner that may be, and the first that may not; None where the finest may.
+
+    The fastest may in any case.
+    """
+    best, slow = solver.solve(1.0, 1e-6), solver.solve(1e-6, 1.0)
+    if may(slow):
+        return slow, None
+    for _ in range(_STEPS):
+        saved, paid = best.error - slow.error, slow.time - best.time
+        if saved <= 0 or paid <= 0:
+            break
+        middle = solver.solve(saved * solver.time_scale, paid * solver.error_scale)
+        gain = (best.time - middle.time) * saved + (best.error - middle.error) * paid
+        if middle.low in (best.low, slow.low) or gain <= 1e-6 * saved * paid:
+            break
+        if may(middle):
+            best = middle
+        else:
+            slow = middle
+    return best, slow
+
+
+def _solver(
+    problem: PlacementProblem, prices: Sequence[RoundingPrice]
+) -> tuple[PlacementProblem, list[RoundingPrice], _Solver]:
+    """Return the problem without prices of its own, what roundings cost, and what solves both."""
+    assert problem.costs is not None  # there is no time to weigh otherwise
+    wanted = [price for price in prices if price.error > 0 and price.nodes]
+    return problem.unpriced, wanted, _Solver(problem.unpriced, wanted)
 
 
 def _undominated(found: Iterable[TradeOff]) -> list[TradeOff]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import AbstractSet, Any, Callable, Mapping, Sequence
 
 from mxamp.calibration import Calibration, Compensation
@@ -14,7 +15,17 @@ from mxamp.conversion.shapes import known_shapes
 from mxamp.decisions.placing import Placing
 from mxamp.errors import TargetError
 from mxamp.model import Model
-from mxamp.placement import PlacementProblem, TradeOff, place, placement_cost, rounding_cost, trade_offs
+from mxamp.placement import (
+    PlacementProblem,
+    RoundingPrice,
+    TradeOff,
+    fastest_placement,
+    impossible_below,
+    place,
+    placement_cost,
+    rounding_cost,
+    trade_offs,
+)
 from mxamp.policy.resolve import resolve_policy
 from mxamp.profile.choices import these
 from mxamp.report.build import Rewrites
@@ -34,8 +45,6 @@ class Curve:
         The placement problem.
     sites
         The roundings that placements bring about.
-    corners
-        The placements, the fastest first.
     today
         The placement of a conversion that knows no prices.
     fixed_us
@@ -48,10 +57,28 @@ class Curve:
     options: Options
     problem: PlacementProblem
     sites: Sequence[Site]
-    corners: Sequence[TradeOff]
     today: TradeOff
     fixed_us: float
     float32_us: float
+
+    @cached_property
+    def corners(self) -> Sequence[TradeOff]:
+        """The placements, the fastest first; they are searched for when they are first asked for."""
+        return trade_offs(self.problem, self._prices)
+
+    @cached_property
+    def fastest(self) -> TradeOff:
+        """The first of the corners."""
+        return fastest_placement(self.problem, self._prices)
+
+    def impossible_below(self, more_time: float) -> float:
+        """Return the error that no placement falls below, as predicted, within a share more of the time."""
+        limit = self.fastest.time + 1000 * more_time * self.microseconds(self.fastest)
+        return math.sqrt(impossible_below(self.problem, self._prices, limit))
+
+    @property
+    def _prices(self) -> list[RoundingPrice]:
+        return [site.price for site in self.sites]
 
     def microseconds(self, point: TradeOff) -> float:
         """Return what a placement takes, as estimated."""
@@ -63,9 +90,8 @@ class Curve:
 
     def point(self, low: AbstractSet[int]) -> TradeOff:
         """Return a placement with its time and error."""
-        prices = [site.price for site in self.sites]
         return TradeOff(
-            frozenset(low), placement_cost(self.problem.unpriced, set(low)), rounding_cost(prices, low)
+            frozenset(low), placement_cost(self.problem.unpriced, set(low)), rounding_cost(self._prices, low)
         )
 
     def names(self, nodes: AbstractSet[int]) -> tuple[str, ...]:
@@ -147,8 +173,8 @@ def explore(
     sites = rounding_sites(problem, prices, chosen.target_dtype, weights=weights)
     float32 = rewrites.plan.estimates.float32
     fixed = sum(cost for position, cost in enumerate(float32) if position not in problem.costs.nodes)
-    corners = trade_offs(problem, [site.price for site in sites])
-    curve = Curve(source, options, problem, sites, corners, corners[0], fixed, sum(float32))
+    unplaced = TradeOff(frozenset(today), 0, 0.0)
+    curve = Curve(source, options, problem, sites, unplaced, fixed, sum(float32))
     return replace(curve, today=curve.point(today))
 
 

@@ -243,4 +243,4 @@ def _to_avoid(curve: Curve, nodes: frozenset[int]) -> float | None:
         return None
     bare = problem.unpriced
     without = place(replace(bare, free=bare.free - nodes, widest=bare.widest - nodes))
-    return max(0.0, (placement_cost(bare, without) - curve.corners[0].time) / 1000)
+    return max(0.0, (placement_cost(bare, without) - curve.fastest.time) / 1000)

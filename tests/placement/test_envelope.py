@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from mxamp.placement import (
     PlacementProblem,
     RoundingPrice,
+    fastest_placement,
+    impossible_below,
     least_error,
     placement_cost,
     rounding_cost,
@@ -114,3 +116,21 @@ def test_other_placements_count_and_what_is_not_allowed_does_not() -> None:
     assert set(least_error(problem, prices, 0.1, allows=lambda low: len(low) > 1).low) == {2, 4}
     assert set(least_error(problem, prices, 0.1, others=[{2}]).low) == {2}
     assert set(least_error(problem, prices, 0.0, others=[set()]).low) == {2, 4}
+
+
+@settings(max_examples=25)
+@given(with_errors(), st.sampled_from([0.0, 0.05, 0.3, 1.0, 5.0]))
+def test_no_placement_falls_below_the_envelope_at_a_time_and_the_corners_do_not_rise_above_it(
+    drawn: tuple[PlacementProblem, list[RoundingPrice]], share: float
+) -> None:
+    problem, prices = drawn
+    corners = trade_offs(problem, prices)
+    fastest = fastest_placement(problem, prices)
+    assert (fastest.time, fastest.error) == (corners[0].time, corners[0].error)
+    limit = fastest.time * (1 + share)
+    bound = impossible_below(problem, prices, limit)
+    every = [(placement_cost(problem.unpriced, low), rounding_cost(prices, low)) for low in allowed(problem)]
+    assert bound <= min(error for time, error in every if time <= limit) + 1e-3
+    assert bound <= min(corner.error for corner in corners if corner.time <= limit) + 1e-9
+    if limit >= corners[-1].time:
+        assert bound == corners[-1].error
