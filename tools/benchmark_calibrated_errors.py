@@ -14,6 +14,8 @@ is that of what enters the first ranking. Times are the target's estimates for o
 "impossible below" is what no placement can reach within 1 %, by the prices of the roundings of results, if
 compensation left nothing of the weights' error: the lower envelope of time and error, which is exact, there.
 
+Plain ResNets are converted by MXNet's own converter, too, with parameters cast once.
+
 Networks of the zoo have random weights: they are calibrated on cuts of one photograph and judged on cuts of
 another. Networks that were trained here are calibrated on samples of their training and judged on held-out
 ones. Results are JSON lines (--results), each written as soon as it is there.
@@ -47,10 +49,20 @@ from mxamp.model import Model
 from mxamp.report.table import Column, format_table, terminal_width
 from mxamp.tuning.curve import Curve, explore
 from tools.benchmark_calibration import Subject, trained_subject, zoo_subject
-from tools.benchmark_models.names import MODELS
+from tools.benchmark_models.names import MODELS, PLAIN_RESNETS, STOCK_CAST_ONCE, TITLES
+from tools.benchmark_models.variants import converters
 from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment, use_amx
 
-__all__ = ["BEFORE", "DEFAULT", "main", "measure", "predict", "relative_error", "without_rankings"]
+__all__ = [
+    "BEFORE",
+    "DEFAULT",
+    "main",
+    "measure",
+    "predict",
+    "relative_error",
+    "subject_of",
+    "without_rankings",
+]
 
 RESULTS = ROOT / "benchmark-results" / "calibrated-errors.jsonl"
 BEFORE, DEFAULT = "fastest, nearest", "default"
@@ -130,6 +142,11 @@ def measure(subject: Subject, budgets: Sequence[float] = BUDGETS) -> dict[str, A
         assert model.report is not None  # a conversion has one
         assert model.report.time is not None  # the target has costs
         add(_way(budget), model, model.report.time.mixed_us)
+    if subject.name in PLAIN_RESNETS:
+        stock = converters(subject.model, shape)[STOCK_CAST_ONCE]()
+        ways[STOCK_CAST_ONCE] = {
+            "error": relative_error(run_outputs(stock, data, batch_size=_BATCH), expected)
+        }
     bound = _without_weights(curve, prices).impossible_below(budgets[0])
     return {
         "ways": ways,
@@ -194,7 +211,19 @@ def without_rankings(model: Model) -> Model:
     return Model(graph, *own)
 
 
-def _subject(name: str, samples: int, held_out: int, seed: int) -> Subject:
+def subject_of(name: str, samples: int, held_out: int, seed: int) -> Subject:
+    """Return a network of the zoo, or one that is trained here, up to where it ranks.
+
+    Parameters
+    ----------
+    name
+        The network.
+    samples, held_out
+        How many samples there are to calibrate with, and to judge by; of networks that are trained here,
+        whose samples are small, twice and 32 times as many.
+    seed
+        Of weights and cuts.
+    """
     if name in NETWORKS:
         found = trained_subject(name, samples=2 * samples, held_out=32 * held_out)
     else:
@@ -237,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore", MxampWarning)
     if options.predict:
         for name in names:
-            print(f"{name} {predict(_subject(name, 2, 1, options.seed)):.2f}", flush=True)
+            print(f"{name} {predict(subject_of(name, 2, 1, options.seed)):.2f}", flush=True)
         return 0
     machine = describe_machine(seed=options.seed)
     print("\n".join(machine_lines(machine)), flush=True)
@@ -248,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in done:
             continue
         try:
-            row = measure(_subject(name, options.samples, options.held_out, options.seed), options.budgets)
+            row = measure(subject_of(name, options.samples, options.held_out, options.seed), options.budgets)
         except MxampError as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed += 1
@@ -293,6 +322,12 @@ def _lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
                 f"{title}: {len(chosen)} networks, error within 1 % of the time "
                 f"{math.exp(np.mean(np.log(ratios))):.3f} of the fastest placement's with nearest rounding "
                 f"(geometric mean; smallest {min(ratios):.2f}, largest {max(ratios):.2f})"
+            )
+    for name, row in rows.items():
+        if STOCK_CAST_ONCE in row["ways"]:
+            stock, own = (row["ways"][way]["error"] for way in (STOCK_CAST_ONCE, _way(BUDGETS[0])))
+            text.append(
+                f"{name}: {TITLES[STOCK_CAST_ONCE]} {stock:.2e}, {stock / own:.1f} times calibrated's"
             )
     return text
 

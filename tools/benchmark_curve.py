@@ -1,5 +1,6 @@
 """Measure what prices predict, and what the curve is worth against other ways to choose what stays FP32.
 
+    python -m tools.benchmark_curve                  networks that are trained here, and some of the zoo
     python -m tools.benchmark_curve demo/cifar_resnet20_v1-digits --data val.npz [--points 8] [--json FILE]
 
 For points of the curve the predicted error is set beside the emulated one. At the estimated time of each
@@ -23,6 +24,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from model_zoo_eval.trained.networks import NETWORKS
 from mxamp.calibration.pricing import price_roundings
 from mxamp.calibration.run import calibrate
 from mxamp.compare.data_files import load_data
@@ -33,30 +35,42 @@ from mxamp.passes import Emulation
 from mxamp.placement import TradeOff
 from mxamp.profile.choices import these
 from mxamp.runtime.executor import run_outputs
-from mxamp.runtime.zoo import default_input_shapes, load_zoo
 from mxamp.tuning.curve import Curve, explore
+from tools.benchmark_calibrated_errors import relative_error, subject_of
+from tools.machine import prepare_environment
 
 __all__ = ["MODELS", "main"]
 
-MODELS = ("zoo:resnet18_v1", "zoo:squeezenet1.1", "zoo:mobilenet1.0", "zoo:densenet121")
+MODELS = (*NETWORKS, "mobilenet0.25", "squeezenet1.1", "resnet18_v1", "mobilenetv2_1.0", "mobilenet1.0")
 """What is measured unless others are asked for."""
+
+
+_EXACT = 1e-6
+"""Errors below are those of float32."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.benchmark_curve", description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="PREFIX", help="a pair of files, or zoo:NAME")
-    parser.add_argument("--data", help=".npz with samples; by default standard normal ones")
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="PREFIX",
+        help="a network that is trained here or of the zoo; with --data a pair of files",
+    )
+    parser.add_argument("--data", help=".npz with samples for a pair of files")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--points", type=int, default=8)
     parser.add_argument("--target", default="cpu-bf16")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    found = {}
+    prepare_environment()
+    found: dict[str, Mapping[str, Any]] = {}
     for name in options.models or MODELS:
         found[name] = _measure(name, options)
         print(_text(name, found[name]), flush=True)
+        print(_summary(found), flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0
@@ -64,24 +78,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(name: str, options: argparse.Namespace) -> Mapping[str, Any]:
     random = np.random.default_rng(options.seed)
-    if name.startswith("zoo:"):
-        model = load_zoo(name[4:]).model
-        shapes = dict(zip(input_names(model), default_input_shapes(name[4:])))
-    else:
-        model, shapes = load(name), {}
+    half = options.samples // 2
     if options.data is not None:
-        loaded = load_data(options.data)
+        model, loaded = load(name), load_data(options.data)
         assert isinstance(loaded, dict)  # an .npz file
         data = {n: loaded[n][: options.samples] for n in input_names(model)}
-        shapes = {n: (1, *values.shape[1:]) for n, values in data.items()}
+        first = {n: values[:half] for n, values in data.items()}
+        other = {n: values[half:] for n, values in data.items()}
     else:
-        data = {
-            n: random.normal(size=(options.samples, *shape[1:])).astype(np.float32)
-            for n, shape in shapes.items()
-        }
-    half = options.samples // 2
-    first = {n: values[:half] for n, values in data.items()}
-    other = {n: values[half:] for n, values in data.items()}
+        subject = subject_of(name, half, 2, options.seed)
+        model = subject.model
+        (own,) = input_names(model)
+        first, other = {own: subject.calibration[: 2 * half]}, {own: subject.held_out[: 2 * half]}
+    shapes = {n: (1, *values.shape[1:]) for n, values in first.items()}
     curve = explore(model, price_roundings(model, first), shapes, target=options.target)
     largest = {n.node: s.largest for n, s in calibrate(model, first, positions=1).entries.items()}
     reference = run_outputs(model, other, fusion=False)
@@ -102,12 +111,7 @@ def _measure(name: str, options: argparse.Namespace) -> Mapping[str, Any]:
 
 def _error(curve: Curve, point: TradeOff, data: Any, reference: Sequence[Any]) -> float:
     emulated = emulate_model(curve.convert(point), curve.options.target, Emulation())
-    found = run_outputs(emulated, data)
-    shares = [
-        np.linalg.norm(own.astype(np.float64) - exact) ** 2 / max(np.linalg.norm(exact) ** 2, 1e-30)
-        for own, exact in zip(found, reference)
-    ]
-    return float(np.sqrt(np.mean(shares)))
+    return relative_error(run_outputs(emulated, data), reference)
 
 
 def _orders(curve: Curve, largest: Mapping[str, float], random: Any) -> Mapping[str, Sequence[int]]:
@@ -157,12 +161,29 @@ def _text(name: str, found: Mapping[str, Any]) -> str:
                 ]
             )
         )
-    close = [
-        1 / 1.5 <= point["predicted"] / point["emulated"] <= 1.5
-        for point in points
-        if point["emulated"] > 1e-6
+    return "\n".join(lines)
+
+
+def _summary(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return how many points are predicted well, and how often each other way errs more than the curve."""
+    points = [
+        (name, point) for name, own in found.items() for point in own["points"] if point["emulated"] > _EXACT
     ]
-    lines.append(f"predicted within a factor of 1.5: {sum(close)} of {len(close)}")
+    ratios = [point["predicted"] / point["emulated"] for _, point in points]
+    close = sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios)
+    lines = [
+        f"predicted within a factor of 1.5: {close} of {len(ratios)}, {min(ratios):.2f} to {max(ratios):.2f}"
+    ]
+    for way in points[0][1]["others"]:
+        inside: dict[str, list[float]] = {name: [] for name in found}
+        for name, point in points:
+            if point["emulated"] < max(other["emulated"] for own, other in points if own == name):
+                inside[name].append(point["others"][way] / point["emulated"])
+        more = [float(np.exp(np.mean(np.log(own)))) for own in inside.values() if own]
+        lines.append(
+            f"{way}: errs more on {sum(ratio > 1 for ratio in more)} of {len(more)} models at equal "
+            f"estimated time, {np.exp(np.mean(np.log(more))):.2f} times as much ({min(more):.2f} to {max(more):.2f})"
+        )
     return "\n".join(lines)
 
 

@@ -33,8 +33,9 @@ class Prices:
     unpriced
         Entry -> why it has no price.
     together
-        dtype -> what rounding all parameters at once costs. Their errors are the same for every sample, so
-        that they do not average out: of few outputs it may be half the sum of the prices, or twice.
+        dtype -> what rounding all parameters at once costs, as the model runs with them. Their errors are the
+        same for every sample, so that they do not average out: it may be half the sum of the prices, or
+        twice.
     """
 
     entries: Mapping[str, Mapping[EntryName, float]]

@@ -216,6 +216,7 @@ class PriceMeter:
         }
         self._model = model
         self._weights = _parameter_errors(graph, params, before)
+        self._stored = {name: np.asarray(params[name].numpy(), np.float32) for name in self._weights}
         self._reader = GradientReader(model, self._entries, list(self._weights), self._heads, ctx=ctx)
         self._of_entries = {label: np.zeros(len(self._entries)) for label in LABELS}
         self._of_weights = {label: dict.fromkeys(self._weights, 0.0) for label in LABELS}
@@ -259,13 +260,32 @@ class PriceMeter:
             for label in LABELS:
                 for number, (gradient, error) in enumerate(zip(found.entries, errors[label])):
                     self._of_entries[label][number] += samples * _squared(gradient, error, samples)
-                together = 0.0
                 for name, gradient in found.parameters.items():
                     effect = float(np.vdot(gradient.astype(np.float64), self._weights[name][label]))
                     self._of_weights[label][name] += samples * effect**2
-                    together += effect
-                self._together[label] += samples * together**2
+            if draw == 0:
+                exact = heads
+        for label in LABELS:
+            self._together[label] += samples * self._draws * self._of_all_weights(arrays, exact, label)
         self._passes += samples * self._draws
+
+    def _of_all_weights(
+        self, arrays: Mapping[str, NDArray[Any]], exact: Sequence[NDArray[np.float32]], label: str
+    ) -> float:
+        """Return the squared relative errors of the heads, added up, with all parameters rounded.
+
+        A gradient of parameters is one number a pass, since it is summed over its samples: a handful of them
+        would tell the square of what all parameters do together no better than to a factor of two.
+        """
+        if not self._weights:
+            return 0.0
+        rounded = {name: self._stored[name] + error[label] for name, error in self._weights.items()}
+        found = self._reader.heads_with(arrays, rounded)
+        return sum(
+            float(np.linalg.norm((own - head).astype(np.float64))) ** 2
+            / max(float(np.linalg.norm(head.astype(np.float64))), 1e-30) ** 2
+            for own, head in zip(found, exact)
+        )
 
     def prices(self, samples: int) -> Prices:
         """Return what was seen."""

@@ -151,6 +151,41 @@ class GradientReader:
             raise _failure(error) from error
         return outputs[: self._count], outputs[self._count :]
 
+    def heads_with(
+        self, data: Mapping[str, NDArray[Any]], parameters: Mapping[str, NDArray[np.float32]]
+    ) -> list[NDArray[np.float32]]:
+        """Run forward with other values of some parameters, and return the values of the heads.
+
+        Parameters
+        ----------
+        data
+            Input name -> values.
+        parameters
+            Name -> values for this pass alone; of those whose gradients are wanted.
+
+        Raises
+        ------
+        OperatorError
+            When an operator fails.
+        """
+        mx = import_mxnet()
+        try:
+            self._load(data)
+            own = {name: self._executor.arg_dict[name].asnumpy() for name in parameters}
+            self._store(parameters)
+            try:
+                outputs = self._executor.forward(is_train=True)[: self._count]
+                return [output.asnumpy() for output in outputs]
+            finally:
+                self._store(own)
+        except mx.base.MXNetError as error:
+            raise _failure(error) from error
+
+    def _store(self, parameters: Mapping[str, NDArray[np.float32]]) -> None:
+        mx = import_mxnet()
+        for name, values in parameters.items():
+            self._executor.arg_dict[name][:] = mx.nd.array(values, ctx=self._ctx)
+
     def backward(self, cotangents: Sequence[NDArray[np.float32]]) -> Gradients:
         """Run backward from the forward pass before; once for each.
 
