@@ -182,7 +182,8 @@ def _summary(found: Mapping[str, Mapping[str, Any]]) -> str:
         more = [float(np.exp(np.mean(np.log(own)))) for own in inside.values() if own]
         lines.append(
             f"{way}: errs more on {sum(ratio > 1 for ratio in more)} of {len(more)} models at equal "
-            f"estimated time, {np.exp(np.mean(np.log(more))):.2f} times as much ({min(more):.2f} to {max(more):.2f})"
+            f"estimated time, {np.exp(np.mean(np.log(more))):.2f} times as much "
+            f"({min(more):.2f} to {max(more):.2f})"
         )
     return "\n".join(lines)
 
