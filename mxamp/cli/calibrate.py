@@ -10,7 +10,8 @@ from mxamp.calibration import Calibration, calibrate
 from mxamp.calibration.file import is_calibration
 from mxamp.calibration.text import calibration_text, entry_table
 from mxamp.cli.console import Steps, print_json
-from mxamp.cli.data import add_running_options, add_samples_options
+from mxamp.cli.data import add_samples_options
+from mxamp.cli.options import add_common
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
 from mxamp.messages.counts import count_of
@@ -50,7 +51,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add_source_options(parser)
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples a forward pass")
-    add_running_options(parser)
+    add_common(parser, "--max-samples", "--ctx")
     parser.add_argument(
         "--no-prices",
         dest="prices",
@@ -58,8 +59,7 @@ def add_parser(subparsers: Any) -> None:
         help="do not run backward, which tells what every rounding costs in accuracy",
     )
     parser.add_argument("--force", "--overwrite", action="store_true", help="replace FILE where it exists")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    add_common(parser, "--quiet", "--json")
     parser.add_argument("--all", action="store_true", help="show every tensor, not only the largest")
     parser.set_defaults(run=run)
 

@@ -10,13 +10,13 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.cli.compare_onnx import compare_with_onnx, is_onnx_file
 from mxamp.cli.console import (
-    add_verbose_option,
     print_message,
     show_comparison_progress,
     supports_progress,
 )
-from mxamp.cli.data import RANDOM_NOTE, add_running_options, no_data_message, random_data
-from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
+from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
+from mxamp.cli.html import check_new_file, findings_of, write_page
+from mxamp.cli.options import add_common
 from mxamp.cli.source import (
     Source,
     add_source_options,
@@ -29,7 +29,7 @@ from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.data_files import load_data
 from mxamp.compare.fidelity import Fidelity
 from mxamp.compare.inputs import expected_input_shapes, fed_inputs, input_names
-from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
+from mxamp.compare.measure import compare_models
 from mxamp.compare.text import format_fidelity
 from mxamp.convert import convert_model
 from mxamp.errors import AccuracyError, DataError
@@ -37,8 +37,6 @@ from mxamp.messages.counts import count_of, some_of
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.policy.policy import PURE
-
-_LATENCY_SECONDS = 10.0
 
 _EPILOG = """\
 Fidelity is the distance between two models on the same data; accuracy needs labels and is another question.
@@ -50,13 +48,7 @@ Exit status: 0, 1 when --tolerance is exceeded, 2 when the comparison could not 
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the subcommand.
-
-    Parameters
-    ----------
-    subparsers
-        What ``ArgumentParser.add_subparsers`` returned.
-    """
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "compare",
         help="measure how far a converted model is from FP32, per output and layer by layer",
@@ -86,9 +78,9 @@ def add_parser(subparsers: Any) -> None:
         "and compare it, in mixed precision and pure, beside whatever OUT names",
     )
     add_source_options(parser)
-    parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
+    add_common(parser, "--out-epoch")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--data", metavar="FILE", help=".npz with arrays named like the inputs, or .npy")
+    add_common(source, "--data")
     source.add_argument("--random", action="store_true", help="use random inputs, which are not real data")
     parser.add_argument(
         "--input-shape",
@@ -104,10 +96,7 @@ def add_parser(subparsers: Any) -> None:
         help="pair the outputs in their order, whatever they are called: MXNet's own converter renames them",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of --random (default: 0)")
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help=f"samples a forward pass (default: {DEFAULT_BATCH_SIZE})"
-    )
-    add_running_options(parser)
+    add_common(parser, "--batch-size", "--max-samples", "--ctx")
     # argparse.BooleanOptionalAction came with Python 3.9.
     parser.add_argument(
         "--layers", dest="layers", action="store_true", default=True, help="compare layers (default)"
@@ -125,18 +114,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="X",
         help="exit with status 1 when an output's relative L2 error exceeds X",
     )
-    parser.add_argument(
-        "--latency-seconds",
-        type=float,
-        metavar="SECONDS",
-        default=_LATENCY_SECONDS,
-        help="about how long to time PREFIX and one OUT by turns, on the first batch; it ends early where "
-        "the answer is clear, and 0 leaves it out (default: %(default).0f)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
-    add_verbose_option(parser)
-    add_html_option(parser)
-    add_force_option(parser)
+    add_common(parser, "--latency-seconds", "--json", "--verbose", "--html", "--force")
     parser.set_defaults(run=run)
 
 

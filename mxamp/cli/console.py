@@ -109,11 +109,6 @@ def _note_nothing(done: int, total: int) -> None:
     """Take no notice of how far a step is."""
 
 
-def add_verbose_option(parser: Any) -> None:
-    """Add ``--verbose``."""
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell everything, and not in short")
-
-
 def show_comparison_progress(stage: str, done: int, total: int) -> None:
     """Show how far a comparison is, on standard error."""
     end = "\n" if done == total else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.cli.calibration_options import add_calibration_options
-from mxamp.cli.console import Steps, add_verbose_option, print_json, print_labelled
+from mxamp.cli.console import Steps, print_json, print_labelled
 from mxamp.cli.convert_options import (
     add_deciding_options,
     add_guard_options,
@@ -20,7 +20,8 @@ from mxamp.cli.convert_options import (
     profiling_of,
 )
 from mxamp.cli.destination import destination_of
-from mxamp.cli.html import add_html_option, write_converted_page
+from mxamp.cli.html import write_converted_page
+from mxamp.cli.options import add_common
 from mxamp.cli.source import (
     Source,
     add_input_option,
@@ -113,7 +114,7 @@ def add_parser(subparsers: Any) -> None:
     add_shape_options(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--report", metavar="FILE.json", help="write every decision with its reason")
-    add_html_option(output)
+    add_common(output, "--html")
     output.add_argument(
         "--no-provenance",
         dest="provenance",
@@ -123,9 +124,7 @@ def add_parser(subparsers: Any) -> None:
     output.add_argument(
         "--force", "--overwrite", action="store_true", help="replace OUT and FILE.json where they exist"
     )
-    output.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
-    add_verbose_option(output)
-    output.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common(output, "--quiet", "--verbose", "--json")
     parser.set_defaults(run=run)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.cli.options import add_common
 from mxamp.errors import DataError
 
 RANDOM_NOTE = (
@@ -30,15 +31,7 @@ def add_samples_options(
         help=f".npz with an array for each input{label}, .npy for a single one, or a folder of them",
     )
     if labelled:
-        parser.add_argument(
-            "--labels", metavar="FILE", help=".npy, or .npz with one array, one label a sample"
-        )
-
-
-def add_running_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says how many samples are run, and where."""
-    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+        add_common(parser, "--labels")
 
 
 def random_data(

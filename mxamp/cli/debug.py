@@ -7,7 +7,8 @@ import sys
 from typing import Any
 
 from mxamp.cli.console import print_json, show_comparison_progress, supports_progress
-from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
+from mxamp.cli.html import check_new_file, findings_of, write_page
+from mxamp.cli.options import add_common
 from mxamp.cli.source import add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.debug import debug_models
@@ -32,23 +33,17 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("prefix", metavar="PREFIX", help="the FP32 model's files, or zoo:NAME")
     parser.add_argument("converted", metavar="OUT", help="the converted model's files")
     add_source_options(parser)
-    parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
-    parser.add_argument(
-        "--data", required=True, metavar="FILE", help=".npz with arrays named like the inputs, or .npy"
-    )
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    add_common(parser, "--out-epoch")
+    add_common(parser, "--data", required=True)
+    add_common(parser, "--ctx")
     parser.add_argument(
         "--emulate", action="store_true", default=None, help="emulate low precision in float32"
     )
     parser.add_argument(
         "--trials", type=int, metavar="N", help=f"how many models to run at most (default: {DEFAULT_TRIALS})"
     )
-    parser.add_argument(
-        "--max-samples", type=int, metavar="N", help=f"use the first N samples (default: {DEFAULT_SAMPLES})"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
-    add_html_option(parser)
-    add_force_option(parser)
+    add_common(parser, "--max-samples", help=f"use the first N samples (default: {DEFAULT_SAMPLES})")
+    add_common(parser, "--json", "--html", "--force")
     parser.set_defaults(run=run)
 
 

@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import Steps
-from mxamp.cli.data import add_running_options, add_samples_options
-from mxamp.cli.html import add_force_option, add_html_option, check_new_file, findings_of, write_page
+from mxamp.cli.data import add_samples_options
+from mxamp.cli.html import check_new_file, findings_of, write_page
+from mxamp.cli.options import add_common
 from mxamp.cli.source import add_model_argument, add_source_options, check_epoch, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError
@@ -48,19 +49,17 @@ def add_parser(subparsers: Any) -> None:
         "and top-5 for more than ten classes)",
     )
     add_source_options(parser)
-    parser.add_argument("--out-epoch", type=int, metavar="N", help="read OUT-000N.params (default: 0)")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="samples a forward pass (default: 8)")
-    parser.add_argument(
+    add_common(
+        parser,
+        "--out-epoch",
+        "--batch-size",
         "--latency-seconds",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-        help="about how long to time both by turns; 0 leaves it out (default: %(default).0f)",
+        "--max-samples",
+        "--ctx",
+        "--json",
+        "--html",
+        "--force",
     )
-    add_running_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
-    add_html_option(parser)
-    add_force_option(parser)
     parser.set_defaults(run=run)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mxamp.cli.console import Steps, print_json
+from mxamp.cli.options import add_common
 from mxamp.cli.source import add_model_argument, add_source_options, parse_input_shapes, read_source
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.dtypes import DType
@@ -78,8 +79,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--force", "--overwrite", action="store_true", help="replace FILE.onnx where it exists"
     )
-    parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common(parser, "--quiet", "--json")
     parser.set_defaults(run=run)
 
 

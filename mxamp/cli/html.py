@@ -14,20 +14,6 @@ from mxamp.model import Model
 from mxamp.model.provenance import Provenance
 
 
-def add_html_option(parser: Any) -> None:
-    """Add ``--html FILE``."""
-    parser.add_argument(
-        "--html",
-        metavar="FILE.html",
-        help="write an HTML report: one file, to read in a browser, print and forward",
-    )
-
-
-def add_force_option(parser: Any) -> None:
-    """Add ``--force``, for commands that write nothing but a report."""
-    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
-
-
 def check_new_file(path: str | None, *, force: bool, beside: Sequence[Path] = ()) -> None:
     """Refuse a file that cannot be written, before any time is spent.
 

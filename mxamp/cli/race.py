@@ -8,6 +8,7 @@ import warnings
 from typing import Any, Mapping
 
 from mxamp.cli.console import supports_progress
+from mxamp.cli.options import add_common
 from mxamp.cli.source import add_source_options, parse_input_shapes, read_source
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError, MxampWarning
@@ -57,7 +58,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="[NAME=]SIZES",
         help="shape of a random input, such as data=1,3,224,224; may be repeated",
     )
-    parser.add_argument("--data", metavar="FILE", help=".npz with arrays named like the inputs, or .npy")
+    add_common(parser, "--data")
     parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="samples a pass (default: 1)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of each (default: 1)")
     parser.add_argument(
@@ -88,7 +89,7 @@ def add_parser(subparsers: Any) -> None:
         help="the largest relative L2 error of what may be deployed (default: %(default)g)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of random data and of the order (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_common(parser, "--json")
     parser.set_defaults(run=run)
 
 

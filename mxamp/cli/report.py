@@ -11,6 +11,7 @@ from mxamp.calibration.samples import without_labels
 from mxamp.cli.console import Steps
 from mxamp.cli.evaluate import read_labels
 from mxamp.cli.html import check_new_file, findings_of, write_page
+from mxamp.cli.options import add_common
 from mxamp.cli.source import (
     Source,
     add_model_argument,
@@ -21,14 +22,12 @@ from mxamp.cli.source import (
 )
 from mxamp.compare.data_files import load_data
 from mxamp.compare.inputs import input_names
-from mxamp.compare.measure import DEFAULT_BATCH_SIZE, compare_models
+from mxamp.compare.measure import compare_models
 from mxamp.errors import DataError
 from mxamp.evaluation import evaluate, find_metric
 from mxamp.model import model_paths
 from mxamp.model.source_files import hash_file
 from mxamp.report.table import format_bytes
-
-_LATENCY_SECONDS = 10.0
 
 _EPILOG = """\
 examples:
@@ -62,29 +61,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="FILE",
         help=".npz with arrays named like the inputs (and `label` for accuracy), or .npy",
     )
-    parser.add_argument(
-        "--labels", metavar="FILE", help="--data: .npy, or .npz with one array, one label a sample"
-    )
+    add_common(parser, "--labels")
     parser.add_argument(
         "--metric", action="append", metavar="NAME", help="labels: as for mxamp evaluate (repeatable)"
     )
     parser.add_argument(
         "--against", metavar="FP32", help="--data: the prefix of the FP32 model to compare with"
     )
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="--data: cpu (default) or gpu(0)")
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help=f"samples a forward pass (default: {DEFAULT_BATCH_SIZE})"
-    )
-    parser.add_argument("--max-samples", type=int, metavar="N", help="use only the first N samples")
-    parser.add_argument(
-        "--latency-seconds",
-        type=float,
-        metavar="SECONDS",
-        default=_LATENCY_SECONDS,
-        help="--data: about how long to time both models by turns; 0 leaves it out (default: %(default).0f)",
-    )
-    parser.add_argument("--force", action="store_true", help="replace FILE.html where it exists")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
+    add_common(parser, "--ctx", "--batch-size", "--max-samples", "--latency-seconds", "--force", "--quiet")
     parser.set_defaults(run=run)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mxamp.cli.console import Steps
 from mxamp.cli.data import add_samples_options
+from mxamp.cli.options import add_common
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 
 _EPILOG = """\
@@ -32,14 +33,11 @@ def add_parser(subparsers: Any) -> None:
     add_model_argument(parser)
     add_samples_options(parser)
     add_source_options(parser)
-    parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
-    parser.add_argument("--target", metavar="TARGET", help="the machine; see mxamp targets")
-    parser.add_argument(
-        "--max-samples", type=int, default=32, metavar="N", help="use the first N (default: 32)"
-    )
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help="cpu (default) or gpu(0)")
+    add_common(parser, "--dtype", "--target")
+    add_common(parser, "--max-samples", help="use the first N (default: 32)", default=32)
+    add_common(parser, "--ctx")
     parser.add_argument("--all", action="store_true", help="show every rounding, not only the dearest")
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_common(parser, "--json")
     parser.set_defaults(run=run)
 
 

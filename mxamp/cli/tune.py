@@ -8,9 +8,10 @@ from typing import Any
 
 from mxamp.cli.calibration_options import add_calibration_options, calibrated
 from mxamp.cli.console import Mistakes, Steps
-from mxamp.cli.data import add_running_options, add_samples_options
+from mxamp.cli.data import add_samples_options
 from mxamp.cli.evaluate import read_labels
-from mxamp.cli.html import add_html_option, check_new_file, write_converted_page
+from mxamp.cli.html import check_new_file, write_converted_page
+from mxamp.cli.options import add_common
 from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
 from mxamp.model.provenance import read_provenance
@@ -57,13 +58,12 @@ def add_parser(subparsers: Any) -> None:
         "--min-speed", type=float, metavar="X", help="the most exact that is at least X times as fast as FP32"
     )
     parser.add_argument("-o", "--output", metavar="OUT", help="write the chosen model here")
-    add_html_option(parser)
+    add_common(parser, "--html")
     parser.add_argument("--plot", metavar="FILE", help="draw the curve: .png or .svg (needs matplotlib)")
     parser.add_argument("--metric", metavar="NAME", help="as for mxamp evaluate (default: top-1)")
     add_source_options(parser)
     add_calibration_options(parser, of_a_curve=True)
-    parser.add_argument("--dtype", default="bfloat16", metavar="DTYPE", help="bfloat16 (default) or float16")
-    parser.add_argument("--target", metavar="TARGET", help="the machine; see mxamp targets")
+    add_common(parser, "--dtype", "--target")
     parser.add_argument(
         "--points", type=int, default=12, metavar="N", help="measure at most N points (default: 12)"
     )
@@ -82,11 +82,11 @@ def add_parser(subparsers: Any) -> None:
         help="about how long to time all points by turns; 0 for estimates alone (default: %(default).0f)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    add_running_options(parser)
+    add_common(parser, "--max-samples", "--ctx")
     parser.add_argument(
         "--force", "--overwrite", action="store_true", help="replace OUT and FILE.html where they exist"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    add_common(parser, "--json")
     parser.set_defaults(run=run)
 
 

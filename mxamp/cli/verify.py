@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mxamp.cli.console import print_json
+from mxamp.cli.options import add_common
 from mxamp.cli.source import split_prefix
 from mxamp.model.verification import verify
 
@@ -33,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("model", metavar="PREFIX", help="the files' path up to -symbol.json and -0000.params")
     parser.add_argument("--epoch", type=int, metavar="N", help="check PREFIX-000N.params (default: 0)")
     parser.add_argument("--quiet", action="store_true", help="print only what differs")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common(parser, "--json")
     parser.set_defaults(run=run)
 
 

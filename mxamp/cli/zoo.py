@@ -18,13 +18,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the subcommand.
-
-    Parameters
-    ----------
-    subparsers
-        What ``ArgumentParser.add_subparsers`` returned.
-    """
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "zoo",
         help="evaluate conversions over GluonCV's model zoo (in a checkout of mxamp)",
