@@ -25,7 +25,7 @@ from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
-from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.preparation import NodeRewrite, PreparationPass
 from mxamp.passes.records import (
     InsertedCast,
     InsertedCasts,
@@ -58,6 +58,7 @@ __all__ = [
     "InsertedRound",
     "KeepBranches",
     "MergeCommonSubexpressions",
+    "NodeRewrite",
     "OneSpelling",
     "PadChannels",
     "Pass",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.never_empty import never_empty
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
+from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.state import State
 
 _KINDS = frozenset({"sigmoid", "tanh"})
 
 
-class RewriteActivations(PreparationPass):
+class RewriteActivations(NodeRewrite):
     """Replace the operators ``sigmoid`` and ``tanh`` by ``Activation``.
 
     Before::
@@ -45,20 +43,15 @@ class RewriteActivations(PreparationPass):
     operators = _KINDS
     asks_target = True
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with activations."""
-        filled = never_empty(graph, state.params)
-        edit = GraphEdit(graph, state.params)
-        changes = []
-        for position, node in enumerate(graph.nodes):
-            if (
-                FACTS.canonical(node.op) in _KINDS
-                and len(node.inputs) == 1
-                and node.inputs[0].node in filled
-                and state.certain_dtypes[position][0] is DType.FLOAT32
-                and not state.is_fixed(position)
-            ):
-                attrs = {**node.attrs, "act_type": FACTS.canonical(node.op)}
-                edit.replace(position, node._replace(op="Activation", attrs=attrs))
-                changes.append(self.changed(node, "Activation is what backends have a kernel for"))
-        return Done(edit.finish(), tuple(changes)) if changes else None
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one activation."""
+        node = state.graph.nodes[position]
+        if (
+            len(node.inputs) != 1
+            or node.inputs[0].node not in state.never_empty
+            or state.certain_dtypes[position][0] is not DType.FLOAT32
+        ):
+            return None
+        attrs = {**node.attrs, "act_type": FACTS.canonical(node.op)}
+        edit.replace(position, node._replace(op="Activation", attrs=attrs))
+        return "Activation is what backends have a kernel for"

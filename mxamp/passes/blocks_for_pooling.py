@@ -8,12 +8,12 @@ import numpy as np
 
 from mxamp.decisions import Plan
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Node
+from mxamp.graph.graph import Entry
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of, image_nodes
+from mxamp.passes.images import channels_of, depthwise
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
@@ -63,18 +63,13 @@ class BlocksForPooling(PlannedPass):
     def run(self, state: State) -> Done | None:
         """Return the graph with blocks of channels."""
         graph, plan = state.graph, self.plan(state)
-        pools = [
-            position
+        found = {
+            position: pool
             for position, node in enumerate(graph.nodes)
             if FACTS.canonical(node.op) == "Pooling"
             and not is_true(node.attrs, "global_pool", default=False)
             and not state.is_fixed(position)
-        ]
-        images = image_nodes(graph) if pools else frozenset()
-        found = {
-            position: pool
-            for position in pools
-            if graph.nodes[position].inputs[0].node in images
+            and node.inputs[0].node in state.images
             for pool in [_pool(state, plan, position)]
             if pool is not None
         }
@@ -87,14 +82,8 @@ class BlocksForPooling(PlannedPass):
             assert decision is not None  # a Pooling is an operator
             ones = np.ones((pool.channels, 1, 1, 1), np.float32)
             weight = edit.add_parameter(f"{node.name}_ones", ArrayParameter(ones), before=position)
-            attrs = {
-                "kernel": "(1, 1)",
-                "num_filter": str(pool.channels),
-                "num_group": str(pool.channels),
-                "no_bias": "True",
-            }
             source = node.inputs[0]
-            blocks = Node("Convolution", f"{node.name}_blocks", attrs, (source, weight))
+            blocks = depthwise(f"{node.name}_blocks", source, weight, pool.channels)
             shape = state.shape(source)
             entry = edit.insert(blocks, before=position, shapes=None if shape is None else (shape,))
             edit.replace(position, node._replace(inputs=(entry, *node.inputs[1:])))

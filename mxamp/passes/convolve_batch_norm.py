@@ -16,8 +16,8 @@ from mxamp.ops.equivalents import DEPTHWISE_BLOCK, depthwise_of
 from mxamp.params.cast import cast_array, float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import Edited, GraphEdit
-from mxamp.passes.images import image_nodes
 from mxamp.passes.planned import PlannedPass
+from mxamp.passes.preparation import own_attributes
 from mxamp.passes.state import Done, State
 
 
@@ -72,10 +72,9 @@ class ConvolveBatchNorm(PlannedPass):
         ]
         if not candidates:
             return None
-        images = image_nodes(graph)
         layers: dict[int, _Layer] = {}
         for position in candidates:
-            if graph.nodes[position].inputs[0].node in images:
+            if graph.nodes[position].inputs[0].node in state.images:
                 layer = _layer(state, graph.nodes[position])
                 if layer is not None:
                     layers[position] = layer
@@ -160,7 +159,7 @@ def _edited(state: State, layers: Mapping[int, _Layer]) -> Edited:
         found = depthwise_of(node.op, node.attrs, channels)
         assert found is not None  # it was a candidate
         op, attrs = found
-        attrs = {**{key: value for key, value in node.attrs.items() if key.startswith("__")}, **attrs}
+        attrs = {**own_attributes(node), **attrs}
         inputs = (node.inputs[0], weight, bias)
         edit.replace(position, Node(op, node.name, attrs, inputs, control_deps=node.control_deps))
     return edit.finish()

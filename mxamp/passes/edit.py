@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Hashable, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, cast
 
 from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, Use
 from mxamp.graph.node_map import NodeMap
 from mxamp.params.parameter import Parameter
+
+Made = TypeVar("Made")
 
 NodeShapes = Tuple[Optional[Tuple[int, ...]], ...]
 """The shape of each output of a node; None where it is not known."""
@@ -74,6 +76,13 @@ class GraphEdit:
         self._values: dict[str, Parameter] = {}
         self._made_from: dict[str, Sequence[str]] = {}
         self._shapes: dict[int, NodeShapes] = {}
+        self._made: dict[Hashable, object] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what was put in under a key, for the first that asks for it and for all others."""
+        if key not in self._made:
+            self._made[key] = make()
+        return cast("Made", self._made[key])
 
     def node(self, entry: Entry) -> Node:
         """Return the node of an entry as it is by now."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Graph
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
 
 _ADAPTIVE = "_contrib_AdaptiveAvgPooling2D"
 
 
-class RewriteGlobalPooling(PreparationPass):
+class RewriteGlobalPooling(NodeRewrite):
     """Replace adaptive average pooling to one value by global average Pooling.
 
     Before::
@@ -40,21 +39,16 @@ class RewriteGlobalPooling(PreparationPass):
     step = "global_pooling"
     operators = frozenset({_ADAPTIVE})
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with global pooling."""
-        edit = GraphEdit(graph, state.params)
-        changes = []
-        for position, node in enumerate(graph.nodes):
-            if (
-                node.op == _ADAPTIVE
-                and len(node.inputs) == 1
-                and set(integers(node.attrs.get("output_size", "()")) or (1,)) == {1}
-                and state.dtypes[position][0] is DType.FLOAT32
-                and not state.is_fixed(position)
-            ):
-                attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-                attrs.update(kernel="(1, 1)", global_pool="True", pool_type="avg")
-                edit.replace(position, node._replace(op="Pooling", attrs=attrs))
-                reason = "global Pooling is the same, and backends have kernels for it"
-                changes.append(self.changed(node, reason))
-        return Done(edit.finish(), tuple(changes)) if changes else None
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one pooling."""
+        node = state.graph.nodes[position]
+        if (
+            len(node.inputs) != 1
+            or set(integers(node.attrs.get("output_size", "()")) or (1,)) != {1}
+            or state.dtypes[position][0] is not DType.FLOAT32
+        ):
+            return None
+        attrs = own_attributes(node)
+        attrs.update(kernel="(1, 1)", global_pool="True", pool_type="avg")
+        edit.replace(position, node._replace(op="Pooling", attrs=attrs))
+        return "global Pooling is the same, and backends have kernels for it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
@@ -60,3 +60,10 @@ def channels_of(graph: Graph, entry: Entry) -> int | None:
         if op not in _KEEPS_CHANNELS or not node.inputs or entry.output:
             return None
         entry = node.inputs[0]
+
+
+def depthwise(name: str, source: Entry, weight: Entry, channels: int) -> Node:
+    """Return a Convolution that multiplies each channel of an image with its own weight."""
+    size = str(channels)
+    attrs = {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "True"}
+    return Node("Convolution", name, attrs, (source, weight))

@@ -8,12 +8,10 @@ import numpy as np
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import image_nodes
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
 
 _EPSILON = 2.0**-10
 """Of the BatchNorm that only scales and shifts: with a variance of 1 - 2^-10 it divides by exactly 1."""
@@ -22,7 +20,7 @@ _SMALLEST = 2048
 """Values of an image below which the operator is as fast as it is: the form is eight small nodes."""
 
 
-class RewriteInstanceNorm(PreparationPass):
+class RewriteInstanceNorm(NodeRewrite):
     """Replace InstanceNorm on images by a LayerNorm over rows, and a scale and shift.
 
     Before::
@@ -63,35 +61,27 @@ class RewriteInstanceNorm(PreparationPass):
     operators = frozenset({"InstanceNorm", "_npx_instance_norm"})
     asks_target = True
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with LayerNorms."""
-        images = image_nodes(graph)
-        edit = GraphEdit(graph, state.params)
-        statistics: dict[int, tuple[Entry, Entry]] = {}
-        changes = []
-        for position, node in enumerate(graph.nodes):
-            if (
-                FACTS.canonical(node.op) != "InstanceNorm"
-                or len(node.inputs) != 3
-                or node.inputs[0].node not in images
-                or state.dtypes[position][0] is not DType.FLOAT32
-                or state.is_fixed(position)
-                or _reads_statistics(graph, position)
-                or _is_small(state, node.inputs[0])
-            ):
-                continue
-            channels = _channels(*(state.parameter(entry) for entry in node.inputs[1:]))
-            if channels is None:
-                continue
-            if channels not in statistics:
-                statistics[channels] = _statistics(edit, node.name, channels, position)
-            normal = _normalized(edit, state, position)
-            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-            attrs.update(eps=str(_EPSILON), fix_gamma="False", use_global_stats="True")
-            inputs = (normal, *node.inputs[1:], *statistics[channels])
-            edit.replace(position, node._replace(op="BatchNorm", attrs=attrs, inputs=inputs, num_outputs=3))
-            changes.append(self.changed(node, "LayerNorm normalizes rows several times as fast"))
-        return Done(edit.finish(), tuple(changes)) if changes else None
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one InstanceNorm."""
+        node = state.graph.nodes[position]
+        if (
+            len(node.inputs) != 3
+            or node.inputs[0].node not in state.images
+            or state.dtypes[position][0] is not DType.FLOAT32
+            or _reads_statistics(state.graph, position)
+            or _is_small(state, node.inputs[0])
+        ):
+            return None
+        channels = _channels(*(state.parameter(entry) for entry in node.inputs[1:]))
+        if channels is None:
+            return None
+        statistics = edit.once(channels, lambda: _statistics(edit, node.name, channels, position))
+        normal = _normalized(edit, state, position)
+        attrs = own_attributes(node)
+        attrs.update(eps=str(_EPSILON), fix_gamma="False", use_global_stats="True")
+        inputs = (normal, *node.inputs[1:], *statistics)
+        edit.replace(position, node._replace(op="BatchNorm", attrs=attrs, inputs=inputs, num_outputs=3))
+        return "LayerNorm normalizes rows several times as fast"
 
 
 def _reads_statistics(graph: Graph, position: int) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
 
 _FEW_VALUES = 1 << 11
 """Joins of fewer values take less time than the nodes around the faster one."""
@@ -32,7 +33,7 @@ class _Join(NamedTuple):
     output: tuple[int, ...]
 
 
-class RewriteLastAxisConcat(PreparationPass):
+class RewriteLastAxisConcat(NodeRewrite):
     """Write a Concat of tensors with three or five axes along the last one as one of four axes.
 
     Before, with three axes::
@@ -65,50 +66,38 @@ class RewriteLastAxisConcat(PreparationPass):
     operators = frozenset({"Concat", "concat"})
     asks_target = True
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with joins of four axes."""
-        joins = {
-            position: join
-            for position, node in enumerate(graph.nodes)
-            if node.op in self.operators and not state.is_fixed(position)
-            for join in [_join(state, position, node)]
-            if join is not None
-        }
-        if not joins or graph.has_numpy_shapes:
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one join."""
+        node, join = state.graph.nodes[position], _join(state, position)
+        if join is None or state.graph.has_numpy_shapes:
             return None
-        edit = GraphEdit(graph, state.params)
-        seen: dict[Entry, Entry] = {}
-        changes = []
-        for position, join in joins.items():
-            node = graph.nodes[position]
-            is_three = len(join.output) == 3
-            inputs = []
-            for number, (entry, shape) in enumerate(zip(node.inputs, join.inputs)):
-                if entry not in seen:
-                    rows = Node(
-                        "Reshape", f"{node.name}_rows{number}", _THREE if is_three else _FIVE, (entry,)
-                    )
-                    seen[entry] = edit.insert(rows, before=position, shapes=(_as_four(shape),))
-                inputs.append(seen[entry])
-            attrs = {**node.attrs, "dim": "3"}
-            made = Node("Concat", f"{node.name}_rows", attrs, tuple(inputs))
-            joined = edit.insert(made, before=position, shapes=(_as_four(join.output),))
-            kept = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-            edit.replace(
-                position,
-                node._replace(op="Reshape", attrs={**kept, "shape": "(0, -3, 0)"}, inputs=(joined,))
-                if is_three
-                else node._replace(
-                    op="reshape_like", attrs={**kept, **_BACK_TO_FIVE}, inputs=(joined, node.inputs[0])
-                ),
+        is_three = len(join.output) == 3
+
+        def rows(number: int) -> Entry:
+            made = Node(
+                "Reshape",
+                f"{node.name}_rows{number}",
+                _THREE if is_three else _FIVE,
+                (node.inputs[number],),
             )
-            changes.append(self.changed(node, "joined with four axes, for which backends have a kernel"))
-        return Done(edit.finish(), tuple(changes))
+            return edit.insert(made, before=position, shapes=(_as_four(join.inputs[number]),))
+
+        inputs = tuple([edit.once(entry, partial(rows, number)) for number, entry in enumerate(node.inputs)])
+        made = Node("Concat", f"{node.name}_rows", {**node.attrs, "dim": "3"}, inputs)
+        joined = edit.insert(made, before=position, shapes=(_as_four(join.output),))
+        kept = own_attributes(node)
+        if is_three:
+            back = node._replace(op="Reshape", attrs={**kept, "shape": "(0, -3, 0)"}, inputs=(joined,))
+        else:
+            like = (joined, node.inputs[0])
+            back = node._replace(op="reshape_like", attrs={**kept, **_BACK_TO_FIVE}, inputs=like)
+        edit.replace(position, back)
+        return "joined with four axes, for which backends have a kernel"
 
 
-def _join(state: State, position: int, node: Node) -> _Join | None:
+def _join(state: State, position: int) -> _Join | None:
     """Return the shapes of a join along the last of three or five axes; None of any other node."""
-    output = state.shape(Entry(position))
+    node, output = state.graph.nodes[position], state.shape(Entry(position))
     axis = integers(node.attrs.get("dim", "1"))
     if (
         FACTS.canonical(node.op) != "Concat"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
-
-__all__ = ["RewriteLastAxisSum"]
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
 
 _FEW_VALUES = 1 << 14
 """Sums of fewer values take no longer than the nodes that make the ones."""
@@ -21,7 +19,7 @@ _MOST_TERMS = 1 << 10
 """Longer sums are left to MXNet, which carries what rounding loses along."""
 
 
-class RewriteLastAxisSum(PreparationPass):
+class RewriteLastAxisSum(NodeRewrite):
     """Replace a sum along the last axis by a product with a vector of ones.
 
     Before::
@@ -55,48 +53,32 @@ class RewriteLastAxisSum(PreparationPass):
     operators = frozenset({"sum", "sum_axis"})
     asks_target = True
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with products."""
-        if graph.has_numpy_shapes:
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one sum."""
+        graph, node = state.graph, state.graph.nodes[position]
+        if graph.has_numpy_shapes or not _pays(state, position, node):
             return None
-        found = [
-            position
-            for position, node in enumerate(graph.nodes)
-            if node.op in self.operators and not state.is_fixed(position) and _pays(state, position, node)
-        ]
-        if not found:
-            return None
-        edit = GraphEdit(graph, state.params)
-        changes = []
-        for position in found:
-            node, source = graph.nodes[position], graph.nodes[position].inputs[0]
-            shape = state.shape(source)
-            assert shape is not None  # it pays
-            rank, terms = len(shape), shape[-1]
-            first = {"begin": str((0,) * rank), "end": str((*(1,) * (rank - 1), None))}
-            row = edit.insert(
-                Node("slice", f"{node.name}_row", first, (source,)),
-                before=position,
-                shapes=((*(1,) * (rank - 1), terms),),
-            )
-            flat = edit.insert(
-                Node("Reshape", f"{node.name}_terms", {"shape": "(-1,)"}, (row,)),
-                before=position,
-                shapes=((terms,),),
-            )
-            ones = edit.insert(
-                Node("ones_like", f"{node.name}_ones", {}, (flat,)), before=position, shapes=((terms,),)
-            )
-            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-            if is_true(node.attrs, "keepdims", default=False):
-                product = Node("dot", f"{node.name}_dot", {}, (source, ones))
-                entry = edit.insert(product, before=position, shapes=(shape[:-1],))
-                attrs["axis"] = "-1"
-                edit.replace(position, node._replace(op="expand_dims", attrs=attrs, inputs=(entry,)))
-            else:
-                edit.replace(position, node._replace(op="dot", attrs=attrs, inputs=(source, ones)))
-            changes.append(self.changed(node, "a product with ones sums up as well, and faster"))
-        return Done(edit.finish(), tuple(changes))
+        source = node.inputs[0]
+        shape = state.shape(source)
+        assert shape is not None  # it pays
+        rank, terms = len(shape), shape[-1]
+
+        def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...], **attrs: str) -> Entry:
+            made = Node(op, f"{node.name}_{what}", attrs, inputs)
+            return edit.insert(made, before=position, shapes=(like,))
+
+        first = {"begin": str((0,) * rank), "end": str((*(1,) * (rank - 1), None))}
+        row = put("slice", "row", source, like=(*(1,) * (rank - 1), terms), **first)
+        flat = put("Reshape", "terms", row, like=(terms,), shape="(-1,)")
+        ones = put("ones_like", "ones", flat, like=(terms,))
+        attrs = own_attributes(node)
+        if is_true(node.attrs, "keepdims", default=False):
+            product = put("dot", "dot", source, ones, like=shape[:-1])
+            attrs["axis"] = "-1"
+            edit.replace(position, node._replace(op="expand_dims", attrs=attrs, inputs=(product,)))
+        else:
+            edit.replace(position, node._replace(op="dot", attrs=attrs, inputs=(source, ones)))
+        return "a product with ones sums up as well, and faster"
 
 
 def _pays(state: State, position: int, node: Node) -> bool:

@@ -10,14 +10,12 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
+from mxamp.ops.equivalents import DEPTHWISE_BLOCK
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of, image_nodes
-from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.images import channels_of
+from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
-
-_BLOCK = 16
-"""oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
 
 _MOST = 8
 """What is repeated more often was not measured."""
@@ -70,51 +68,41 @@ class RewriteNearestUpsampling(PreparationPass):
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with Deconvolutions."""
-        images = image_nodes(graph)
-        found: dict[int, tuple[_Upsampling, int]] = {}
-        inner: set[int] = set()
+        ones: dict[tuple[int, ...], Entry] = {}
+        edit, changes = GraphEdit(graph, state.params), []
         for position, node in enumerate(graph.nodes):
             if node.op not in self.operators or state.is_fixed(position):
                 continue
             pixels = _upsampling(graph, state, position)
-            if pixels is None or pixels.source.node not in images or pixels.source.output:
+            if pixels is None or pixels.source.node not in state.images or pixels.source.output:
                 continue
             channels = channels_of(graph, pixels.source)
             if (
-                channels is not None
-                and not channels % _BLOCK
-                and all(1 < times <= _MOST for times in pixels.times)
-                and state.certain_dtypes[position][0] is DType.FLOAT32
+                channels is None
+                or channels % DEPTHWISE_BLOCK
+                or not all(1 < times <= _MOST for times in pixels.times)
+                or state.certain_dtypes[position][0] is not DType.FLOAT32
             ):
-                found[position] = pixels, channels
-                inner.update(() if pixels.inner is None else [pixels.inner])
-        if not found:
-            return None
-        edit = GraphEdit(graph, state.params)
-        ones: dict[tuple[int, tuple[int, int]], Entry] = {}
-        changes = []
-        for position, (pixels, channels) in found.items():
-            node = graph.nodes[position]
-            if (channels, pixels.times) not in ones:
-                values = np.ones((channels, 1, *pixels.times), np.float32)
-                ones[channels, pixels.times] = edit.add_parameter(
-                    f"{node.name}_ones", ArrayParameter(values), before=position
-                )
+                continue
+            shape = (channels, 1, *pixels.times)
+            if shape not in ones:
+                values = ArrayParameter(np.ones(shape, np.float32))
+                ones[shape] = edit.add_parameter(f"{node.name}_ones", values, before=position)
             attrs = {
-                **{key: value for key, value in node.attrs.items() if key.startswith("__")},
+                **own_attributes(node),
                 **_window(pixels.times),
                 "num_filter": str(channels),
                 "num_group": str(channels),
                 "no_bias": "True",
             }
-            inputs = (pixels.source, ones[channels, pixels.times])
+            inputs = (pixels.source, ones[shape])
             edit.replace(position, node._replace(op="Deconvolution", attrs=attrs, inputs=inputs))
             reason = "a depthwise Deconvolution repeats pixels as well, with a kernel of the backend"
             if pixels.inner is not None:
                 edit.drop(pixels.inner, pixels.source)
                 changes.append(self.changed(graph.nodes[pixels.inner], reason, into=node.name))
             changes.append(self.changed(node, reason))
-        return Done(edit.finish(), tuple(changes))
+        return Done(edit.finish(), tuple(changes)) if changes else None
 
 
 def _upsampling(graph: Graph, state: State, position: int) -> _Upsampling | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Mapping
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.equal_shapes import EqualShapes
-from mxamp.passes.never_empty import never_empty
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
+from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.state import State
 
 _SAME: Mapping[str, str] = {
     "_npx_relu": "relu",
@@ -57,7 +54,7 @@ _NAMES = (
 )
 
 
-class OneSpelling(PreparationPass):
+class OneSpelling(NodeRewrite):
     """Replace an operator by another of the same meaning, which the backend runs faster or later passes know.
 
     Before, and after::
@@ -99,59 +96,37 @@ class OneSpelling(PreparationPass):
         name for record in FACTS.records() if record.name in _NAMES for name in (record.name, *record.aliases)
     )
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph in one spelling."""
-        twins = _Twins(graph, state)
-        edit = GraphEdit(graph, state.params)
-        changes = []
-        for position, node in enumerate(graph.nodes):
-            if node.op not in self.operators or state.is_fixed(position):
-                continue
-            twin = twins.of(position)
-            if twin is not None:
-                edit.replace(position, twin)
-                changes.append(self.changed(node, f"{twin.op} computes the same, bit for bit"))
-        return Done(edit.finish(), tuple(changes)) if changes else None
-
-
-class _Twins:
-    """Finds the other spelling of a node."""
-
-    def __init__(self, graph: Graph, state: State) -> None:
-        self._graph = graph
-        self._state = state
-
-    @cached_property
-    def _shapes(self) -> EqualShapes:
-        return EqualShapes(self._graph, self._state.params)
-
-    @cached_property
-    def _filled(self) -> frozenset[int]:
-        return never_empty(self._graph, self._state.params)
-
-    def of(self, position: int) -> Node | None:
-        """Return a node of the same meaning; None where there is none, or not certainly."""
-        node = self._graph.nodes[position]
-        op = FACTS.canonical(node.op)
-        dtypes = self._state.certain_dtypes
-        if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one node in the other spelling."""
+        twin = _twin(state, position)
+        if twin is None:
             return None
-        if op in ("_np_reshape", "_npx_reshape"):
-            return _reshape(node) if node.inputs[0].node in self._filled else None
-        if op == "_npi_concatenate":
-            return None if position in self._state.heads else _concat(node)
-        if op == "_maximum_scalar":
-            return _without(node, "relu", "scalar", "is_int") if _is_zero(node) else None
-        if op in _SAME:
-            return node._replace(op=_SAME[op])
-        if len(node.inputs) != 2:
-            return None
-        twin = "elemwise_add" if op == "_grad_add" else _BROADCAST.get(op, op)
-        if twin in _OF_ONE_SHAPE and self._shapes.are_equal(*node.inputs):
-            twin = _OF_ONE_SHAPE[twin]
-        if twin == "elemwise_add" and node.inputs[0].node not in self._filled:
-            twin = _BROADCAST.get(op, op)
-        return None if twin == op else node._replace(op=twin)
+        edit.replace(position, twin)
+        return f"{twin.op} computes the same, bit for bit"
+
+
+def _twin(state: State, position: int) -> Node | None:
+    """Return a node of the same meaning; None where there is none, or not certainly."""
+    node, dtypes = state.graph.nodes[position], state.certain_dtypes
+    op = FACTS.canonical(node.op)
+    if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
+        return None
+    if op in ("_np_reshape", "_npx_reshape"):
+        return _reshape(node) if node.inputs[0].node in state.never_empty else None
+    if op == "_npi_concatenate":
+        return None if position in state.heads else _concat(node)
+    if op == "_maximum_scalar":
+        return _without(node, "relu", "scalar", "is_int") if _is_zero(node) else None
+    if op in _SAME:
+        return node._replace(op=_SAME[op])
+    if len(node.inputs) != 2:
+        return None
+    twin = "elemwise_add" if op == "_grad_add" else _BROADCAST.get(op, op)
+    if twin in _OF_ONE_SHAPE and state.equal_shapes.are_equal(*node.inputs):
+        twin = _OF_ONE_SHAPE[twin]
+    if twin == "elemwise_add" and node.inputs[0].node not in state.never_empty:
+        twin = _BROADCAST.get(op, op)
+    return None if twin == op else node._replace(op=twin)
 
 
 def _reshape(node: Node) -> Node | None:

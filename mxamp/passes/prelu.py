@@ -6,19 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.ops import FACTS
+from mxamp.graph.graph import Entry, Node
+from mxamp.ops.equivalents import DEPTHWISE_BLOCK
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of, image_nodes
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
-
-_BLOCK = 16
-"""oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
+from mxamp.passes.images import channels_of, depthwise
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
 
 
-class RewritePReLU(PreparationPass):
+class RewritePReLU(NodeRewrite):
     """Replace PReLU on images by two depthwise convolutions, two relus and an addition.
 
     Before::
@@ -55,52 +52,44 @@ class RewritePReLU(PreparationPass):
     operators = frozenset({"LeakyReLU", "_npx_leaky_relu"})
     asks_target = True
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with convolutions."""
-        images = image_nodes(graph)
-        slopes: dict[int, NDArray[np.float32]] = {}
-        for position, node in enumerate(graph.nodes):
-            if (
-                FACTS.canonical(node.op) == "LeakyReLU"
-                and node.attrs.get("act_type") == "prelu"
-                and len(node.inputs) == 2
-                and node.inputs[0].node in images
-                and state.dtypes[position][0] is DType.FLOAT32
-                and not state.is_fixed(position)
-            ):
-                slope = _slopes(state.parameter(node.inputs[1]), channels_of(graph, node.inputs[0]))
-                if slope is not None:
-                    slopes[position] = slope
-        if not slopes:
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one PReLU."""
+        graph, node = state.graph, state.graph.nodes[position]
+        if (
+            node.attrs.get("act_type") != "prelu"
+            or len(node.inputs) != 2
+            or node.inputs[0].node not in state.images
+            or state.dtypes[position][0] is not DType.FLOAT32
+        ):
             return None
-        edit = GraphEdit(graph, state.params)
-        minus: dict[int, Entry] = {}
-        changes = []
-        for position, slope in slopes.items():
-            node = graph.nodes[position]
-            name, source, channels = node.name, node.inputs[0], len(slope)
-            if channels not in minus:
-                ones = np.full((channels, 1, 1, 1), -1.0, np.float32)
-                minus[channels] = edit.add_parameter(f"{name}_minus", ArrayParameter(ones), before=position)
-            negated = ArrayParameter(-slope.reshape(channels, 1, 1, 1))
-            gamma = graph.nodes[node.inputs[1].node].name
-            weight = edit.add_parameter(f"{name}_slope", negated, [gamma], before=position)
-            positive = edit.insert(_relu(f"{name}_positive", source), before=position)
-            mirrored = edit.insert(
-                _depthwise(f"{name}_mirrored", source, minus[channels], channels), before=position
-            )
-            negative = edit.insert(_relu(f"{name}_negative", mirrored), before=position)
-            scaled = edit.insert(_depthwise(f"{name}_scaled", negative, weight, channels), before=position)
-            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
-            edit.replace(position, node._replace(op="elemwise_add", attrs=attrs, inputs=(positive, scaled)))
-            reason = "two relus and two depthwise convolutions compute the same, with kernels of the backend"
-            changes.append(self.changed(node, reason))
-        return Done(edit.finish(), tuple(changes))
+        slope = _slopes(state.parameter(node.inputs[1]), channels_of(graph, node.inputs[0]))
+        if slope is None:
+            return None
+        name, source, channels = node.name, node.inputs[0], len(slope)
+
+        def parameter(what: str, values: NDArray[np.float32], *made_from: str) -> Entry:
+            weight = ArrayParameter(values.reshape(channels, 1, 1, 1))
+            return edit.add_parameter(f"{name}_{what}", weight, made_from, before=position)
+
+        def put(made: Node) -> Entry:
+            return edit.insert(made, before=position)
+
+        minus = edit.once(channels, lambda: parameter("minus", np.full(channels, -1.0, np.float32)))
+        weight = parameter("slope", -slope, graph.nodes[node.inputs[1].node].name)
+        positive = put(_relu(f"{name}_positive", source))
+        mirrored = put(depthwise(f"{name}_mirrored", source, minus, channels))
+        negative = put(_relu(f"{name}_negative", mirrored))
+        scaled = put(depthwise(f"{name}_scaled", negative, weight, channels))
+        edit.replace(
+            position,
+            node._replace(op="elemwise_add", attrs=own_attributes(node), inputs=(positive, scaled)),
+        )
+        return "two relus and two depthwise convolutions compute the same, with kernels of the backend"
 
 
 def _slopes(gamma: Parameter | None, channels: int | None) -> NDArray[np.float32] | None:
     """Return a slope for each channel; None where the form does not hold or does not pay."""
-    if gamma is None or channels is None or channels % _BLOCK or gamma.dtype is not DType.FLOAT32:
+    if gamma is None or channels is None or channels % DEPTHWISE_BLOCK or gamma.dtype is not DType.FLOAT32:
         return None
     if gamma.is_sparse or gamma.shape not in ((1,), (channels,)):
         return None
@@ -110,13 +99,3 @@ def _slopes(gamma: Parameter | None, channels: int | None) -> NDArray[np.float32
 
 def _relu(name: str, source: Entry) -> Node:
     return Node("Activation", name, {"act_type": "relu"}, (source,))
-
-
-def _depthwise(name: str, source: Entry, weight: Entry, channels: int) -> Node:
-    attrs = {
-        "kernel": "(1, 1)",
-        "no_bias": "True",
-        "num_filter": str(channels),
-        "num_group": str(channels),
-    }
-    return Node("Convolution", name, attrs, (source, weight))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from mxamp.errors import PassError
 from mxamp.graph.graph import Graph, Node
 from mxamp.passes.base import Pass
+from mxamp.passes.edit import GraphEdit
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 from mxamp.targets import Target
@@ -69,6 +70,31 @@ class PreparationPass(Pass):
         super().ensures(before, after)
         if _inputs(before) != _inputs(after):
             raise PassError("The names of the graph's inputs changed.")
+
+
+class NodeRewrite(PreparationPass):
+    """A pass that rewrites nodes of its operators one at a time, each for itself."""
+
+    def rewrite(self, graph: Graph, state: State) -> Done | None:
+        """Rewrite what can be."""
+        edit = GraphEdit(graph, state.params)
+        changes = [
+            self.changed(node, reason)
+            for position, node in enumerate(graph.nodes)
+            if node.op in self.operators and not state.is_fixed(position)
+            for reason in [self.rewrite_node(state, edit, position)]
+            if reason is not None
+        ]
+        return Done(edit.finish(), tuple(changes)) if changes else None
+
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Rewrite a node and return why; None where it stays."""
+        raise NotImplementedError
+
+
+def own_attributes(node: Node) -> dict[str, str]:
+    """Return the attributes that are the node's, whatever its operator is: ``__layout__`` and the like."""
+    return {key: value for key, value in node.attrs.items() if key.startswith("__")}
 
 
 def _inputs(state: State) -> list[str]:

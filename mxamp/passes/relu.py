@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Graph
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass
-from mxamp.passes.state import Done, State
+from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.state import State
 
 _BEFORE = frozenset({"Convolution", "Deconvolution", "FullyConnected", "BatchNorm", "elemwise_add"})
 
 
-class RewriteRelu(PreparationPass):
+class RewriteRelu(NodeRewrite):
     """Replace the operator ``relu`` by ``Activation`` behind layers that it can be fused with.
 
     Before::
@@ -42,21 +41,19 @@ class RewriteRelu(PreparationPass):
     step = "relu"
     operators = frozenset({"relu"})
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        """Return the graph with activations."""
-        edit = GraphEdit(graph, state.params)
-        changes = []
-        for position, node in enumerate(graph.nodes):
-            if node.op != "relu" or len(node.inputs) != 1 or state.is_fixed(position):
-                continue
-            layer = node.inputs[0].node
-            if (
-                node.inputs[0].output == 0
-                and FACTS.canonical(graph.nodes[layer].op) in _BEFORE
-                and state.only_reader(layer) == position
-                and state.dtypes[position][0] in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
-            ):
-                attrs = {**node.attrs, "act_type": "relu"}
-                edit.replace(position, node._replace(op="Activation", attrs=attrs))
-                changes.append(self.changed(node, "Activation is what backends fuse with a layer"))
-        return Done(edit.finish(), tuple(changes)) if changes else None
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one relu."""
+        graph, node = state.graph, state.graph.nodes[position]
+        if len(node.inputs) != 1:
+            return None
+        layer = node.inputs[0].node
+        if (
+            node.inputs[0].output
+            or FACTS.canonical(graph.nodes[layer].op) not in _BEFORE
+            or state.only_reader(layer) != position
+            or state.dtypes[position][0] not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+        ):
+            return None
+        attrs = {**node.attrs, "act_type": "relu"}
+        edit.replace(position, node._replace(op="Activation", attrs=attrs))
+        return "Activation is what backends fuse with a layer"

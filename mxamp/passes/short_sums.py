@@ -7,7 +7,7 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 
@@ -70,7 +70,7 @@ class RewriteShortSums(PreparationPass):
         changes = []
         for position, axis in sums.items():
             node = graph.nodes[position]
-            attrs = {key: value for key, value in node.attrs.items() if key.startswith("__")}
+            attrs = own_attributes(node)
             if axis is None:
                 edit.replace(position, node._replace(op="elemwise_add", attrs=attrs))
                 changes.append(self.changed(node, "has two terms"))

@@ -21,6 +21,9 @@ from mxamp.graph.parameters import auxiliary_names
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.passes.edit import Edited, NodeShapes
+from mxamp.passes.equal_shapes import EqualShapes
+from mxamp.passes.images import image_nodes
+from mxamp.passes.never_empty import never_empty
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch
@@ -196,6 +199,21 @@ class State:
         if position in self.heads or len(uses) != 1 or 0 not in uses or len(uses[0]) != 1:
             return None
         return uses[0][0].node
+
+    @cached_property
+    def images(self) -> frozenset[int]:
+        """The nodes that certainly hand on images; see :func:`image_nodes`."""
+        return image_nodes(self.graph)
+
+    @cached_property
+    def never_empty(self) -> frozenset[int]:
+        """The nodes that certainly hand on values; see :func:`never_empty`."""
+        return never_empty(self.graph, self.params)
+
+    @cached_property
+    def equal_shapes(self) -> EqualShapes:
+        """Which entries certainly have equal shapes."""
+        return EqualShapes(self.graph, self.params)
 
     @cached_property
     def lost_branches(self) -> Sequence[LostBranch]:

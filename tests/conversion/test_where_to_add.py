@@ -12,7 +12,7 @@ from mxamp.errors import PassError
 from mxamp.graph import Entry, Graph, Node
 from mxamp.graph.printer import print_graph
 from mxamp.params.parameter import ArrayParameter
-from mxamp.passes import Done, PlannedPass, PreparationPass, State
+from mxamp.passes import Done, NodeRewrite, PlannedPass, State
 from mxamp.passes.edit import GraphEdit
 from mxamp.policy import coloring
 from mxamp.policy.color import Color, Verdict
@@ -22,7 +22,7 @@ from tests.building import BF16, Net, assert_sound, convert, reconvert
 # ---------------------------------------------------------------------- a pass that prepares the graph
 
 
-class SquareOnce(PreparationPass):
+class SquareOnce(NodeRewrite):
     """Write a product of a value with itself as ``square``.
 
     Before::
@@ -39,17 +39,12 @@ class SquareOnce(PreparationPass):
     step = "square_once"
     operators = frozenset({"elemwise_mul"})
 
-    def rewrite(self, graph: Graph, state: State) -> Done | None:
-        edit, changes = GraphEdit(graph, state.params), []
-        for position, node in enumerate(graph.nodes):
-            if (
-                node.op == "elemwise_mul"
-                and node.inputs[0] == node.inputs[1]
-                and not state.is_fixed(position)
-            ):
-                edit.replace(position, Node("square", node.name, {}, node.inputs[:1]))
-                changes.append(self.changed(node, "one operand is enough"))
-        return Done(edit.finish(), tuple(changes)) if changes else None
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        node = state.graph.nodes[position]
+        if node.inputs[0] != node.inputs[1]:
+            return None
+        edit.replace(position, Node("square", node.name, {}, node.inputs[:1]))
+        return "one operand is enough"
 
 
 def squares() -> tuple[Graph, Net]:
