@@ -1,8 +1,8 @@
 """NumPy twins of the operators that decide precision: what they compute, value by value.
 
 ``round_to`` and ``observe`` are the twins of mxamp's own operators, ``_mxamp_round`` and
-``_mxamp_observe``, bit for bit. ``amp_cast`` and ``amp_multicast`` have the type rules of MXNet's operators
-(src/operator/tensor/amp_cast.h, MXNet 1.9.1) and round as IEEE 754 does, once, to nearest, ties to even,
+``_mxamp_observe``, bit for bit. ``amp_cast`` has the type rules of MXNet's operator
+(src/operator/tensor/amp_cast.h, MXNet 1.9.1) and rounds as IEEE 754 does, once, to nearest, ties to even,
 with subnormals.
 
 MXNet's operators do not always do so. Measured with MXNet 1.9.1 on an x86-64 CPU with avx512_bf16, and held
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
-from mxamp.ops.casts import CASTABLE, multicast_dtypes
+from mxamp.ops.casts import CASTABLE
 from mxamp.ops.formats import Format, Overflow
 from mxamp.ops.observation import EXPONENTS, Observation
 
@@ -146,43 +146,6 @@ def amp_cast(data: NDArray[Any], dtype: DType | str) -> NDArray[Any]:
         raise OperatorError("amp_cast casts to numbers, not to bool. Compare with zero instead.")
     source, values = _mxnet_array(data)
     return _cast(values, source, target if source in CASTABLE else source)
-
-
-def amp_multicast(*data: NDArray[Any], cast_narrow: bool = False) -> tuple[NDArray[Any], ...]:
-    """Return what MXNet's ``amp_multicast`` is meant to return.
-
-    float32, float16 and bfloat16 inputs get one dtype in common; float64, integers and booleans pass
-    through. See :func:`mxamp.ops.casts.multicast_dtypes` for which dtype that is: in MXNet it depends on
-    the order of the inputs.
-
-    Parameters
-    ----------
-    *data
-        Arrays of MXNet's dtypes, of any shapes; not changed.
-    cast_narrow
-        Whether they get the narrowest dtype among them rather than the widest.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        One an input: a new array, or the input itself where its dtype stays.
-
-    Raises
-    ------
-    TargetError
-        When the dtype of an input is none of MXNet's.
-    OperatorError
-        When there is no input.
-    """
-    if not data:
-        raise OperatorError("amp_multicast needs at least one array.")
-    arrays = [_mxnet_array(array) for array in data]
-    targets = multicast_dtypes({"cast_narrow": str(cast_narrow)}, [source for source, _ in arrays])
-    return tuple(
-        # The targets are known where the sources are.
-        _cast(values, source, target if target is not None else source)
-        for (source, values), target in zip(arrays, targets)
-    )
 
 
 def _float32(data: NDArray[Any], what: str) -> NDArray[np.float32]:

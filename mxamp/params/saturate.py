@@ -36,11 +36,6 @@ class Saturation:
     infs: int = 0
     nans: int = 0
 
-    @property
-    def largest_loss(self) -> float:
-        """How far the largest value was moved."""
-        return self.largest - self.limit if self.count else 0.0
-
 
 class SaturatedParameter(DerivedParameter):
     """A parameter whose casts clamp its finite values to the range of the dtype; infinities stay.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Iterable, Sequence
+from typing import TYPE_CHECKING, Iterable
 
 from mxamp.messages.arguments import argument
 from mxamp.messages.counts import count_of, shown_of, some_of
@@ -35,8 +35,7 @@ def summary(report: Report, width: int | None = None) -> str:
     Returns
     -------
     str
-        Without a final newline. Long lists are shortened and say how much they leave out;
-        :func:`node_table` shows everything.
+        Without a final newline. Long lists are shortened and say how much they leave out.
     """
     width = terminal_width(width)
     low = report.target_dtype
@@ -96,61 +95,6 @@ def summary(report: Report, width: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def node_table(report: Report, width: int | None = None, *, nodes: Sequence[NodeReport] | None = None) -> str:
-    """Return a table of every node with its color, dtype and reason.
-
-    Parameters
-    ----------
-    report
-        The report.
-    width
-        The longest line, in characters; by default the terminal's width.
-    nodes
-        The nodes to show; by default all.
-
-    Returns
-    -------
-    str
-        Without a final newline. ``bfloat16 -> float32`` is a node that computes in the first and hands on
-        the second.
-    """
-    rows = [
-        (
-            node.name,
-            node.op,
-            node.color,
-            _node_dtype(node),
-            *([_node_time(node, report.time.measured_nodes > 0)] if report.time is not None else []),
-            node.reason,
-        )
-        for node in (report.nodes if nodes is None else nodes)
-    ]
-    columns = (
-        Column("Node", 16),
-        Column("Operator", 12),
-        Column("Color"),
-        Column("Dtype", 16),
-        *([Column(_time_title(report.time), right=True)] if report.time is not None else []),
-        Column("Why", 16),
-    )
-    return "\n".join(format_table(columns, rows, terminal_width(width)))
-
-
-def _node_time(node: NodeReport, are_measured: bool) -> str:
-    """Return ``120 -> 61 + 8``: in the FP32 model, in this one, and the casts of what the node hands on."""
-    if node.float32_us is None or node.mixed_us is None:
-        return ""
-    casts = f" + {node.cast_us:.0f}" if node.cast_us else ""
-    # Beside measured times the others have to be told apart.
-    sign = "~" if are_measured and not node.is_time_measured else ""
-    return f"{sign}{node.float32_us:.0f} -> {node.mixed_us:.0f}{casts}"
-
-
-def _time_title(time: TimeReport) -> str:
-    """Return what the column of times is called; where some are only estimated, these are marked."""
-    return "us, measured (~ estimated)" if time.measured_nodes else "us, estimated"
-
-
 def _time_line(time: TimeReport) -> str:
     """Return what a forward pass is expected to take."""
     if time.measured_nodes:
@@ -207,16 +151,6 @@ def _percent(share: float) -> str:
     if share < 1 and round(100 * share, 1) == 100:
         return "more than 99.9 %"
     return f"{100 * share:.1f} %"
-
-
-def _node_dtype(node: NodeReport) -> str:
-    text = node.compute or "other"
-    if node.accumulation not in (None, node.compute):
-        text += f" (sums {node.accumulation})"
-    handed_on = node.outputs[0] if node.outputs else node.compute
-    if handed_on is not None and handed_on != node.compute:
-        text += f" -> {handed_on}"
-    return text
 
 
 def _named_dtypes(pairs: Iterable[tuple[str, str | None]]) -> str:

@@ -15,9 +15,6 @@ mx = import_mxnet()
 mx = import_mxnet()
 
 
-__all__ = ["Format", "Request", "Shape", "named_shapes", "request_of", "title_of"]
-
-
 Shape = Tuple[int, ...]
 
 

@@ -16,6 +16,7 @@ import pytest
 import mxamp
 from mxamp.html import Findings, write_html
 from mxamp.model import Model
+from tests.html.pages import fidelity, model
 
 pytestmark = pytest.mark.browser
 
@@ -162,8 +163,6 @@ def _on_page(page: Any, place: list[float]) -> tuple[float, float]:
 
 
 def test_plots_are_drawn_and_nothing_is_wider_than_a_phone(opened: Any) -> None:
-    from tests.html.test_page import fidelity, model
-
     found = opened(model(), Findings(fidelity=fidelity()), viewport={"width": 390, "height": 844})
     assert found.page.locator(".plot svg circle").count() == 2
     assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -228,8 +227,6 @@ def test_arrows_past_other_nodes_do_not_run_over_them(opened: Any) -> None:
 
 
 def test_what_is_printed_holds_the_graph(opened: Any) -> None:
-    from tests.html.test_page import fidelity, model
-
     found = opened(model(), Findings(fidelity=fidelity()))
     assert found.page.evaluate("!document.getElementById('printed').src")
     printed = found.page.pdf(format="A4")
@@ -238,8 +235,6 @@ def test_what_is_printed_holds_the_graph(opened: Any) -> None:
 
 
 def test_a_page_without_javascript_still_has_its_tables(opened: Any, browser: Any, tmp_path: Path) -> None:
-    from tests.html.test_page import fidelity, model
-
     write_html(tmp_path / "plain.html", model(), "a model", Findings(fidelity=fidelity()))
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

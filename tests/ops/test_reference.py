@@ -287,37 +287,3 @@ def test_amp_cast_refuses_what_mxnet_does_not_have() -> None:
         reference.amp_cast(np.zeros(3, np.complex64), "float16")
     with pytest.raises(OperatorError, match="casts to numbers, not to bool"):
         reference.amp_cast(np.zeros(3, np.float32), "bool")
-
-
-@pytest.mark.parametrize(
-    ("inputs", "cast_narrow", "outputs"),
-    [
-        (("float16", "float32"), False, ("float32", "float32")),
-        (("float16", "float32"), True, ("float16", "float16")),
-        (("bfloat16", "float16"), False, ("bfloat16", "bfloat16")),
-        (("float16", "bfloat16", "float32"), True, ("bfloat16", "bfloat16", "bfloat16")),
-        (("float32", "int32", "float16"), True, ("float16", "int32", "float16")),
-        (("float64", "float16", "float32"), False, ("float64", "float32", "float32")),
-        (("int64", "float16"), False, ("int64", "int64")),
-        (("float32", "bool"), True, ("float32", "bool")),
-        (("float16",), False, ("float16",)),
-    ],
-    ids=lambda value: "+".join(value) if isinstance(value, tuple) else str(value),
-)
-def test_amp_multicast_has_mxnets_type_rules(
-    inputs: tuple[str, ...], cast_narrow: bool, outputs: tuple[str, ...]
-) -> None:
-    data = [np.full((2, position + 1), 2, DType.parse(label).numpy) for position, label in enumerate(inputs)]
-    cast = reference.amp_multicast(*data, cast_narrow=cast_narrow)
-    assert tuple(DType.from_numpy(array.dtype).label for array in cast) == outputs
-    for array, original in zip(cast, data):
-        assert array.shape == original.shape
-        # A bool holds no 2.
-        assert (array.astype(np.float32) == original.astype(np.float32)).all()
-        if array.dtype == original.dtype:
-            assert array is original
-
-
-def test_amp_multicast_needs_an_input() -> None:
-    with pytest.raises(OperatorError, match="amp_multicast needs at least one array"):
-        reference.amp_multicast()

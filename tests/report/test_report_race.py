@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from mxamp.report.model import PlanReport, Report, TimeReport
-from mxamp.report.text import node_table, summary
+from mxamp.report.text import summary
 from tests.building import Net, convert
 
 PLANS = (
@@ -61,10 +61,6 @@ def test_measured_times_are_told_from_estimated_ones(report: Report) -> None:
     assert "as the sum of what was measured in this model: float32 120 us" in " ".join(
         summary(report, 100).split()
     )
-    table = node_table(report, 140)
-    assert "us, measured (~ estimated)" in table
-    assert "  100 -> 40 + 8" in table
-    assert "~20 -> 20" in table
 
 
 def test_a_race_survives_json(report: Report) -> None:

@@ -10,7 +10,7 @@ from mxamp.decisions import LowPrecision
 from mxamp.messages.counts import count_of, some_of
 from mxamp.policy import Policy
 from mxamp.report.model import Report
-from mxamp.report.text import node_table, summary
+from mxamp.report.text import summary
 from tests import building
 from tests.building import BF16, LOW, Net, capable, parameters
 
@@ -125,27 +125,7 @@ def test_no_line_is_too_wide(width, dtype):
     net = Net()
     first = net.fc(net.var("data"), "a_network_with_rather_long_names_stage1_unit1_fc0_fwd")
     report = convert(net, net.op("exp", first, name="exp0"), dtype=dtype)
-    for text in (summary(report, width), node_table(report, width)):
-        assert max(map(len, text.splitlines())) <= width
-
-
-def test_wide_layouts_use_one_line_a_node(report):
-    lines = node_table(report, 300).splitlines()
-    assert len(lines) == 2 + len(report.nodes)
-    assert lines[2].split()[:3] == ["fc0", "FullyConnected", "green"]
-
-
-def test_node_table_shows_every_reason(report):
-    text = "".join(node_table(report, 300).split())
-    for node in report.nodes:
-        assert "".join(node.reason.split()) in text
-
-
-def test_node_that_hands_on_another_dtype_shows_both(report):
-    import dataclasses
-
-    node = dataclasses.replace(report.node("fc0"), accumulation="float32", outputs=("float32",))
-    assert "bfloat16 (sums float32) -> float32" in node_table(report, 300, nodes=[node])
+    assert max(map(len, summary(report, width).splitlines())) <= width
 
 
 def test_model_without_operators_has_a_summary():

@@ -8,8 +8,6 @@ from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 
 def _swapped(call: Call, tensor: Tensor) -> Tensor:
     """Return a tensor with its last two axes swapped."""

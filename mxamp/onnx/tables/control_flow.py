@@ -8,8 +8,6 @@ from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Shape, Tensor
 
-__all__: list[str] = []
-
 
 @mapping("_foreach", "Scan")
 def _foreach(call: Call) -> Written:

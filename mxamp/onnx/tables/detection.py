@@ -6,8 +6,6 @@ from mxamp.dtypes import DType
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
 
-__all__: list[str] = []
-
 
 @mapping("_contrib_ROIAlign", "RoiAlign, zeros where the batch index is negative", opset=16)
 def _roi_align(call: Call) -> Written:

@@ -13,8 +13,6 @@ from mxamp.ops.casts import CASTABLE, multicast_dtypes
 from mxamp.ops.promotion import promoted
 from mxamp.ops.rounding import ROUND, ROUND_BOTH_WAYS
 
-__all__: list[str] = []
-
 Binary = Callable[[Call, Tensor, Tensor], Tensor]
 
 

@@ -10,8 +10,6 @@ from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tables.normalization import positions_before
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 
 def _indices(call: Call, indices: Tensor, count: int, default: str = "clip") -> Tensor:
     """Return indices as int64, clipped or wrapped as the node's mode says."""

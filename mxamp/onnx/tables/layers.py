@@ -12,8 +12,6 @@ from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 

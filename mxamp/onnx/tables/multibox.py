@@ -10,8 +10,6 @@ from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tables.boxes import ranks_kept, rows_in_order, top
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 
 @mapping("_contrib_MultiBoxDetection", "ReduceMax, ArgMax, Exp, TopK, NonMaxSuppression, ScatterND")
 def _detection(call: Call) -> Written:

@@ -11,8 +11,6 @@ from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 
 @mapping("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU", "BatchNormalization")
 def _batch_norm(call: Call) -> Written:

@@ -11,8 +11,6 @@ from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tables.boxes import ranks_kept, rows_in_order, top
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 
 @mapping(
     "_contrib_Proposal _contrib_MultiProposal", "TopK, NonMaxSuppression, ScatterND, TopK, GatherElements"

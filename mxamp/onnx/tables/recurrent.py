@@ -9,8 +9,6 @@ from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
-__all__: list[str] = []
-
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
 """Where ONNX's gates are among MXNet's: LSTM i o f c among i f g o, GRU z r h among r z n."""
 

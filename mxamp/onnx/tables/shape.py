@@ -12,8 +12,6 @@ from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Shape, Tensor
 
-__all__: list[str] = []
-
 
 @mapping("Reshape", "Reshape; codes -2, -3, -4 resolved")
 def _reshape(call: Call) -> Written:

@@ -6,8 +6,6 @@ from typing import Sequence
 
 from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, demand, rule
 
-__all__: list[str] = []
-
 
 @rule("ROIPooling")
 def _roi_pooling(call: ShapeCall) -> Sequence[MaybeShape]:

@@ -6,8 +6,6 @@ from typing import Sequence
 
 from mxamp.ops.shapes.call import UNKNOWN, MaybeShape, Shape, ShapeCall, demand, merged, rule
 
-__all__: list[str] = []
-
 _UNARY = """
     Activation BlockGrad Cast Dropout IdentityAttachKLSparseReg L2Normalization LRN LeakyReLU
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SVMOutput SequenceMask

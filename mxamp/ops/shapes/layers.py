@@ -7,8 +7,6 @@ from typing import Sequence
 
 from mxamp.ops.shapes.call import UNKNOWN, MaybeShape, Shape, ShapeCall, demand, rule
 
-__all__: list[str] = []
-
 _CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
 
 

@@ -7,8 +7,6 @@ from typing import Sequence
 
 from mxamp.ops.shapes.call import UNKNOWN, MaybeShape, Shape, ShapeCall, merged, rule
 
-__all__: list[str] = []
-
 
 @rule("Reshape")
 def _reshape(call: ShapeCall) -> Shape:

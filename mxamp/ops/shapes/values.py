@@ -7,8 +7,6 @@ from typing import Sequence
 
 from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, UnknownShapeError, rule
 
-__all__: list[str] = []
-
 
 @rule("sum mean prod nansum nanprod max min norm _np_sum _np_max _np_min _np_prod _npi_mean _npi_norm")
 def _reduced(call: ShapeCall) -> Shape:
