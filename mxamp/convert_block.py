@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
@@ -21,9 +20,9 @@ from mxamp.conversion import (
 )
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.dtypes import GivenDType
-from mxamp.errors import MxampWarning
 from mxamp.guard import Guard, as_guard
 from mxamp.messages.arguments import one_of
+from mxamp.messages.warn import warn_user
 from mxamp.model.accepted import Array, Block, BlockInputs, BlockShapes, Device
 from mxamp.ops.casts import AMP_CAST
 from mxamp.policy.mxnet_lists import ConditionalOperators
@@ -197,7 +196,7 @@ def convert_block(
     model = convert_graph(source, options)._made_from(None, chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
-        warnings.warn(note, MxampWarning, stacklevel=2)
+        warn_user(note)
         if model.report is not None:
             report = dataclasses.replace(model.report, warnings=(*model.report.warnings, note))
             model = dataclasses.replace(model, report=report)

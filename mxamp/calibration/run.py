@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,10 +21,11 @@ from mxamp.calibration.samples import Batch, Samples
 from mxamp.calibration.statistics import EntryMeter
 from mxamp.calibration.subject import any_model, observed_entries
 from mxamp.compare.inputs import counted, input_names
-from mxamp.errors import DataError, MxampWarning, OperatorError
+from mxamp.errors import DataError, OperatorError
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import Entry, Graph
 from mxamp.messages.arguments import check_flag
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.model.accepted import AnyModel, BlockShapes, Device, GivenSamples
 from mxamp.ops import FACTS
@@ -144,7 +144,7 @@ def calibrate(
             if progress is not None:
                 progress(done, samples.total)
     for note in samples.notes:
-        warnings.warn(note, MxampWarning, stacklevel=2)
+        warn_user(note)
     return replace(observer.calibration(samples), prices=pricer.prices(), why_unpriced=pricer.why_not)
 
 

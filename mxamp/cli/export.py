@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from mxamp.cli.options import add_common
 from mxamp.cli.source import add_model_argument, add_source_options, parse_input_shapes, read_source
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.dtypes import DType
-from mxamp.errors import ExportError, MxampWarning
+from mxamp.errors import ExportError
 from mxamp.export import (
     OutputDifference,
     RuntimeFit,
@@ -21,6 +20,7 @@ from mxamp.export import (
     verification_reference,
     verify_onnx,
 )
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.onnx import OnnxExport
 from mxamp.openvino.export import weights_path
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     if source.weights is not None:
         steps.done("weights", source.weights)
         if source.has_random_weights and (args.quiet or args.json):
-            warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
+            warn_user(f"{source.label}: the weights are {source.weights}.")
     sizes: Any = source.named(shapes) or dict(source.input_shapes)
     if target is not None and target.runtime == _OPENVINO:
         return _export_openvino(source.model, sizes, target, args, steps)
@@ -182,7 +182,7 @@ def _fit(model: Model, target: Target | None, args: argparse.Namespace) -> Runti
     """Return whether the model was decided for the runtime, and warn where it was not."""
     fit = runtime_fit(model, target)
     if fit.warning is not None and not args.json:
-        warnings.warn(fit.warning, MxampWarning, stacklevel=2)
+        warn_user(fit.warning)
     return fit
 
 

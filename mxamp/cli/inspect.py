@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from typing import Any, Mapping
 
 from mxamp.cli.console import print_json
 from mxamp.cli.source import add_input_option, add_source_options, read_source, recorded_provenance
-from mxamp.errors import MxampWarning, UnknownNameError, nearest_names
+from mxamp.errors import UnknownNameError, nearest_names
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.printer import print_graph
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.model.provenance import Provenance
 from mxamp.model.source_files import FileRecord
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     inspection = inspect_model(graph, params, inputs=inputs)
     broken = lost_casts(graph, params)
     if broken is not None:
-        warnings.warn(broken, MxampWarning, stacklevel=2)
+        warn_user(broken)
     if args.json:
         known = None if provenance is None else provenance.to_mapping()
         document = inspection.to_mapping()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
 from typing import Any, Mapping
 
 from mxamp.cli.console import supports_progress
 from mxamp.cli.options import add_common
 from mxamp.cli.source import add_source_options, parse_input_shapes, read_source
 from mxamp.compare.data_files import load_data
-from mxamp.errors import DataError, MxampWarning
+from mxamp.errors import DataError
+from mxamp.messages.warn import warn_user
 from mxamp.racing.competitor import RUNTIMES
 from mxamp.racing.given import as_contender
 from mxamp.racing.lineup import Contender
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         if not known:
             known = dict(source.input_shapes)
         if source.weights is not None and source.has_random_weights and args.json:
-            warnings.warn(f"{source.label}: the weights are {source.weights}.", MxampWarning, stacklevel=2)
+            warn_user(f"{source.label}: the weights are {source.weights}.")
     data = None if args.data is None else load_data(args.data)
     result = race(
         contenders,

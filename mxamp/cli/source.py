@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mxamp.compare.inputs import input_names
-from mxamp.errors import DataError, MxampWarning, MxnetMissingError, ReportError
+from mxamp.errors import DataError, MxnetMissingError, ReportError
 from mxamp.messages.counts import count_of, some_of
 from mxamp.messages.installation import why_no_mxnet
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model, load, model_paths
 from mxamp.model.provenance import Provenance, read_provenance
 
@@ -167,7 +167,7 @@ def read_source(
         zoo = load_zoo(text[len(ZOO) :], pretrained=pretrained, input_shapes=given)
         if not zoo.is_pretrained:
             # Before anything else is said of the model, and even where nothing else is.
-            warnings.warn(f"{text}: the weights are {zoo.weights}.", MxampWarning, stacklevel=2)
+            warn_user(f"{text}: the weights are {zoo.weights}.")
         return Source(
             text,
             zoo.model,
@@ -236,17 +236,15 @@ def recorded_provenance(source: Source) -> Provenance | None:
     try:
         provenance = read_provenance(source.label, source.epoch)
     except ReportError as error:
-        warnings.warn(str(error), MxampWarning, stacklevel=2)
+        warn_user(str(error))
         return None
     if provenance is None:
         return None
     files = source.model._history.source
     if files is None or not files.are_those_of(provenance):
-        warnings.warn(
+        warn_user(
             f"{source.label} is no longer the model that was recorded when it was written, so what was "
-            f"recorded is not shown. mxamp verify {source.label} tells what differs.",
-            MxampWarning,
-            stacklevel=2,
+            f"recorded is not shown. mxamp verify {source.label} tells what differs."
         )
         return None
     return provenance

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Callable, Mapping, Sequence
@@ -15,9 +14,9 @@ from mxamp.conversion.options import Options
 from mxamp.conversion.parameters import CastParameters, run_unmeasured
 from mxamp.conversion.pipeline import run_steps
 from mxamp.decisions import Plan, already_low, decide_interface, why_nothing_is_low
-from mxamp.errors import MxampWarning
 from mxamp.graph.garbage import paused_collection
 from mxamp.graph.graph import Graph
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.params.not_finite import not_finite, not_finite_warning
@@ -106,11 +105,11 @@ def convert_graph(
 
     def tell(note: str) -> None:
         if warn:
-            warnings.warn(note, MxampWarning, stacklevel=2)
+            warn_user(note)
 
     model = run_unmeasured(conversion.run, user, prepared, options, notes=notes, tell=tell)
-    for note in conversion.said if warn else ():
-        warnings.warn(note, MxampWarning, stacklevel=4)  # past the pause, at whoever called the front door
+    for note in conversion.said:
+        tell(note)
     return model
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Sequence
 
-from mxamp.errors import ExportError, MxampError, MxampWarning
+from mxamp.errors import ExportError, MxampError
 from mxamp.files.leftovers import settle_dead
 from mxamp.files.lock import folder_lock
 from mxamp.files.staged import StagedFile
 from mxamp.files.switch import StagingFolder, resolve_links
+from mxamp.messages.warn import warn_user
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -141,11 +141,9 @@ def _finish(staging: StagingFolder) -> None:
             with folder_lock(staging.folder):
                 staging.settle()
     except OSError as error:
-        warnings.warn(
+        warn_user(
             f"{str(staging.path)!r} cannot be removed yet: {error.strerror or error}. The model beside it is "
-            "whole, and may be reached through it, so leave it there: the next save or load tidies up.",
-            MxampWarning,
-            stacklevel=6,
+            "whole, and may be reached through it, so leave it there: the next save or load tidies up."
         )
     finally:
         staging.close()

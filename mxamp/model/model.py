@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import warnings
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, Mapping
 
-from mxamp.errors import ExportError, MxampWarning
+from mxamp.errors import ExportError
 from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.graph.symbol_writer import write_symbol
+from mxamp.messages.warn import warn_user
 from mxamp.model.accepted import GivenSymbol, Params
 from mxamp.model.given import WORTH_A_THREAD, LoadedParams, parameters_of, reading_graph
 from mxamp.model.paths import PathLike, model_paths, other_epochs
@@ -259,11 +259,9 @@ class Model:
                 files[2].write(record.to_json().encode("utf-8"))
         _LOG.info("saved %s and %s", symbol_path, params_path)
         if symbol_before not in (None, files[0].digest):
-            warnings.warn(
+            warn_user(
                 f"{symbol_path} is another symbol now, and {', '.join(others[:4])} beside it was saved with "
-                "the one before: do not load them together. Save each model under a prefix of its own.",
-                MxampWarning,
-                stacklevel=2,
+                "the one before: do not load them together. Save each model under a prefix of its own."
             )
 
     @property

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
-from mxamp.errors import LibraryError, MxampWarning, OperatorError
+from mxamp.errors import LibraryError, OperatorError
+from mxamp.messages.warn import warn_user
 from mxamp.ops.formats import Format, Overflow
 from mxamp.ops.libraries import Library, find_built, kernels_library
 from mxamp.ops.observation import EXPONENTS, Observation
@@ -64,7 +64,7 @@ def _found_kernels() -> Kernels | None:
         path = find_built(library)
         return load_kernels(path, library) if path is not None else None
     except LibraryError as error:
-        warnings.warn(f"mxamp computes with NumPy, which is slower: {error}", MxampWarning, stacklevel=3)
+        warn_user(f"mxamp computes with NumPy, which is slower: {error}")
         return None
 
 

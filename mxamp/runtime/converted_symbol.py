@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import types
-import warnings
 from typing import Any, Callable
 
-from mxamp.errors import MxampWarning
+from mxamp.messages.warn import warn_user
 from mxamp.runtime.mxnet import import_mxnet
 
 mx = import_mxnet()
@@ -69,10 +68,8 @@ for _name, _method in vars(Symbol).items():
 
 
 def _warn(call: str) -> None:
-    warnings.warn(
+    warn_user(
         f"MXNet's {call} leaves out the casts of this converted symbol, as is its default, "
         "so that what is written does not run with the converted parameters. Save the model with Model.save, "
-        "or give remove_amp_cast=False.",
-        MxampWarning,
-        stacklevel=3,
+        "or give remove_amp_cast=False."
     )

@@ -130,8 +130,12 @@ def kernels(symbol: Any) -> tuple[list[str], dict[str, list[str]]]:
     return [node["name"] for node in nodes], fused
 
 
+_WARMUP = 3
+"""Forward passes in which kernels are chosen and weights reordered."""
+
+
 def time_nodes(
-    models: Sequence[Any], data: Mapping[str, Any], *, ctx: str, seconds: float, rounds: int, warmup: int = 3
+    models: Sequence[Any], data: Mapping[str, Any], *, ctx: str, seconds: float, rounds: int
 ) -> list[dict[str, Any]]:
     """Time the nodes of several models, by turns.
 
@@ -147,8 +151,6 @@ def time_nodes(
         How long to go on, warming up included; every model runs :data:`_FEWEST_ROUNDS` times in any case.
     rounds
         The most forward passes of each.
-    warmup
-        Forward passes before, in which kernels are chosen and weights reordered.
 
     Returns
     -------
@@ -170,7 +172,7 @@ def time_nodes(
         fusions.append(fused)
     start = time.perf_counter()
     for clock in clocks:
-        for _ in range(warmup):
+        for _ in range(_WARMUP):
             clock.run()
         clock.forget()
     done = 0
