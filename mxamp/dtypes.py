@@ -79,9 +79,6 @@ class DType(enum.Enum):
     BOOL = 7
     BFLOAT16 = 12
 
-    # Equality of members is identity, so identity is the right (and the fastest) hash.
-    __hash__ = object.__hash__
-
     @property
     def label(self) -> str:
         """MXNet's spelling, as in ``amp_cast(dtype=...)``: ``"float32"``, ``"bfloat16"`` ..."""

@@ -102,8 +102,8 @@ class OpenvinoMissingError(MxampError, ImportError):
     """The operation needs OpenVINO, which cannot be imported here."""
 
 
-def nearest_names(name: object, known: Iterable[str], *, limit: int = 3) -> str:
-    """Return a `` Did you mean ...?`` clause with the known names nearest to ``name``, or ``""``.
+def nearest_names(name: object, known: Iterable[str]) -> str:
+    """Return a `` Did you mean ...?`` clause with the three known names nearest to ``name``, or ``""``.
 
     Parameters
     ----------
@@ -111,12 +111,10 @@ def nearest_names(name: object, known: Iterable[str], *, limit: int = 3) -> str:
         The name that was not found; what is no string resembles nothing.
     known
         The names that exist.
-    limit
-        The most names to suggest.
     """
     if not isinstance(name, str):
         return ""
-    matches = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     if not matches:
         return ""
     return " Did you mean {}?".format(" or ".join(repr(match) for match in matches))

@@ -17,8 +17,6 @@ class LowPrecision(enum.Enum):
     PROFITABLE = "profitable"
     """Where the whole model is then faster, by what the target says of costs."""
 
-    __hash__ = object.__hash__
-
 
 def as_low_precision(given: object) -> LowPrecision | None:
     """Return what an argument means; None leaves it to what is known of the model.

@@ -96,22 +96,11 @@ class Graph:
     @cached_property
     def uses(self) -> tuple[Mapping[int, tuple[Use, ...]], ...]:
         """For every node: output index -> the places that read it. Outputs nobody reads are absent."""
-        found: list[dict[int, tuple[Use, ...]]] = [{} for _ in self.nodes]
-        # Most entries are read once. Of the others the places are collected, for tuples do not grow.
-        several: dict[tuple[int, int], list[Use]] = {}
+        found: list[dict[int, list[Use]]] = [{} for _ in self.nodes]
         for consumer, node in enumerate(self.nodes):
             for number, (producer, index) in enumerate(node.inputs):
-                use = Use(consumer, number)
-                by_index = found[producer]
-                if index not in by_index:
-                    by_index[index] = (use,)
-                elif (producer, index) in several:
-                    several[producer, index].append(use)
-                else:
-                    several[producer, index] = [*by_index[index], use]
-        for (producer, index), places in several.items():
-            found[producer][index] = tuple(places)
-        return tuple(found)
+                found[producer].setdefault(index, []).append(Use(consumer, number))
+        return tuple([{index: tuple(places) for index, places in uses.items()} for uses in found])
 
     @cached_property
     def variables(self) -> Mapping[str, int]:

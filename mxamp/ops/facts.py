@@ -7,7 +7,7 @@ operator in MXNet 1.9.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Callable, Mapping, Sequence
 
@@ -16,7 +16,6 @@ from mxamp.errors import OperatorError, TargetError
 from mxamp.ops.promotion import promoted
 from mxamp.ops.roles import (
     OF_FIRST_INPUT,
-    USUAL_COUNT,
     Averaging,
     FromAttribute,
     FromData,
@@ -95,12 +94,6 @@ class OperatorFacts:
     refuses: frozenset[DType] = frozenset()
     never_in_inference: str = ""
     apart: str = ""
-    _roles_of_so_many: dict[int, Sequence[InputRole]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _outputs_of_data: dict[tuple[DType | None, int], tuple[DType | None, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @cached_property
     def only_float32(self) -> bool:
@@ -137,13 +130,7 @@ class OperatorFacts:
         attrs
             Its attributes.
         """
-        known = self._roles_of_so_many.get(count)
-        if known is not None:
-            return known
-        roles = tuple([self.role(position, attrs) for position in range(count)])
-        if self.roles_by_attributes is None and count <= USUAL_COUNT:
-            self._roles_of_so_many[count] = roles
-        return roles
+        return tuple([self.role(position, attrs) for position in range(count)])
 
     def data_dtype(self, attrs: Mapping[str, str], inputs: Sequence[DType | None]) -> DType | None:
         """Return the dtype that the DATA inputs share or are promoted to; None when it is not known.
@@ -210,29 +197,8 @@ class OperatorFacts:
         rules = self.outputs
         if self.outputs_by_attributes is not None:
             rules = self.outputs_by_attributes(attrs)
-        if count == 1 and rules[0] is SameAsData.SAME:
-            return (data,)
-        if self._has_fixed_outputs and count <= USUAL_COUNT:
-            known = self._outputs_of_data.get((data, count))
-            if known is None:
-                known = self._outputs_of_data[data, count] = self._output_dtypes(rules, attrs, data, count)
-            return known
-        return self._output_dtypes(rules, attrs, data, count)
-
-    @cached_property
-    def _has_fixed_outputs(self) -> bool:
-        """Whether the dtypes of the outputs follow from that of the data, whatever the attributes."""
-        return self.outputs_by_attributes is None and not any(
-            isinstance(rule, FromAttribute) for rule in self.outputs
-        )
-
-    def _output_dtypes(
-        self, rules: Sequence[OutputRule], attrs: Mapping[str, str], data: DType | None, count: int
-    ) -> tuple[DType | None, ...]:
         resolved = [self._resolve(rule, attrs, data) for rule in rules[:count]]
-        while len(resolved) < count:
-            resolved.append(resolved[-1])
-        return tuple(resolved)
+        return tuple(resolved + resolved[-1:] * (count - len(resolved)))
 
     def _resolve(self, rule: OutputRule, attrs: Mapping[str, str], data: DType | None) -> DType | None:
         if isinstance(rule, FromAttribute):

@@ -27,9 +27,6 @@ class Format(enum.Enum):
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E5M2 = "float8_e5m2"
 
-    # Equality of members is identity, so identity is the right (and the fastest) hash.
-    __hash__ = object.__hash__
-
     @property
     def label(self) -> str:
         """The name: ``"float16"``, ``"float8_e5m2"`` ..."""
@@ -123,8 +120,6 @@ class Overflow(enum.Enum):
 
     SATURATE = "saturate"
     """The largest finite value; an infinite input too. NaN stays NaN."""
-
-    __hash__ = object.__hash__
 
     @property
     def label(self) -> str:

@@ -39,8 +39,6 @@ class InputRole(enum.Enum):
     """Arrives in the dtype it had before conversion: int8 data, and the inputs of operators of whose code or
     use nothing is known."""
 
-    __hash__ = object.__hash__
-
     shares_dtype: bool
     """Whether the input must have the dtype the operator computes in."""
 
@@ -67,8 +65,6 @@ class ValueKind(enum.Enum):
     GENERATE = "generate"
     """Makes values out of attributes alone."""
 
-    __hash__ = object.__hash__
-
 
 class Averaging(enum.Enum):
     """What one output value is the mean of."""
@@ -79,8 +75,6 @@ class Averaging(enum.Enum):
     """A window of the image, which may be all of it."""
 
     IMAGE = "image"
-
-    __hash__ = object.__hash__
 
 
 class SameAsData(enum.Enum):
@@ -97,8 +91,6 @@ class SameAsData(enum.Enum):
     FIRST_INPUT = "as the first input"
     """The dtype of the first input, though it is no DATA (quantized integers)."""
 
-    __hash__ = object.__hash__
-
 
 @dataclass(frozen=True)
 class FromData:
@@ -111,10 +103,6 @@ class FromData:
     """
 
     exceptions: Mapping[DType, DType] = field(hash=False)
-
-
-USUAL_COUNT = 64
-"""Of nodes with more inputs or outputs their roles and dtypes are not remembered: there are few of them."""
 
 
 OF_FIRST_INPUT = frozenset({SameAsData.FLOAT32_OR_FLOAT64, SameAsData.FIRST_INPUT})

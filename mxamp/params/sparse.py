@@ -90,7 +90,10 @@ def sparse_fault(header: TensorHeader, record: NDArray[np.uint8]) -> str | None:
         arrays.append(record[place:stop].view(dtype.numpy.newbyteorder("<")).astype(np.int64))
         place = stop
     if header.storage is StorageType.ROW_SPARSE:
-        return _order_fault("row number", arrays[0], header.shape[0])
+        rows = arrays[0]
+        if np.any(rows[1:] <= rows[:-1]):
+            return "has row numbers out of order"
+        return _range_fault("row number", rows, header.shape[0])
     starts, columns = arrays
     if not len(starts):
         return None  # an empty matrix, whose arrays were never made
@@ -101,12 +104,6 @@ def sparse_fault(header: TensorHeader, record: NDArray[np.uint8]) -> str | None:
     if np.any((columns[1:] <= columns[:-1]) & within[1:]):
         return "has columns out of order"
     return _range_fault("column", columns, header.shape[1])
-
-
-def _order_fault(what: str, numbers: NDArray[np.int64], size: int) -> str | None:
-    if np.any(numbers[1:] <= numbers[:-1]):
-        return f"has {what}s out of order"
-    return _range_fault(what, numbers, size)
 
 
 def _range_fault(what: str, numbers: NDArray[np.int64], size: int) -> str | None:

@@ -25,8 +25,6 @@ class Supply(enum.Enum):
     EITHER = "either"
     """Both, for nothing: a parameter, cast offline. Also entries no cast applies to (integers)."""
 
-    __hash__ = object.__hash__
-
 
 class Demand(enum.Enum):
     """What the reader of an entry needs."""
@@ -42,8 +40,6 @@ class Demand(enum.Enum):
 
     ANY = "any"
     """Any dtype."""
-
-    __hash__ = object.__hash__
 
 
 class Price(NamedTuple):

@@ -21,8 +21,6 @@ class Color(enum.Enum):
     RED = "red"
     """FP32 only."""
 
-    __hash__ = object.__hash__
-
     @classmethod
     def parse(cls, value: object) -> Color:
         """Read a color from a member or its name.

@@ -57,11 +57,6 @@ class ColoringContext:
         return [node.op if facts is None else facts.name for node, facts in zip(self.graph.nodes, self.facts)]
 
     @cached_property
-    def operators(self) -> Sequence[OperatorFacts]:
-        """The facts of every operator that the graph holds, each once."""
-        return list({id(facts): facts for facts in self.facts if facts is not None}.values())
-
-    @cached_property
     def table_verdicts(self) -> dict[str, Verdict]:
         """Operator -> what the policy's tables say of it; filled in as they are asked."""
         return {}

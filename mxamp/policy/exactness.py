@@ -66,33 +66,10 @@ def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> dict[
     Linear in nodes and uses: two sweeps over the topological order.
     """
     region: dict[int, str] = {}
-    # Most networks hold no operator that FP32 would spread from.
-    backward = any(map(_may_read_exactly, context.operators))
-    forward = any(map(_may_hold_positions, context.operators))
-    if not (backward or forward):
-        return region
     features = _features(context, verdicts)
-    if backward:
-        _spread_backward(context, verdicts, features, region)
-    if forward:
-        _spread_forward(context, verdicts, features, region)
+    _spread_backward(context, verdicts, features, region)
+    _spread_forward(context, verdicts, features, region)
     return region
-
-
-def _may_read_exactly(facts: OperatorFacts) -> bool:
-    """Whether any input of an operator must not be rounded on its way in, with any attributes."""
-    return (
-        facts.roles_by_attributes is not None
-        or not _EXACT_ROLES.isdisjoint(facts.roles)
-        or facts.rest in _EXACT_ROLES
-        or facts.name in _INTEGER_ORDERING
-        or facts.name == CAST
-    )
-
-
-def _may_hold_positions(facts: OperatorFacts) -> bool:
-    """Whether any output of an operator holds indices or coordinates, with any attributes."""
-    return bool(facts.seeds) or facts.seeds_by_attributes is not None
 
 
 def _features(context: ColoringContext, verdicts: Sequence[Verdict]) -> set[Entry]:

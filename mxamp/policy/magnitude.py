@@ -71,8 +71,6 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
     Linear in nodes and uses: one sweep over the topological order.
     """
     region: dict[int, str] = {}
-    if not _may_make_oversized(context, verdicts):
-        return region
     # Entry that holds such values -> the node that made them.
     oversized: dict[Entry, int] = {}
     dtype = context.policy.target_dtype
@@ -103,13 +101,6 @@ def oversized_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> d
             for output in range(node.num_outputs):
                 oversized[Entry(position, output)] = origin
     return region
-
-
-def _may_make_oversized(context: ColoringContext, verdicts: Sequence[Verdict]) -> bool:
-    """Whether any node is of a kind that :func:`_makes_oversized` looks at; in most graphs none is."""
-    return any(facts.name in _MAKES_LARGE for facts in context.operators) or any(
-        verdict.of_range for verdict in verdicts
-    )
 
 
 def _makes_oversized(context: ColoringContext, position: int, verdict: Verdict) -> bool:

@@ -45,8 +45,6 @@ class Outcome(enum.Enum):
     HANGS = "hangs"
     CRASHES = "crashes"
 
-    __hash__ = object.__hash__
-
     @property
     def rank(self) -> int:
         """The larger the worse."""

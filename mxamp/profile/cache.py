@@ -52,10 +52,10 @@ def environment(mxnet_version: str, device: str) -> dict[str, Any]:
     }
 
 
-def _cpu_model(path: Path = Path("/proc/cpuinfo")) -> str:
+def _cpu_model() -> str:
     found: dict[str, str] = {}
     with contextlib.suppress(OSError):
-        for line in path.read_text("utf-8", "replace").splitlines():
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")
             if not line.strip():
                 break  # one processor says enough

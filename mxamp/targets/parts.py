@@ -19,8 +19,6 @@ class Support(enum.Enum):
     UNSUPPORTED = "unsupported"
     UNMEASURED = "unmeasured"
 
-    __hash__ = object.__hash__
-
 
 @dataclass(frozen=True)
 class OperatorSupport:
