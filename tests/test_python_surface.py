@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence, get_args
 
 import numpy as np
 import pytest
@@ -211,3 +211,32 @@ def test_emulation_and_onnx_take_a_shape_without_a_name(tmp_path: Path) -> None:
     assert emulated.report.low_multiply_add_share == 1.0
     pytest.importorskip("onnx")
     assert own.export_onnx(tmp_path / "net.onnx", input_shapes=(1, 4, 8, 8)).nodes
+
+
+def test_blocks_take_a_shape_without_a_name(tmp_path: Path) -> None:
+    mx = pytest.importorskip("mxnet")
+    net = mx.gluon.nn.Conv2D(4, 3)  # which input channels it has, the shape tells
+    net.initialize()
+    shape = (2, 3, 8, 8)
+    converted = mxamp.convert_block(net, "bfloat16", input_shapes=shape)
+    assert converted(mx.nd.zeros(shape)).shape == (2, 4, 6, 6)
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    assert mxamp.calibrate(net, data, input_shapes=shape).samples == 2
+    pytest.importorskip("onnx")
+    assert mxamp.export_onnx(net, tmp_path / "net.onnx", input_shapes=shape).nodes
+
+
+def test_every_public_argument_of_shapes_says_that_one_needs_no_name() -> None:
+    from mxamp.graph.shapes import InputShapes
+    from mxamp.model.accepted import BlockShapes, NestedShapes
+
+    taken = {
+        name: parameter.annotation
+        for name, function in public_functions()
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name == "input_shapes" and not name.endswith("__init__")
+    }
+    assert len(taken) >= 9
+    assert set(taken.values()) == {"InputShapes | None", "BlockShapes | None"}
+    assert Sequence[int] in get_args(InputShapes)
+    assert set(get_args(InputShapes)) | {NestedShapes} == set(get_args(BlockShapes))
