@@ -215,7 +215,7 @@ environment-peers:
 		"$$python" tools/environment.py peers $(PEERS_VENV)
 
 clean:
-	rm -rf .venv .venv-core .venv-core-* .venv-peers .venv-runtimes .venv-wheels .venv-wheel-* .cache build dist *.egg-info
+	rm -rf .venv .venv-core .venv-core-* .venv-peers .venv-runtimes .venv-wheels .venv-wheel-* .venv-docs .cache build dist *.egg-info
 	rm -rf mxamp/ops/lib
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
