@@ -156,13 +156,36 @@ def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: in
             justify="right" if column.right else "left",
             overflow="fold",
         )
-    for row in rows:
+    for row in _broken_at_names(columns, rows, room):
         table.add_row(*map(rich.text.Text, row))
     # A file, whatever the terminal is: what is returned is text.
     console = rich.console.Console(file=io.StringIO(), width=room, color_system=None)
     with console.capture() as captured:
         console.print(table)
     return captured.get().rstrip("\n").split("\n")
+
+
+def _broken_at_names(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int
+) -> Sequence[Sequence[str]]:
+    """Break names where they have joints, in the only column that is wrapped: rich breaks them anywhere."""
+    wrapped = [number for number, column in enumerate(columns) if column.minimum]
+    if len(wrapped) != 1:
+        return rows
+    own = wrapped[0]
+    others = [
+        column.narrowest([row[number] for row in rows])
+        for number, column in enumerate(columns)
+        if number != own
+    ]
+    left = room - sum(others) - _GAP * len(others)
+    return [
+        [
+            "\n".join(wrap_cell(cell, left)) if number == own and len(cell) > left else cell
+            for number, cell in enumerate(row)
+        ]
+        for row in rows
+    ]
 
 
 def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[str]:

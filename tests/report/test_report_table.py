@@ -92,3 +92,13 @@ def test_width_comes_from_the_terminal_unless_given(monkeypatch):
     assert terminal_width() == 63
     assert terminal_width(90) == 90
     assert terminal_width(3) == MIN_WIDTH
+
+
+def test_the_one_column_that_is_wrapped_breaks_names_at_their_joints() -> None:
+    columns = [Column("output", minimum=12), Column("error", right=True)]
+    (name,) = [["cifarresnetv1_dense0_fwd_output", "0.00223"]]
+    lines = format_table(columns, [name], 38)
+    assert [line.split() for line in lines[2:]] == [["cifarresnetv1_dense0_fwd_", "0.00223"], ["output"]]
+    assert "".join(line.split()[0] for line in lines[2:]) == name[0]
+    # Where it fits it is left as it is.
+    assert format_table(columns, [name], 41)[2].split() == name
