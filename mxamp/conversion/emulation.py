@@ -20,7 +20,7 @@ from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes import EmulateLowPrecision, Emulation, KeepBranches, RoundedOnce, State, run_passes
 from mxamp.policy.policy import Policy
 from mxamp.report.model import Report
-from mxamp.targets import Support, Target
+from mxamp.targets import MXNET, Support, Target
 
 _SUMS = frozenset(
     {
@@ -53,8 +53,11 @@ def emulation_target(policy: Policy, target: Target | None) -> Target | None:
 
     Without a target of the user's, pure low precision is that of a machine that runs every operator: what the
     numbers do is asked then, not what MXNet has kernels for. Where values are rounded is still the built-in
-    target's.
+    target's. MXNet runs what emulates, so parameters are rounded beforehand, in the form that a runtime which
+    rounds them itself rounds them in: BatchNorms folded.
     """
+    if target is not None and target.backend.rounds_parameters:
+        return dataclasses.replace(target, runtime=MXNET)
     if target is not None or not policy.is_pure:
         return target
     built_in = Target.for_dtype(policy.target_dtype)

@@ -157,6 +157,12 @@ class Options:
         return self.prepare is None or step in self.prepare
 
     @property
+    def leaves_parameters(self) -> bool:
+        """Whether parameters keep their values, for the runtime to round: unless how is chosen here."""
+        is_chosen = self.saturate or self.compensate is not None
+        return self.target.backend.rounds_parameters and not is_chosen
+
+    @property
     def is_measured(self) -> bool:
         """Whether the model was measured on this machine."""
         return self.placing is not None or (self.guard is not None and self.guard.result is not None)

@@ -107,9 +107,10 @@ PLANNING: tuple[Step, ...] = (
     # The only step that decides. It is done anew, with all behind it, where casts turn out to lose range.
     Step(Decide, lambda o: True),
     # Before casts are put in, so that a layer and its BatchNorm need none between them, and the product of
-    # both is rounded once.
+    # both is rounded once. A runtime that rounds parameters folds what is low by itself; of what it folds it
+    # forgets that it is to stay FP32.
     Step(
-        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.fold_float32),
+        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.fold_float32 or o.leaves_parameters),
         lambda o: o.fold_batch_norm,
     ),
     # What no layer took.

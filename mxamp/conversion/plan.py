@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Mapping
 
 import numpy as np
@@ -53,6 +54,9 @@ class Decide(Pass):
                 placing=_placing(options, state),
             )
         )
+        if options.leaves_parameters:
+            # Behind the decisions, for which a parameter in any dtype costs nothing.
+            plan = replace(plan, cast_offline=frozenset())
         return Done(None, () if assumed is None else (assumed,), plan=plan)
 
 

@@ -19,7 +19,7 @@ from mxamp.messages.arguments import argument
 from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model
 from mxamp.report.table import format_bytes
-from mxamp.targets import Target
+from mxamp.targets import MXNET, Target
 
 COPIES = 6
 """How many times the parameters of the float32 model are in memory at the worst: four models that race, one
@@ -53,6 +53,9 @@ def why_not_here(
     """
     if guard.measure is not None:
         return None
+    if target.runtime != MXNET:
+        where = target.backend.label
+        return f"it would be in MXNet, and {target.name} is for {where}; mxamp race measures there"
     if not input_names(model):
         return "the model has no inputs"
     missing = why_no_mxnet()  # before advice that would need it

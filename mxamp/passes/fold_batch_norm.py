@@ -153,8 +153,8 @@ class FoldBatchNorm(PlannedPass):
             return None
         if not _channel_axes_agree(op, layer, node):
             return None
-        weight = self._own_parameter(state, layer.inputs[1])
-        bias = self._own_parameter(state, layer.inputs[2]) if len(layer.inputs) > 2 else None
+        weight = self._own_parameter(state, layer.inputs[1], dtype)
+        bias = self._own_parameter(state, layer.inputs[2], dtype) if len(layer.inputs) > 2 else None
         if weight is None or (len(layer.inputs) > 2 and bias is None):
             return None
         statistics: list[NDArray[Any]] = []
@@ -178,10 +178,12 @@ class FoldBatchNorm(PlannedPass):
         is_folded = dtype is state.policy.target_dtype or (self._float32 and dtype is DType.FLOAT32)
         return dtype if is_folded and handed_on else None
 
-    def _own_parameter(self, state: State, entry: Entry) -> Parameter | None:
-        """Return the FP32 parameter an entry is, when nothing else reads it and it may be cast offline."""
+    def _own_parameter(self, state: State, entry: Entry, dtype: DType) -> Parameter | None:
+        """Return the FP32 parameter an entry is, when nothing else reads it and it may become a dtype."""
         graph, parameter = state.graph, state.parameter(entry)
-        if parameter is None or graph.nodes[entry.node].name not in self.plan(state).cast_offline:
+        if parameter is None or parameter.is_sparse:
+            return None
+        if dtype is not DType.FLOAT32 and graph.nodes[entry.node].name not in self.plan(state).cast_offline:
             return None
         alone = len(graph.uses_of(entry)) == 1 and entry not in graph.heads
         return parameter if alone and parameter.dtype is DType.FLOAT32 else None

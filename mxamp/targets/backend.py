@@ -53,6 +53,15 @@ class Backend:
         return self.runtime == "onnxruntime-cuda"
 
     @property
+    def rounds_parameters(self) -> bool:
+        """Whether it rounds parameters itself as it loads a model, those that it computes low with.
+
+        OpenVINO adds biases as they are, and reads some weights in float32 that low nodes have: what was
+        rounded before has lost what these need.
+        """
+        return self.runtime == "openvino"
+
+    @property
     def has_onednn(self) -> bool:
         """Whether models meet MXNet's oneDNN fusion; those of other runtimes do when they are compared."""
         return self.device == "cpu"

@@ -96,6 +96,15 @@ def test_a_target_that_is_not_this_machine_is_not_measured_on_it(monkeypatch, ta
     assert runs or "does not have; target auto is the one for this machine" in why
 
 
+@pytest.mark.parametrize("target", ["openvino-bf16", "onnx-arm-fp16", "onnx-cuda-fp16"])
+def test_what_another_runtime_runs_is_not_measured_in_mxnet(target):
+    given = Target.builtin(target)
+    why = machine.why_not_here(Guard(), small(), given, SHAPES)
+    assert (
+        why == f"it would be in MXNet, and {target} is for {given.backend.label}; mxamp race measures there"
+    )
+
+
 def test_a_users_target_needs_what_the_one_it_is_based_on_needs(monkeypatch):
     pytest.importorskip("mxnet", reason="it is asked for first")
     monkeypatch.setattr(mxamp.measuring.machine, "has_bfloat16_instructions", lambda: False)

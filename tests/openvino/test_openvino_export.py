@@ -60,6 +60,54 @@ def test_what_was_decided_is_what_is_executed(tmp_path: Path) -> None:
     assert all(set(found) == {"f32"} for found in other.values()), executed
 
 
+def with_norms() -> Any:
+    net = Net()
+    hidden = net.bn(net.conv(net.var("data"), "conv0"), "bn0")
+    hidden = net.bn(net.conv(net.op("relu", hidden, name="relu0"), "conv1"), "bn1")
+    graph = net.graph(net.conv(net.op("relu", hidden, name="relu1"), "conv2"))
+    generator = np.random.default_rng(5)
+    for values in net.params.values():
+        if values.ndim == 1:
+            values[:] = generator.uniform(0.5, 1.5, values.shape)
+    return graph, net.params
+
+
+def test_where_nothing_is_kept_the_file_computes_what_the_hint_does(tmp_path: Path) -> None:
+    graph, params = with_norms()
+    model = Model.of(graph, *parts(params))
+    mxamp.export_openvino(model, tmp_path / "fp32.xml", input_shapes=SHAPES)
+    target = Target.builtin("openvino-bf16")
+    low = mxamp.convert_model(graph, *parts(params), "bfloat16", target=target, low_precision="required")
+    export = mxamp.export_openvino(low, tmp_path / "low.xml", input_shapes=SHAPES)
+    assert (export.precision, export.kept) == ("bf16", ())
+    hint, ours = (
+        OpenvinoSession(tmp_path / f"{name}.xml", precision="bf16", threads=1) for name in ("fp32", "low")
+    )
+    np.testing.assert_array_equal(ours.run(data())[0], hint.run(data())[0])
+
+
+def test_a_layer_that_is_kept_stays_float32_with_its_batch_norm(tmp_path: Path) -> None:
+    graph, params = with_norms()
+    low = mxamp.convert_model(
+        graph,
+        *parts(params),
+        "bfloat16",
+        target="openvino-bf16",
+        exclude=["conv1", "bn1"],
+        low_precision="required",
+    )
+    export = mxamp.export_openvino(low, tmp_path / "net.xml", input_shapes=SHAPES)
+    assert "conv1" in export.kept
+    if not has_bfloat16:
+        pytest.skip("this CPU has no bfloat16, so OpenVINO executes float32 whatever the file says")
+    executed = OpenvinoSession(export.path, precision=export.precision).precisions()
+    assert executed["Convolution"] == {"bf16": 2, "f32": 1}
+
+
+def parts(params: Any) -> list[Any]:
+    return [parameters({n: v for n, v in params.items() if ("moving" in n) is aux}) for aux in (False, True)]
+
+
 def test_a_float32_model_computes_what_onnx_runtime_computes(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install '.[onnx]'")
     export = mxamp.export_openvino(fp32(), tmp_path / "net.xml", input_shapes=SHAPES)
