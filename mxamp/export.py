@@ -165,7 +165,7 @@ def runtime_fit(model: Model, target: Target | None) -> RuntimeFit:
     TargetError
         When the target is one of MXNet's, or the model computes in another dtype than the target.
     """
-    low = _low_dtypes(model)
+    low = low_dtypes(model)
     if target is not None:
         if target.runtime == MXNET:
             raise TargetError(
@@ -247,7 +247,7 @@ def explicit_casts_of(model: Model) -> Model:
     ExportError
         When the model is float32 throughout.
     """
-    low = _low_dtypes(model)
+    low = low_dtypes(model)
     if not low:
         raise ExportError(
             "explicit_casts writes the roundings of low precision, and this model is float32 throughout. "
@@ -263,8 +263,14 @@ def explicit_casts_of(model: Model) -> Model:
     return emulated
 
 
-def _low_dtypes(model: Model) -> set[DType]:
-    """Return the low dtypes that a model computes in."""
+def low_dtypes(model: Model) -> set[DType]:
+    """Return the low dtypes that a model computes in, whatever its parameters are stored in.
+
+    Parameters
+    ----------
+    model
+        The model.
+    """
     stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
     dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
     return {dtype for entries in dtypes for dtype in entries if dtype is not None and dtype.is_low_precision}
@@ -272,7 +278,7 @@ def _low_dtypes(model: Model) -> set[DType]:
 
 def _is_low(model: Model) -> bool:
     """Whether a model computes in one low dtype; of several, emulation knows none."""
-    return len(_low_dtypes(model)) == 1
+    return len(low_dtypes(model)) == 1
 
 
 def defined_reference(model: Model) -> Model:

@@ -31,9 +31,9 @@ _DESCRIPTION = """\
 Export models of the zoo to ONNX and compare ONNX Runtime with MXNet: all outputs, fusion off, FP32.
 
 Weights are random and inputs standard normal: what is compared is arithmetic, not accuracy. A model passes
-where the relative L2 error of every output is at most 1e-5. Where it is more, MXNet's outputs for an input
-changed in its last bits are looked at: a network that moves as much by itself, within a factor of 10, is said
-to amplify. All else fails."""
+where the relative L2 error of every output is at most 1e-5. Where it is more, MXNet's outputs for inputs, or
+parameters, changed in their last bits are looked at: a network that moves as much by itself, within a factor
+of 10, is said to amplify. All else fails."""
 
 _EPILOG = """\
 examples:

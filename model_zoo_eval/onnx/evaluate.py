@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 from model_zoo_eval.build import build_model
 from model_zoo_eval.job import FP32
 from model_zoo_eval.onnx.job import AMPLIFIES, LIMIT, ONNX, PASSES, OnnxJob
+from mxamp.dtypes import DType
 from mxamp.export import defined_reference, relative_error
+from mxamp.model import Model
 from mxamp.onnx import OnnxSession
+from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.runtime.executor import run_outputs
 
 __all__ = ["evaluate_onnx"]
 
 _AMPLIFIED = 10
-"""How much larger an error may be than what MXNet's own output moves by for an input of other last bits."""
+"""How much larger an error may be than what MXNet's own output moves by for other last bits."""
 
 _RAW = 128.0
 """What inputs of a model that reads pixels up to 255 are multiplied by: their weights are divided by it."""
@@ -46,8 +49,8 @@ def evaluate_onnx(job: OnnxJob, publish: Publish = lambda row: None) -> dict[str
     -------
     dict
         The row. Its result passes where every output is within `LIMIT`. Where one is not, MXNet's own outputs
-        for an input changed in its last bits are looked at: a network that amplifies those as much, within a
-        factor of 10, is said to amplify; all else is an error.
+        for inputs, or parameters, changed in their last bits are looked at: a network that amplifies those as
+        much, within a factor of 10, is said to amplify; all else is an error.
     """
     row: dict[str, Any] = {"kind": ONNX, "stage": "build"}
     publish(row)
@@ -85,8 +88,7 @@ def evaluate_onnx(job: OnnxJob, publish: Publish = lambda row: None) -> dict[str
     result["errors"] = _errors(found, expected)
     result["verdict"] = PASSES
     if max(result["errors"]) > LIMIT:
-        moved = {name: values * _last_bits(values.shape) for name, values in data.items()}
-        result["amplified"] = _errors(run_outputs(reference, moved, fusion=False), expected)
+        result["amplified"] = _own_movement(reference, data, expected)
         result["verdict"] = AMPLIFIES
         _judge(result, found, expected)
     row.update(results={FP32: result}, stage="done")
@@ -102,15 +104,38 @@ def _judge(result: dict[str, Any], found: Sequence[NDArray[Any]], expected: Sequ
             return
         if not error <= max(LIMIT, _AMPLIFIED * own):
             result["error"] = (
-                f"the output {name!r} is off by {error:.1e}; MXNet's own moves by {own:.1e} when the input's "
-                "last bits change"
+                f"the output {name!r} is off by {error:.1e}; MXNet's own moves by {own:.1e} when the last "
+                "bits of inputs or parameters change"
             )
             return
 
 
-def _last_bits(shape: Sequence[int]) -> NDArray[np.float32]:
+def _own_movement(
+    model: Model, data: Mapping[str, NDArray[np.float32]], expected: Sequence[NDArray[Any]]
+) -> list[float]:
+    """Return how far MXNet's own outputs move where the last bits of inputs, or of parameters, change."""
+    moved = {name: values * _last_bits(values.shape) for name, values in data.items()}
+    of_inputs = _errors(run_outputs(model, moved, fusion=False), expected)
+    of_parameters = _errors(run_outputs(_other_last_bits(model), data, fusion=False), expected)
+    return [max(errors) for errors in zip(of_inputs, of_parameters)]
+
+
+def _other_last_bits(model: Model) -> Model:
+    """Return a model whose float32 parameters differ in the last bits."""
+
+    def changed(params: Mapping[str, Parameter]) -> dict[str, Parameter]:
+        found = dict(params)
+        for seed, (name, parameter) in enumerate(params.items()):
+            if parameter.dtype is DType.FLOAT32:
+                found[name] = ArrayParameter(parameter.numpy() * _last_bits(parameter.shape, seed))
+        return found
+
+    return Model(model.graph, changed(model.arg_params), changed(model.aux_params))
+
+
+def _last_bits(shape: Sequence[int], seed: int = 1) -> NDArray[np.float32]:
     """Return factors that change float32 values by about a unit in the last place, up or down."""
-    signs = np.random.default_rng(1).choice([-1, 1], shape)
+    signs = np.random.default_rng(seed).choice([-1, 1], shape)
     return (1 + signs * 2.0**-23).astype(np.float32)
 
 

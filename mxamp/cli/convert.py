@@ -6,6 +6,7 @@ import argparse
 import glob
 import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -33,6 +34,8 @@ from mxamp.cli.source import (
 from mxamp.compare.inputs import input_names, prepare_inputs
 from mxamp.conversion import PREPARATIONS
 from mxamp.convert import convert_model
+from mxamp.errors import MxampWarning
+from mxamp.export import runtime_fit
 from mxamp.files import atomic_write
 from mxamp.measuring.machine import compute_capability
 from mxamp.messages.counts import count_of
@@ -175,6 +178,10 @@ def run(args: argparse.Namespace) -> int:
             rewrite_masks=args.rewrite_masks,
             prepare=[name for name in PREPARATIONS if not {name, "all"}.intersection(args.no_prepare)],
         )
+    if destination.onnx is not None and not args.emulate:
+        warning = runtime_fit(model, None).warning
+        if warning is not None:
+            warnings.warn(warning, MxampWarning, stacklevel=2)
     args.shown_warnings.refuse("Nothing was written.")
     with steps.step(f"casting and writing {destination.prefix or destination.onnx}") as progress:
         if destination.onnx is not None:  # first, for it may be refused

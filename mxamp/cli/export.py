@@ -16,6 +16,7 @@ from mxamp.export import (
     OutputDifference,
     RuntimeFit,
     explicit_casts_of,
+    low_dtypes,
     runtime_fit,
     verification_reference,
     verify_onnx,
@@ -236,8 +237,7 @@ def export_model(
         )
     tolerance = args.tolerance
     if tolerance is None:
-        low = any(value.dtype.is_low_precision for value in model.arg_params.values())
-        tolerance = 2e-2 if low else 1e-4
+        tolerance = 2e-2 if low_dtypes(model) else 1e-4
     beyond = [difference for difference in differences if not difference.error <= tolerance]
     if beyond and not args.json:
         names = ", ".join(f"{difference.name} ({difference.error:.1e})" for difference in beyond)

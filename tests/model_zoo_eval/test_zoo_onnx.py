@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from model_zoo_eval.cli import main
@@ -16,6 +17,9 @@ from model_zoo_eval.onnx.job import AMPLIFIES, ONNX, PASSES, OnnxJob
 from model_zoo_eval.registry import Case
 from model_zoo_eval.regressions import compare_results
 from model_zoo_eval.rows import OK
+from mxamp.model import Model
+from mxamp.params.parameter import ArrayParameter
+from tests.building import Net
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -62,6 +66,26 @@ def test_what_got_worse_is_told(changes: dict[str, Any], said: str) -> None:
     (found,) = regressions(results(), results(**changes))
     assert found.startswith("net: onnx: ")
     assert said in found
+
+
+def test_what_a_network_moves_by_itself_is_seen_at_inputs_and_parameters() -> None:
+    pytest.importorskip("mxnet", reason="the networks run in MXNet")
+    from model_zoo_eval.onnx.evaluate import _other_last_bits, _own_movement
+    from mxamp.runtime.executor import run_outputs
+
+    net = Net()
+    hidden = net.conv(net.var("data"), "conv")
+    model = Model(net.graph(hidden), {name: ArrayParameter(v) for name, v in net.params.items()}, {})
+    before = {name: value.numpy().copy() for name, value in model.arg_params.items()}
+    changed = _other_last_bits(model)
+    for name, values in before.items():
+        np.testing.assert_array_equal(model.arg_params[name].numpy(), values)
+        apart = np.abs(changed.arg_params[name].numpy() - values)
+        assert (apart > 0).all()
+        assert (apart <= 2 * np.spacing(np.abs(values))).all()
+    data = {"data": np.random.default_rng(0).standard_normal((1, 4, 5, 5)).astype(np.float32)}
+    (moved,) = _own_movement(model, data, run_outputs(model, data, fusion=False))
+    assert 1e-8 < moved < 1e-6
 
 
 def test_where_a_network_amplifies_ten_times_the_error_is_a_regression() -> None:

@@ -76,6 +76,18 @@ def test_the_command_line_warns_and_tells_programs(
     assert not (tmp_path / "net.xml").exists()
 
 
+@pytest.mark.parametrize(("target", "warns"), [("cpu-bf16", True), ("onnx-cuda-bf16", False)])
+def test_a_conversion_to_onnx_warns_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, warns: bool
+) -> None:
+    graph, params = net()
+    Model(graph, parameters(params), {}).save(tmp_path / "net")
+    arguments = ["convert", str(tmp_path / "net"), "--dtype", "bfloat16", "--target", target, "--no-guard"]
+    arguments += ["--low-precision", "required", "--input-shape", "data=1,4,5,5"]
+    assert main([*arguments, "--onnx", str(tmp_path / "net.onnx")]) == 0
+    assert (f"decided for {target}, a target of MXNet's" in capsys.readouterr().err) is warns
+
+
 def test_a_batch_norm_is_of_one_dtype_where_the_runtime_has_no_other(tmp_path: Path) -> None:
     """CUDA's provider has no kernel for float16 data with float32 statistics; ONNX allows it."""
     import onnx

@@ -14,6 +14,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip in
 import mxamp
 from mxamp import export
 from mxamp.cli.main import main
+from mxamp.dtypes import DType
 from mxamp.model import Model
 from mxamp.params.parameter import ArrayParameter
 from tests.building import Net
@@ -73,6 +74,20 @@ def test_a_file_of_other_weights_is_found(tmp_path: Path) -> None:
     for given, written in ((model, other), (low(model), low(other))):
         written.export_onnx(tmp_path / "m.onnx", input_shapes=SHAPES)
         assert difference(tmp_path / "m.onnx", given) > 2e-2
+
+
+def test_low_precision_with_float32_parameters_has_the_tolerance_of_low_precision(
+    tmp_path: Path, capsys: Any
+) -> None:
+    model = network()
+    converted = mxamp.convert_model(
+        model.graph, model.arg_params, model.aux_params, "float16", cast_optional_params=False
+    )
+    assert all(value.dtype is DType.FLOAT32 for value in converted.arg_params.values())
+    converted.save(tmp_path / "net")
+    arguments = ["export", str(tmp_path / "net"), "-o", str(tmp_path / "m.onnx"), "--verify"]
+    assert main([*arguments, "--input-shape", "data=2,4,8,8", "--explicit-casts"]) == 0
+    assert "beyond the tolerance" not in "".join(capsys.readouterr())
 
 
 def test_the_command_says_what_it_compared_with(tmp_path: Path, capsys: Any) -> None:
