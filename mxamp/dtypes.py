@@ -79,6 +79,9 @@ class DType(enum.Enum):
     BOOL = 7
     BFLOAT16 = 12
 
+    # Members are equal only to themselves; tables and sets of dtypes are asked for every input of every node.
+    __hash__ = object.__hash__
+
     @property
     def label(self) -> str:
         """MXNet's spelling, as in ``amp_cast(dtype=...)``: ``"float32"``, ``"bfloat16"`` ..."""

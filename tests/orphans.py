@@ -37,22 +37,24 @@ def assert_ends_with_parent(program: str, until: Callable[[], bool]) -> None:
     with process.stdout as output:
         pid = int(output.readline())
     try:
-        _wait(until)
-        assert _is_running(pid)
+        wait_until(until)
+        assert is_running(pid)
     finally:
         process.kill()
         process.wait()
-    _wait(lambda: not _is_running(pid))
+    wait_until(lambda: not is_running(pid))
 
 
-def _wait(until: Callable[[], bool]) -> None:
+def wait_until(until: Callable[[], bool]) -> None:
+    """Wait for what takes a second or two."""
     deadline = time.monotonic() + _PATIENCE
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether a process goes on."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

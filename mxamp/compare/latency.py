@@ -9,11 +9,8 @@ import numpy as np
 
 from mxamp.compare.race import race
 from mxamp.measuring.machine import cpu_and_threads
-from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Ratio
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, MOST_ROUNDS, Ratio
 from mxamp.model import Model
-
-_MOST_ROUNDS = 1000
-"""Time is what bounds a race; a small model needs many rounds on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ def time_models(
     timed = race(
         [reference, converted],
         batch,
-        rounds=_MOST_ROUNDS,
+        rounds=MOST_ROUNDS,
         seconds=seconds,
         at_least=FEWEST_TELLING_ROUNDS,
         ctx=ctx,

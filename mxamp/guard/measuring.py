@@ -17,12 +17,9 @@ from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.errors import OperatorError
 from mxamp.guard.options import Guard, Measure
 from mxamp.measuring.process import ProcessError, run_program
-from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, MOST_ROUNDS, Race
 from mxamp.model import Model
 from mxamp.targets import Target
-
-_MOST_ROUNDS = 1000
-"""Time is what bounds a race; a small model needs many rounds on a busy machine."""
 
 _STARTING_SECONDS = 120.0
 """For a process to import MXNet, and to read and bind models."""
@@ -71,7 +68,7 @@ def _in_this_process(data: Any, device: str) -> Measure:
     def measure(models: Sequence[Model], labels: Sequence[str], seconds: float) -> Race:
         return race(
             models,
-            rounds=_MOST_ROUNDS,
+            rounds=MOST_ROUNDS,
             seconds=seconds,
             at_least=FEWEST_TELLING_ROUNDS,
             labels=labels,
@@ -119,7 +116,7 @@ class _Processes:
                         for n, one in enumerate(models)
                     ],
                     "labels": list(labels),
-                    "rounds": _MOST_ROUNDS,
+                    "rounds": MOST_ROUNDS,
                     "seconds": seconds,
                     "at_least": FEWEST_TELLING_ROUNDS,
                 },

@@ -19,6 +19,9 @@ CONFIDENCE = 0.95
 SAME_WITHIN = 0.005
 """Two models whose ratio is known to differ from 1 by less are equally fast for every purpose here."""
 
+MOST_ROUNDS = 1000
+"""Time is what bounds a race; a small model needs many rounds on a busy machine."""
+
 FEWEST_TELLING_ROUNDS = 6
 """The first number of rounds whose slowest and fastest bound the median with that confidence."""
 

@@ -19,7 +19,7 @@ from mxamp.errors import DataError, MxampError, OperatorError
 from mxamp.graph.output_names import output_names
 from mxamp.graph.shapes import InputShapes
 from mxamp.measuring.machine import cpu_name
-from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, Race, race_is_clear, run_by_turns
+from mxamp.measuring.race import FEWEST_TELLING_ROUNDS, MOST_ROUNDS, Race, race_is_clear, run_by_turns
 from mxamp.model.accepted import GivenData
 from mxamp.racing.competitor import MXNET, RUNTIMES
 from mxamp.racing.given import RacingModel, check_numbers, contenders_of, conversions_of, data_of, runtimes_of
@@ -30,7 +30,6 @@ from mxamp.racing.result import RaceEntry, RaceResult
 DEFAULT_TOLERANCE = 2e-2
 """The most relative L2 error of an output: what a healthy network loses in bfloat16 is half of that."""
 
-_MOST_ROUNDS = 1000
 _TURN_SECONDS = 0.02
 """How long a turn is timed at least, after one pass that is not: small models are over in a millisecond, and
 what the others left in the caches is not theirs to pay."""
@@ -287,7 +286,7 @@ def _time(
     # A turn is longer than what is timed of it.
     found = run_by_turns(
         [runs[number] for number in order],
-        rounds=_MOST_ROUNDS,
+        rounds=MOST_ROUNDS,
         warmup=1,
         seconds=seconds * min(1.0, measured / spent),
         at_least=FEWEST_TELLING_ROUNDS,

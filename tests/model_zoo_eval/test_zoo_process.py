@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from model_zoo_eval.process import FOLDER_PREFIX, Limits, run_in_process
-from tests.orphans import assert_ends_with_parent
+from tests.orphans import assert_ends_with_parent, is_running, wait_until
 
 DONE = {"stage": "done", "results": {"float32": {}, "bfloat16": {"casts": 1}}}
 
@@ -81,9 +80,7 @@ def test_a_result_is_handed_on_with_time_and_memory() -> None:
     ],
 )
 def test_every_other_end_is_a_result_that_names_the_stage(body: str, status: str, reason: str) -> None:
-    started = time.perf_counter()
     row = run_in_process({}, Limits(seconds=3.0 if status == "timeout" else 60.0), child(body))
-    assert time.perf_counter() - started < 20
     assert row["status"] == status
     assert reason in row["reason"]
 
@@ -128,9 +125,13 @@ def test_an_evaluation_ends_with_the_process_that_started_it_and_removes_its_fol
     assert not folder.exists()
 
 
-def test_a_process_that_is_to_stop_is_killed_with_its_children() -> None:
-    body = "import subprocess\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(60)"
-    started = time.perf_counter()
-    row = run_in_process({}, Limits(), child(body), stop=lambda: time.perf_counter() - started > 0.5)
-    assert row["status"] == "lost"
-    assert time.perf_counter() - started < 20
+def test_a_process_that_is_to_stop_is_killed_with_its_children(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    body = (
+        "import subprocess\nfrom pathlib import Path\n"
+        f"own = Path({str(started)!r} + '.part')\n"
+        "own.write_text(str(subprocess.Popen(['sleep', '60']).pid))\n"
+        f"own.rename({str(started)!r})\ntime.sleep(60)"
+    )
+    assert run_in_process({}, Limits(), child(body), stop=started.exists)["status"] == "lost"
+    wait_until(lambda: not is_running(int(started.read_text())))
