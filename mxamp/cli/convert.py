@@ -67,11 +67,9 @@ zoo:NAME needs it. `mxamp policy` prints the default policy."""
 
 
 EMULATED_NOTE = (
-    "this model emulates the conversion: it computes in float32, rounds where the converted model would, "
-    "and is for "
-    "measuring, not for deploying. It holds _mxamp_round operators, which stock MXNet does not know: run "
-    "it with "
-    "mxamp, which loads their library."
+    "this model emulates the conversion: it computes in float32, rounds where the converted model would, and "
+    "is for measuring, not for deploying. It holds _mxamp_round operators, which stock MXNet does not know: "
+    "run it with mxamp, which loads their library."
 )
 
 

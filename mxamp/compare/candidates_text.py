@@ -35,8 +35,7 @@ def format_candidates(comparison: CandidateComparison, width: int | None = None)
     samples = number_of(first.samples, "sample")
     lines = paragraph(
         f"Fidelity to FP32 on {samples} ({first.ctx}, batches of {first.batch_size}). This is the distance "
-        "between "
-        "models on the same data, not accuracy.",
+        "between models on the same data, not accuracy.",
         width,
     )
     lines += paragraph(

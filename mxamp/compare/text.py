@@ -47,8 +47,7 @@ def format_fidelity(fidelity: Fidelity, width: int | None = None, *, every_layer
     if fidelity.emulated:
         lines += paragraph(
             f"The converted model emulates {', '.join(fidelity.emulated)} in float32, rounding as a model "
-            "that "
-            "computes in it.",
+            "that computes in it.",
             width,
         )
     lines += ["", *_output_table(fidelity.outputs, width)]

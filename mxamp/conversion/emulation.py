@@ -161,8 +161,7 @@ def _approximations(
     if recurrent:
         found.append(
             f"RNN rounds its states to {low} after every step (in {_some_nodes(recurrent)}), and only its "
-            "results "
-            "when emulated."
+            "results when emulated."
         )
     if target.device == "cpu" and low is DType.BFLOAT16:
         found += _bfloat16_differences(graph, variables, chains)

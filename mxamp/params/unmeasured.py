@@ -65,8 +65,8 @@ def unmeasured_parameters(graph: Graph, params: Mapping[str, Parameter]) -> dict
     will be cast can wait, as long as nothing else depends on it: float32 parameters that are read as data by
     operators that multiply and add, whose results tell nothing of their parameters' range. (Anything else,
     such as an added mask of -1e18, decides where float32 spreads to.) In memory only the native kernels see
-    it. Whoever uses this must convert again, with the parameters themselves, when a
-    cast shows that something may be lost: see :attr:`mxamp.params.offline.OfflineCasts.may_have_lost_range`.
+    it. Whoever uses this must convert again, with the parameters themselves, when a cast shows that something
+    may be lost: see :attr:`mxamp.params.offline.OfflineCasts.may_have_lost_range`.
 
     Parameters
     ----------

@@ -61,12 +61,12 @@ class FoldBatchNorm(PlannedPass):
         x -> Convolution(w * s, (b - mean) * s + beta) -> y        s = gamma / sqrt(variance + eps)
 
     Refuses: where the layer is none of ``layers``; where the layer or the BatchNorm stays FP32, unless
-    ``float32`` is given and both do; where
-    anything but the BatchNorm reads the layer, or the layer is a graph output; where the BatchNorm is a graph
-    output (its name would go) or its statistics are read; where the layer's weight or bias has other readers,
-    is no parameter, or is not FP32; where the BatchNorm's axis is not the layer's channel axis; where the
-    folded weight would leave the dtype's range, or have so many subnormal values that it would be less
-    precise than the layer and the BatchNorm are (:mod:`mxamp.passes.folded_range`).
+    ``float32`` is given and both do; where anything but the BatchNorm reads the layer, or the layer is a
+    graph output; where the BatchNorm is a graph output (its name would go) or its statistics are read; where
+    the layer's weight or bias has other readers, is no parameter, or is not FP32; where the BatchNorm's axis
+    is not the layer's channel axis; where the folded weight would leave the dtype's range, or have so many
+    subnormal values that it would be less precise than the layer and the BatchNorm are
+    (:mod:`mxamp.passes.folded_range`).
 
     Parameters
     ----------

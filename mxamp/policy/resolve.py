@@ -56,10 +56,8 @@ def resolve_policy(
     if policy.target_dtype.is_emulated_only and not emulated:
         raise PolicyError(
             f"{policy.target_dtype} is not a dtype of MXNet: it exists in emulation only. Use "
-            "mxamp.emulate(sym, "
-            f"args, auxs, {policy.target_dtype.label!r}), or mxamp convert --emulate, to measure what it "
-            "would do; to "
-            "convert, use 'float16' (GPUs) or 'bfloat16' (CPUs)."
+            f"mxamp.emulate(sym, args, auxs, {policy.target_dtype.label!r}), or mxamp convert --emulate, to "
+            "measure what it would do; to convert, use 'float16' (GPUs) or 'bfloat16' (CPUs)."
         )
     excluded = names_given(exclude, "exclude")
     present = {node.name for top in graphs_within(graph) for node in top.nodes} if excluded else set()
