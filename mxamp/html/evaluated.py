@@ -68,7 +68,12 @@ def _verdict(metric: MetricComparison) -> tuple[str, ...]:
         return (f"This model does worse: it loses at least {least} points of {metric.name}.",)
     if low > 0:
         return (f"This model does better on {metric.name}: by {_points(low, signed=False)} points or more.",)
-    most = _points(-low, signed=False)
+    if low == high:
+        return (
+            f"No difference in {metric.name}, whichever of these samples are drawn: they are too few or too "
+            "alike to bound it.",
+        )
+    most = _points(abs(low), signed=False)
     return (
         f"The difference in {metric.name} is within chance; a loss of more than {most} points is ruled out.",
     )

@@ -254,8 +254,8 @@ def layer_section(fidelity: Fidelity) -> Section | None:
         said += f"First above {fidelity.threshold:.3g}: {first.name}."
     elif start is not None:
         said += f"None is above {fidelity.threshold:.3g}."
-    if any(layer.distance.relative_l2 == 0 for layer in layers):
-        said += " Layers that are exactly equal stand on the lower edge."
+    if any(layer.distance.relative_l2 < 1e-8 for layer in layers):
+        said += " Layers that are equal, or nearer than 1e-8, stand on the lower edge."
     return Section("Error, layer by layer", (said,), tuple(tables), plot)
 
 

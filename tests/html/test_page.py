@@ -154,6 +154,14 @@ def test_a_difference_beyond_chance_is_said_to_be_one(
     assert bool(re.search(r'class="figure bad"><div class="title">Accuracy', page)) == bad
 
 
+def test_an_interval_of_no_width_rules_nothing_out() -> None:
+    text = text_of(html_page(model(), "net", Findings(evaluation=evaluation(0.0, 0.0))))
+    assert "too few or too alike to bound it" in text
+    assert "ruled out" not in text
+    text = text_of(html_page(model(), "net", Findings(evaluation=evaluation(0.0, 0.01))))
+    assert "a loss of more than 0.00 points is ruled out" in text
+
+
 def test_the_accuracy_of_one_model_has_its_bounds_and_no_comparison() -> None:
     alone = Evaluation((MetricComparison("miou", 30, 0.5, (0.4, 0.6)),), 30)
     text = text_of(html_page(model(), "net", Findings(evaluation=alone)))

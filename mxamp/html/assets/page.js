@@ -388,7 +388,8 @@
   /** Draw the plot of a place, as wide as the place is. */
   function plotted(place, printed) {
     const given = plots[Number(place.dataset.plot)];
-    const floor = Math.min(...given.points.map((point) => point[1]).filter((value) => value > 0), given.limit || 1) / 2;
+    // What is far below float32's own rounding is as good as equal.
+    const floor = Math.max(Math.min(...given.points.map((point) => point[1]).filter((value) => value > 0), given.limit || 1) / 2, 1e-8);
     const drawn = (value) => (given.log ? Math.max(value, floor) : value);
     const data = given.points.map(([x, y, label, kind, bounds, name]) => ({ x, y: drawn(y), exact: y, label, kind, bounds: bounds && bounds.map(drawn), name }));
     const kinds = [...new Set(data.map((point) => point.kind))];
