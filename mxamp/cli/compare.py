@@ -20,7 +20,6 @@ from mxamp.cli.options import add_common
 from mxamp.cli.source import (
     Source,
     add_source_options,
-    check_epoch,
     parse_input_shapes,
     read_source,
     require_mxnet,
@@ -202,7 +201,7 @@ def _converted(args: argparse.Namespace) -> dict[str, Source]:
     for prefix in args.converted:
         if prefix in sources:
             raise DataError(f"{prefix!r} is given twice; give each model once.")
-        sources[prefix] = read_source(prefix, epoch=check_epoch(args.out_epoch, "--out-epoch"))
+        sources[prefix] = read_source(prefix, epoch=args.out_epoch, epoch_option="--out-epoch")
     return sources
 
 

@@ -64,6 +64,9 @@ def _read(
     if is_onnx_file(text):
         session = OnnxSession(text)
         return session, session.input_shapes
-    source = read_source(text, epoch=epoch, pretrained=args.pretrained, input_shapes=shapes or None)
+    option = "--epoch" if text == args.prefix else "--out-epoch"
+    source = read_source(
+        text, epoch=epoch, pretrained=args.pretrained, input_shapes=shapes or None, epoch_option=option
+    )
     model: Model = source.model
     return model, {**expected_input_shapes(model), **source.input_shapes}

@@ -9,7 +9,7 @@ from typing import Any
 from mxamp.cli.console import print_json, show_comparison_progress, supports_progress
 from mxamp.cli.html import check_new_file, findings_of, write_page
 from mxamp.cli.options import add_common
-from mxamp.cli.source import add_source_options, check_epoch, read_source, require_mxnet
+from mxamp.cli.source import add_source_options, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.debug import debug_models
 from mxamp.debug.run import DEFAULT_SAMPLES, DEFAULT_TRIALS
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     check_new_file(args.html, force=args.force)
     require_mxnet()
     reference = read_source(args.prefix, epoch=args.epoch, pretrained=args.pretrained)
-    source = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch"))
+    source = read_source(args.converted, epoch=args.out_epoch, epoch_option="--out-epoch")
     found = debug_models(
         reference.model,
         source.model,

@@ -8,11 +8,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from mxamp.cli.source import (
-    check_epoch,
-    split_prefix,
-)
+from mxamp.cli.source import split_prefix
 from mxamp.errors import ExportError
+from mxamp.messages.arguments import as_options
 from mxamp.model import model_paths
 from mxamp.model.provenance import provenance_path
 from mxamp.policy.policy import PURE
@@ -54,14 +52,15 @@ def destination_of(args: argparse.Namespace) -> Destination:
             )
         return Destination(None, (), report, onnx, html=html)
     prefix, epoch = split_prefix(args.output)
-    given = check_epoch(args.out_epoch, "--out-epoch")
+    given = args.out_epoch
     if given is not None and epoch is not None and given != epoch:
         raise ExportError(f"-o names epoch {epoch}, and --out-epoch {given}. Leave one of the two out.")
     if given is None:
         given = epoch
     if given is None:
         given = args.epoch if args.epoch is not None else split_prefix(args.model)[1] or 0
-    paths: tuple[Path, ...] = model_paths(prefix, given)
+    with as_options(epoch="--epoch" if args.out_epoch is None else "--out-epoch"):
+        paths: tuple[Path, ...] = model_paths(prefix, given)
     if args.provenance:
         paths = (*paths, provenance_path(prefix, given))
     return Destination(prefix, paths, report, onnx, given, html)

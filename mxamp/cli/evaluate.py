@@ -9,7 +9,7 @@ from mxamp.cli.console import Steps
 from mxamp.cli.data import add_samples_options
 from mxamp.cli.html import check_new_file, findings_of, write_page
 from mxamp.cli.options import add_common
-from mxamp.cli.source import add_model_argument, add_source_options, check_epoch, read_source, require_mxnet
+from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         first = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
         second = None
         if args.converted is not None:
-            second = read_source(args.converted, epoch=check_epoch(args.out_epoch, "--out-epoch"))
+            second = read_source(args.converted, epoch=args.out_epoch, epoch_option="--out-epoch")
 
     def progress(done: int, total: int | None) -> None:
         steps.now(f"evaluating: sample {done}" + (f" of {total}" if total is not None else ""))

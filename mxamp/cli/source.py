@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.compare.inputs import input_names
 from mxamp.errors import DataError, MxnetMissingError, ReportError
+from mxamp.messages.arguments import as_options
 from mxamp.messages.counts import count_of, some_of
 from mxamp.messages.installation import why_no_mxnet
 from mxamp.messages.warn import warn_user
@@ -112,19 +113,6 @@ def require_mxnet() -> None:
         raise MxnetMissingError(f"{missing[0].upper()}{missing[1:]}")
 
 
-def check_epoch(epoch: int | None, option: str) -> int | None:
-    """Return a number that a parameter file can have.
-
-    Raises
-    ------
-    DataError
-        When it is none; names the option that gave it.
-    """
-    if epoch is not None and not 0 <= epoch <= 9999:
-        raise DataError(f"{option} must be from 0 to 9999, not {epoch}: it is four digits of a file's name.")
-    return epoch
-
-
 def split_prefix(text: str) -> tuple[str, int | None]:
     """Return prefix and epoch of what may also be the name of one of the two files, as shells complete it."""
     found = _FILE_SUFFIX.search(text)
@@ -139,6 +127,7 @@ def read_source(
     epoch: int | None = None,
     pretrained: bool | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    epoch_option: str = "--epoch",
 ) -> Source:
     """Read a model.
 
@@ -152,6 +141,8 @@ def read_source(
         For the zoo: True, False, or None for whichever can be had.
     input_shapes
         For the zoo: what to build the model for.
+    epoch_option
+        The option that gives its epoch, for the errors.
 
     Raises
     ------
@@ -177,8 +168,9 @@ def read_source(
         )
     prefix, epoch_in_name = split_prefix(text)
     epoch = epoch if epoch is not None else epoch_in_name or 0
-    paths = model_paths(prefix, epoch)
-    return Source(prefix, load(prefix, epoch), paths, epoch=epoch)
+    with as_options(epoch=epoch_option):
+        paths = model_paths(prefix, epoch)
+        return Source(prefix, load(prefix, epoch), paths, epoch=epoch)
 
 
 def parse_input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

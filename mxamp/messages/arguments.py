@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from contextvars import ContextVar
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 import numpy as np
 
@@ -34,22 +34,29 @@ _OPTIONS = {
 }
 """Argument -> the option that gives it, or what a command line calls it. What has neither keeps its name."""
 
-_ON_COMMAND_LINE: ContextVar[bool] = ContextVar("on_command_line", default=False)
+_NAMES: ContextVar[Mapping[str, str] | None] = ContextVar("names", default=None)
+"""What the arguments are called; None where they were given in Python."""
 
 
 @contextlib.contextmanager
-def as_options() -> Iterator[None]:
-    """Let messages call arguments by their options, for the command line."""
-    before = _ON_COMMAND_LINE.set(True)
+def as_options(**others: str) -> Iterator[None]:
+    """Let messages call arguments by their options, for the command line.
+
+    Parameters
+    ----------
+    **others
+        Argument -> the option that gives it here, where that is another than usual.
+    """
+    before = _NAMES.set({**_OPTIONS, **others})
     try:
         yield
     finally:
-        _ON_COMMAND_LINE.reset(before)
+        _NAMES.reset(before)
 
 
 def argument(name: str) -> str:
     """Return what the user calls an argument: ``input_shapes``, or ``--input-shape``."""
-    return _OPTIONS.get(name, name) if _ON_COMMAND_LINE.get() else name
+    return (_NAMES.get() or {}).get(name, name)
 
 
 def setting(name: str, value: object) -> str:
@@ -62,9 +69,9 @@ def setting(name: str, value: object) -> str:
     value
         Its value. A list is one option for each item, a mapping one for each pair.
     """
-    if not _ON_COMMAND_LINE.get() or name not in _OPTIONS:
+    option = (_NAMES.get() or {}).get(name)
+    if option is None:
         return f"{name}={value!r}"
-    option = _OPTIONS[name]
     if value is True:
         return option
     if isinstance(value, dict):

@@ -10,10 +10,9 @@ from mxamp.errors import ExportError, ModelFileNotFoundError
 from mxamp.files import settle_leftovers, unchanged_while_reading
 from mxamp.graph.parameters import auxiliary_names
 from mxamp.graph.symbol_reader import read_symbol
-from mxamp.messages.arguments import argument
 from mxamp.model.given import LoadedParams
 from mxamp.model.model import Model
-from mxamp.model.paths import PathLike, model_paths, other_epochs
+from mxamp.model.paths import PathLike, epochs_there, model_paths
 from mxamp.model.provenance import History, recorded_report
 from mxamp.model.source_files import SourceFiles
 from mxamp.params.on_disk import open_parameters
@@ -58,11 +57,8 @@ def load(prefix: PathLike, epoch: int = 0) -> Model:
 def _load(prefix: PathLike, epoch: int, symbol_path: Path, params_path: Path) -> Model:
     graph = read_symbol(symbol_path)
     if not params_path.is_file():
-        others = other_epochs(prefix, params_path)
-        found = (
-            f" There is {', '.join(others[:4])}: give its number as {argument('epoch')}." if others else ""
-        )
-        raise ModelFileNotFoundError(f"There is no parameter file {str(params_path)!r}.{found}")
+        others = epochs_there(prefix, params_path)
+        raise ModelFileNotFoundError(f"There is no parameter file {str(params_path)!r}.{others}")
     source = SourceFiles(symbol_path, params_path)
     args, auxs = open_parameters(params_path, aux_names=auxiliary_names(graph))
     report: Any = functools.partial(recorded_report, source, prefix, epoch)  # called when it is read

@@ -41,3 +41,9 @@ def other_epochs(prefix: PathLike, params_path: Path) -> list[str]:
     """Return the names of the parameter files that share the symbol."""
     pattern = f"{glob.escape(Path(prefix).name)}-[0-9][0-9][0-9][0-9].params"
     return sorted(path.name for path in params_path.parent.glob(pattern) if path != params_path)
+
+
+def epochs_there(prefix: PathLike, params_path: Path) -> str:
+    """Return the sentence that says which other parameter files there are; empty where there is none."""
+    others = other_epochs(prefix, params_path)
+    return f" There is {', '.join(others[:4])}: give its number as {argument('epoch')}." if others else ""

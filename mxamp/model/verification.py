@@ -8,7 +8,7 @@ from typing import Any
 
 from mxamp.errors import ExportError, ModelFileNotFoundError
 from mxamp.files import settle_leftovers
-from mxamp.model.paths import model_paths
+from mxamp.model.paths import epochs_there, model_paths
 from mxamp.model.provenance import Provenance, provenance_path, read_provenance
 from mxamp.model.source_files import FileRecord, hash_file
 
@@ -126,6 +126,7 @@ def verify(prefix: str | Path, epoch: int = 0) -> Verification:
         raise ModelFileNotFoundError(
             f"There is no {str(provenance_path(prefix, epoch))!r}, {'so ' if there else ''}{pair}: nothing "
             "says what they should hold. mxamp writes it with every model, unless told not to."
+            + ("" if params_path.is_file() else epochs_there(prefix, params_path))
         )
     symbol = _verify_file(symbol_path, provenance.symbol)
     params = _verify_file(params_path, provenance.params)

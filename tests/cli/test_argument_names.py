@@ -23,6 +23,23 @@ def test_a_prefix_that_is_no_path() -> None:
         model_paths("a\0b")
 
 
+def test_the_epoch_of_the_second_model_has_an_option_of_its_own(mxamp: Any, folder: Any) -> None:
+    pytest.importorskip("mxnet", reason="without it, that is what is said")
+    assert mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--out-epoch", "7").status == 0
+    for command in (
+        ("compare", "net", "out", "--random", "--input-shape", "data=1,4,8,8"),
+        ("debug", "net", "out", "--data", "data.npz"),
+        ("evaluate", "net", "out", "--data", "data.npz"),
+    ):
+        assert "There is out-0007.params: give its number as --out-epoch." in mxamp(*command).err
+        assert "--out-epoch must be from 0 to 9999" in mxamp(*command, "--out-epoch", "-1").err
+
+
+def test_what_cannot_be_verified_may_be_another_epoch(mxamp: Any, folder: Any) -> None:
+    assert mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out", "--out-epoch", "7").status == 0
+    assert "There is out-0007.params: give its number as --epoch." in mxamp("verify", "out").err
+
+
 def test_shapes_that_the_guard_needs() -> None:
     pytest.importorskip("mxnet", reason="without it, that is what is said")
     net = Net()
