@@ -13,8 +13,9 @@ from mxamp.passes.state import Done, State
 _DENSE = frozenset({"FullyConnected", "_npx_fully_connected"})
 _CONVOLUTIONS = frozenset({"Convolution", "_npx_convolution"})
 
-_BLOCK = 16
-"""The channels of a block in oneDNN's layout for AVX-512; with others, the fault was never seen."""
+_BLOCK, _DEPTHWISE_BLOCK = 16, 8
+"""The channels of a block in oneDNN's layouts for AVX-512. With no whole one the fault was never seen, nor
+was it without AVX-512."""
 
 _SAME_PLACE = frozenset({"Dropout", "_copy", "BlockGrad", "Cast", "amp_cast"})
 """What moves values without a new order."""
@@ -39,17 +40,18 @@ class SeparateDenseInput(PreparationPass):
     Also through operators that leave every value where it is (activations, products, casts), and where the
     FullyConnected does not flatten.
 
-    Refuses: where the channels are no multiple of 16; where the FullyConnected's weight says that there is
-    more than one pixel; where something gives the tensor another shape or computes a new one, as Reshape,
-    Concat and Pooling do; one-dimensional convolutions, which are not oneDNN's; the bodies of control flow.
+    Refuses: where the channels are no multiple of 16, of 8 in a depthwise Convolution; where the
+    FullyConnected's weight says that there is more than one pixel; where something gives the tensor another
+    shape or computes a new one, as Reshape, Concat and Pooling do; one-dimensional convolutions, which are
+    not oneDNN's; the bodies of control flow.
     Runs for targets that are CPUs alone.
 
     Notes
     -----
     Why: MXNet 1.9.1 fuses the FullyConnected with nothing, into an operator of its own that keeps its state.
     From the second forward pass of an executor on it raises ``Check failed: !IsMKLDNNData()``, in float32 as
-    in bfloat16, where its data is one pixel in blocks of 16 channels (CPUs with AVX-512). InsightFace's
-    networks end so. A Reshape brings the data into plain order, which the FullyConnected did itself.
+    in bfloat16, where its data is one pixel in blocks of channels (CPUs with AVX-512). InsightFace's networks
+    end so. A Reshape brings the data into plain order, which the FullyConnected did itself.
 
     What is asked is a little more than where MXNet fails: which operators between them hide the fault
     depends on its plan for memory. Known from executing, see the tests.
@@ -101,7 +103,8 @@ def _channels(node: Node, channels: list[frozenset[int]]) -> frozenset[int]:
     if node.op in _CONVOLUTIONS:
         count = integers(node.attrs.get("num_filter", ""))
         kernel = integers(node.attrs.get("kernel", ""))
-        is_blocked = count and len(count) == 1 and count[0] % _BLOCK == 0
+        block = _DEPTHWISE_BLOCK if integers(node.attrs.get("num_group", "1")) == count else _BLOCK
+        is_blocked = count and len(count) == 1 and count[0] % block == 0
         return frozenset(count or ()) if is_blocked and kernel and len(kernel) > 1 else _NONE
     op = FACTS.canonical(node.op)
     facts = FACTS.of(node.op, node.attrs)

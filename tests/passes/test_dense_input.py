@@ -65,6 +65,20 @@ FAULTY: dict[str, tuple[Net, Graph]] = {
 }
 
 
+def depthwise(channels: int) -> tuple[Net, Graph]:
+    """Return a network whose depthwise layer has whole blocks of eight channels, not of sixteen."""
+    net = Net()
+    data = net.var("data", __shape__=f"(1, {CHANNELS}, 5, 5)")
+    narrowed = net.param("narrow_weight", channels, CHANNELS, 1, 1)
+    data = net.op(
+        "Convolution", data, narrowed, name="narrow", num_filter=channels, kernel=(1, 1), no_bias=True
+    )
+    return net, net.graph(dense(net, layer(net, data, channels=channels, num_group=channels), channels))
+
+
+FAULTY.update({"8 channels": depthwise(8), "24 channels": depthwise(24)})
+
+
 def run_twice(graph: Graph, arrays: dict[str, Any]) -> np.ndarray:
     """Return what one executor computes of data, after it ran on other data."""
     mx = pytest.importorskip("mxnet", reason="what fails is MXNet")
