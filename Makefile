@@ -31,7 +31,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 .PHONY: help demo test test-core test-browser test-notebooks wheels test-wheels tours docs lint format environment environment-core environment-peers \
 	bench bench-runtimes environment-runtimes bench-estimates bench-convert bench-files bench-operators bench-calibration \
 	bench-peers gpu-validation verify-emulation verify-rounding \
-	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
+	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint fingerprint-change target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -63,6 +63,7 @@ help:
 	@echo "  make target-cpu-bf16  measure this machine and write the built-in target of its kind (minutes);"
 	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
 	@echo "  make fingerprint      hash the conversions of 61 models, to show that a change of code changes none (minutes)"
+	@echo "  make fingerprint-change  what of three models converts otherwise than in the commit before (half a minute)"
 	@echo "  make docs-operators   write docs/operators.md from the records and policies"
 	@echo "  make verify-onnx-fp32 export models of the zoo to ONNX, compare ONNX Runtime with MXNet (a minute)"
 	@echo "  make verify-onnx      that, and FP16 in PyTorch, TVM and ONNX Runtime against emulation (half an hour)"
@@ -167,6 +168,17 @@ target-cpu-bf16-intel: environment
 target-cpu-bf16-amx: environment
 	@DNNL_MAX_CPU_ISA=AVX512_CORE_AMX $(PROBE) --name cpu-bf16-amx --description "Intel CPUs with amx_bf16, in a process that uses it (DNNL_MAX_CPU_ISA=AVX512_CORE_AMX)" \
 		-o mxamp/targets/builtin/cpu-bf16-amx.json $(ARGS)
+
+# What converts otherwise than in the commit before.
+BASE := HEAD~1
+FINGERPRINTS := $(CURDIR)/.cache/fingerprint
+
+fingerprint-change: environment
+	@rm -rf $(FINGERPRINTS) && mkdir -p $(FINGERPRINTS)/before
+	@git archive $(BASE) | tar -x -C $(FINGERPRINTS)/before
+	@cd $(FINGERPRINTS)/before && $(CURDIR)/$(RUN) -W ignore -m tools.fingerprint run --short -o $(FINGERPRINTS)/before.jsonl
+	@$(RUN) -W ignore -m tools.fingerprint run --short -o $(FINGERPRINTS)/after.jsonl
+	@$(RUN) -m tools.fingerprint diff $(FINGERPRINTS)/before.jsonl $(FINGERPRINTS)/after.jsonl $(ARGS)
 
 fingerprint: environment
 	@$(RUN) -W ignore -m tools.fingerprint run $(ARGS)

@@ -1,4 +1,18 @@
-"""mxamp: mixed precision for Apache MXNet 1.9 and GluonCV models."""
+"""mxamp: mixed precision for Apache MXNet 1.9 and GluonCV models.
+
+::
+
+    fp32 = mxamp.load("resnet50")  # or a Symbol with its parameters: convert_model(sym, args, auxs, ...)
+    model = mxamp.convert_model(*fp32, "bfloat16", input_shapes=(1, 3, 224, 224))
+    print(model.report)  # what became of every node, and why
+    model.save("resnet50-bf16")  # plain MXNet files, which run where mxamp is not installed
+    net = mxamp.convert_block(net, "float16")  # a Gluon block, for a GPU
+    mxamp.compare_models(fp32, model, data)  # how far the outputs are from FP32's, layer by layer
+    mxamp.evaluate(fp32, model, data, labels)  # how well both do
+    mxamp.emulate(*fp32, "float16")  # the numbers of float16 where there is no GPU
+    mxamp.tune(fp32, data, max_error=2e-3)  # the fastest conversion whose error is at most that
+    mxamp.export_onnx(model, "resnet50.onnx", input_shapes=(1, 3, 224, 224))  # for other runtimes
+"""
 
 from __future__ import annotations
 

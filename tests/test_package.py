@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import inspect
 import re
 import subprocess
 import sys
@@ -66,6 +67,22 @@ def test_version_is_the_one_that_setup_reads_as_text() -> None:
 def test_every_public_name_exists() -> None:
     missing = [name for name in mxamp.__all__ if not hasattr(mxamp, name)]
     assert not missing
+
+
+def test_what_the_docstring_of_the_package_teaches_can_be_called() -> None:
+    assert mxamp.__doc__ is not None
+    lines = [line.strip() for line in mxamp.__doc__.split("::", 1)[1].strip().splitlines()]
+    assert len(lines) == 10
+    calls = [
+        node
+        for node in ast.walk(ast.parse("\n".join(lines)))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("mxamp.")
+    ]
+    assert len(calls) >= 8
+    for call in calls:
+        given = [None for argument in call.args for _ in range(3 if isinstance(argument, ast.Starred) else 1)]
+        named = {str(keyword.arg): None for keyword in call.keywords}
+        inspect.signature(getattr(mxamp, ast.unparse(call.func)[6:])).bind(*given, **named)
 
 
 def test_promised_names_are_public() -> None:
