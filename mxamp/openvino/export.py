@@ -15,6 +15,7 @@ from mxamp.files import atomic_write
 from mxamp.graph.graph import Graph
 from mxamp.messages.arguments import path_fault
 from mxamp.onnx.file import Progress, write_file
+from mxamp.onnx.session import one_line
 from mxamp.onnx.walk import write_graph
 from mxamp.openvino.marks import mark_layers
 from mxamp.openvino.package import import_openvino
@@ -112,10 +113,16 @@ def export_openvino_graph(
             model = openvino.Core().read_model(os.fspath(source))
             for key, value in (metadata or {}).items():
                 model.set_rt_info(value, ["mxamp", key.replace("mxamp.", "")])
-            openvino.save_model(model, os.fspath(staged), compress_to_fp16=False)
         except Exception as error:  # RuntimeError, and classes of its own
             raise ExportError(
-                f"OpenVINO {openvino.__version__} cannot read the model: {' '.join(str(error).split())[:400]}"
+                f"OpenVINO {openvino.__version__} cannot read the model: {one_line(error)}"
+            ) from error
+        try:
+            openvino.save_model(model, os.fspath(staged), compress_to_fp16=False)
+        except Exception as error:  # "iostream error" on a full disk
+            raise ExportError(
+                f"OpenVINO {openvino.__version__} cannot write {str(written)!r}: {one_line(error)}. Is there "
+                "room for it? Until it has its name the model is there three times. Nothing was changed."
             ) from error
         layers = mark_layers(staged, onnx.computed_by, plain.marked)
         beside = weights_path(written)

@@ -138,6 +138,31 @@ def test_nothing_is_left_where_the_export_fails(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_leaves_the_old_files_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for suffix in ("xml", "bin"):
+        (tmp_path / f"net.{suffix}").write_text("old")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("basic_ios::clear: iostream error")  # what OpenVINO says of ENOSPC
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino, "save_model", refuse)
+        with pytest.raises(ExportError, match=r"cannot write '.*net\.xml': .*iostream error\. Is there room"):
+            mxamp.export_openvino(low(), tmp_path / "net.xml", input_shapes=SHAPES)
+    resource = pytest.importorskip("resource", reason="only POSIX systems limit the size of files")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(ExportError, match="Nothing was changed and nothing half-written"):
+            mxamp.export_openvino(low(), tmp_path / "net.xml", input_shapes=SHAPES)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.bin", "net.xml"]
+    assert (tmp_path / "net.xml").read_text() == "old"
+
+
 def test_a_session_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ModelFileNotFoundError):
         OpenvinoSession(tmp_path / "net.xml")
