@@ -47,6 +47,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import MxampError, MxampWarning
 from mxamp.model import Model
 from mxamp.report.table import Column, format_table, terminal_width
+from mxamp.runtime.random_weights import RESIDUAL_SCALE
 from mxamp.tuning.curve import Curve, explore
 from tools.benchmark_calibration import Subject, trained_subject, zoo_subject
 from tools.benchmark_models.names import MODELS, PLAIN_RESNETS, STOCK_CAST_ONCE, TITLES
@@ -211,7 +212,9 @@ def without_rankings(model: Model) -> Model:
     return Model(graph, *own)
 
 
-def subject_of(name: str, samples: int, held_out: int, seed: int) -> Subject:
+def subject_of(
+    name: str, samples: int, held_out: int, seed: int, residual_scale: float = RESIDUAL_SCALE
+) -> Subject:
     """Return a network of the zoo, or one that is trained here, up to where it ranks.
 
     Parameters
@@ -223,11 +226,15 @@ def subject_of(name: str, samples: int, held_out: int, seed: int) -> Subject:
         whose samples are small, twice and 32 times as many.
     seed
         Of weights and cuts.
+    residual_scale
+        How large residual branches end, beside their trunk, with random weights.
     """
     if name in NETWORKS:
         found = trained_subject(name, samples=2 * samples, held_out=32 * held_out)
     else:
-        found = zoo_subject(name, samples=samples, held_out=held_out, seed=seed)
+        found = zoo_subject(
+            name, samples=samples, held_out=held_out, seed=seed, residual_scale=residual_scale
+        )
     return dataclasses.replace(found, model=without_rankings(found.model))
 
 
@@ -249,6 +256,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of weights and cuts (default: %(default)s)")
     parser.add_argument(
         "--budgets", type=float, nargs="+", default=BUDGETS, help="of time (default: 0.01 0.02); 0.01 first"
+    )
+    parser.add_argument(
+        "--residual-scale",
+        type=float,
+        default=RESIDUAL_SCALE,
+        help="how large residual branches end with random weights (default: %(default)s; make bench has 1)",
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the journal (default: %(default)s)")
     parser.add_argument("--predict", action="store_true", help="only price, and execute nothing")
@@ -277,7 +290,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in done:
             continue
         try:
-            row = measure(subject_of(name, options.samples, options.held_out, options.seed), options.budgets)
+            row = measure(
+                subject_of(name, options.samples, options.held_out, options.seed, options.residual_scale),
+                options.budgets,
+            )
         except MxampError as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed += 1

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mxamp
+from model_zoo_eval.registry import Case
 from mxamp.calibration.compensate import FULL, MEAN
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, MxampError, MxampWarning
@@ -34,6 +35,7 @@ from mxamp.graph.graph import Entry
 from mxamp.model import Model
 from mxamp.ops.casts import AMP_CAST
 from mxamp.report.table import Column, format_table, terminal_width
+from mxamp.runtime.random_weights import RESIDUAL_SCALE
 from tools.benchmark_options import add_benchmark_options, write_measurements
 from tools.machine import describe_machine, machine_lines, prepare_environment, use_amx
 
@@ -200,7 +202,9 @@ def _error(found: NDArray[Any], expected: NDArray[Any]) -> float:
 # ---------------------------------------------------------------------- networks and samples
 
 
-def zoo_subject(name: str, *, samples: int, held_out: int, seed: int) -> Subject:
+def zoo_subject(
+    name: str, *, samples: int, held_out: int, seed: int, residual_scale: float = RESIDUAL_SCALE
+) -> Subject:
     """Return a network of the zoo with random weights, and cuts of two photographs.
 
     Parameters
@@ -211,19 +215,21 @@ def zoo_subject(name: str, *, samples: int, held_out: int, seed: int) -> Subject
         How many cuts of one and of the other.
     seed
         Of the weights and the cuts.
+    residual_scale
+        How large residual branches end, beside their trunk.
 
     Raises
     ------
     DataError
         When it reads no single image.
     """
-    from mxamp.runtime.zoo import load_zoo
+    from model_zoo_eval.build import build_model
 
-    zoo = load_zoo(name, pretrained=False, seed=seed)
-    shapes = list(zoo.input_shapes.values())
-    if len(shapes) != 1 or len(shapes[0]) != 4 or shapes[0][1] != 3:
+    zoo = build_model(Case(name), pretrained=False, seed=seed, residual_scale=residual_scale, smaller=False)
+    shapes = list(zoo.shapes.values())
+    if len(shapes) != 1 or len(shapes[0]) != 3 or shapes[0][0] != 3:
         raise DataError(f"{name} does not read one image, so photographs are no samples for it.")
-    size = (int(shapes[0][2]), int(shapes[0][3]))
+    size = (int(shapes[0][1]), int(shapes[0][2]))
     return Subject(
         name,
         "random",

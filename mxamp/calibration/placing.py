@@ -63,7 +63,8 @@ def placing_by_prices(
     dtype
         The low dtype.
     params
-        Parameters by name: the file may grow by a quarter of them so that weights stay FP32.
+        Parameters by name: the file may grow by a quarter of them so that weights stay FP32, and by more where
+        more time is given than :data:`TIME_BUDGET`.
     time_budget
         How much longer the placement may take than the fastest, as a share of what has a choice.
     weights
@@ -92,7 +93,7 @@ def placing_by_prices(
             problem,
             [site.price for site in sites],
             time_budget,
-            allows=lambda low: grown(low) <= most,
+            allows=lambda low: time_budget > TIME_BUDGET or grown(low) <= most,
             others=[place(problem)],
         )
         return set(point.low)
