@@ -63,8 +63,8 @@ def placing_by_prices(
     dtype
         The low dtype.
     params
-        Parameters by name: the file may grow by a quarter of them so that weights stay FP32, and by more where
-        more time is given than :data:`TIME_BUDGET`.
+        Parameters by name: the file may grow by a quarter of them so that weights stay FP32, and by more with
+        more time than :data:`TIME_BUDGET`.
     time_budget
         How much longer the placement may take than the fastest, as a share of what has a choice.
     weights
