@@ -141,6 +141,12 @@ def compare_results(baseline: Results, results: Results, tolerances: Tolerances 
                 found += [each for each in worse if each not in told]
                 notes += [f"{each}." for each in told]
                 notes += [] if of_kind else _less_low(case, before, row)
+                lacking = [] if of_kind else _lacking(before, row, results.run_of.get(case))
+                if lacking:
+                    notes.append(
+                        f"{case} is not compared in {' and '.join(lacking)}, which it has no result of."
+                    )
+                    not_compared.append(case)
     compared = len(results.rows) - len(not_compared)
     notes[:0] = [
         f"Speeds are not compared{'' if number == compared else f' of {number} cases'}: the baseline's are "
@@ -191,6 +197,16 @@ def _worse(case: str, before: Row, row: Row, limits: Tolerances, same_machine: b
                 said = f"{dtype} was {fast:.2f} times as fast as FP32, and is {speed:.2f} times as fast"
                 found.append(Regression(case, "speed", said))
     return found
+
+
+def _lacking(before: Row, row: Row, run: Row | None) -> list[str]:
+    """Return the dtypes of the baseline that a run was asked for, and that its result does not have."""
+    asked = None if run is None else run["options"].get("dtypes")
+    return [
+        dtype
+        for dtype in before["results"]
+        if dtype not in row["results"] and (asked is None or dtype in asked)
+    ]
 
 
 def _less_low(case: str, before: Row, row: Row) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -253,3 +254,16 @@ def test_other_weights_or_inputs_are_not_compared_and_the_reader_is_told(write_j
         "The baseline does not have alexnet.",
         "resnet18_v1 is not compared: its weights were random and are trained.",
     )
+
+
+def test_a_dtype_that_was_asked_for_and_has_no_result_is_not_compared(write_journal: Write) -> None:
+    before = read_results(write_journal("before.jsonl", {"resnet18_v1": ok_row(), "alexnet": ok_row()}))
+    row = ok_row()
+    del row["results"]["float16"]
+    after = read_results(write_journal("after.jsonl", {"resnet18_v1": row, "alexnet": ok_row()}))
+    found = compare_results(before, after)
+    assert (found.compared, found.not_compared) == (1, ("resnet18_v1",))
+    assert "resnet18_v1 is not compared in float16, which it has no result of." in found.notes
+    run = {**after.runs[0], "options": {"dtypes": ["bfloat16"]}}
+    asked = replace(after, run_of=dict.fromkeys(after.rows, run))
+    assert compare_results(before, asked).not_compared == ()
