@@ -78,7 +78,7 @@ def find_tails(
     choices
         The nodes that may be low.
     fixed
-        Nodes that are left as they are, for the user wants them low.
+        Nodes that are left as they are, for the user wants them low or they are low already.
     head_demand
         What each graph output needs.
     shapes

@@ -259,7 +259,11 @@ class _Decider:
             self.context.facts,
             layers=layers,
             choices=choices,
-            fixed={position for position in choices if self.verdicts[position].by_user},
+            fixed={
+                position
+                for position, dtype in enumerate(self._data_dtypes)
+                if dtype is self.low or (position in choices and self.verdicts[position].by_user)
+            },
             head_demand=head_demand,
             shapes=given.shapes,
         )

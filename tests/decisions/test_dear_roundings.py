@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mxamp
 from mxamp.decisions import LowPrecision, Plan
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
@@ -217,3 +218,16 @@ def test_the_reason_names_both_dtypes_of_what_is_stored() -> None:
     assert made["conv3"].inputs == (BF16, BF16)
     assert isinstance(made["output"].compute, DType)
     assert np.prod(net.params["output_weight"].shape) == 640
+
+
+def test_behind_layers_that_are_low_already_nothing_is_looked_for() -> None:
+    net = Net()
+    x = pooled(net, net.var("data"))
+    x = conv(net, conv(net, x, "conv0", 4, 2, kernel=1), "conv1", 2, 4, kernel=1)
+    product = net.op("broadcast_mul", net.var("other"), x, name="product")
+    graph = net.graph(product, dense(net, net.var("signal"), "output", 4, 1))
+    first = mxamp.convert_model(graph, net.params, {}, "bfloat16")
+    assert first.report is not None
+    assert [first.report.node(name).compute for name in ("conv1", "output")] == ["bfloat16", "float32"]
+    again = mxamp.convert_model(first.graph, dict(first.args), {}, "bfloat16")
+    assert again.graph == first.graph

@@ -18,9 +18,10 @@ pytestmark = [pytest.mark.zoo, pytest.mark.slow]
 def test_residual_attention_is_scaled_into_float16() -> None:
     zoo = load_zoo("residualattentionnet452", pretrained=False)
     model = zoo.model
-    # Ranges are all that is asked for: one column of a sample will do for the moments.
+    # Ranges are all that is asked for: one column of a sample will do for the moments, and prices of so many
+    # layers take more than 20 GB for a sample.
     calibration = mxamp.calibrate(
-        model, cuts("china.jpg", 2, (224, 224), seed=0), positions=1, memory=1 << 20
+        model, cuts("china.jpg", 2, (224, 224), seed=0), positions=1, memory=1 << 20, prices=False
     )
     largest = max(found.largest for found in calibration.entries.values())
     assert largest * 2.0 > 65504.0  # random weights; with the headroom that is beyond
