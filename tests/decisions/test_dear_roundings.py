@@ -229,5 +229,5 @@ def test_behind_layers_that_are_low_already_nothing_is_looked_for() -> None:
     first = mxamp.convert_model(graph, net.params, {}, "bfloat16")
     assert first.report is not None
     assert [first.report.node(name).compute for name in ("conv1", "output")] == ["bfloat16", "float32"]
-    again = mxamp.convert_model(first.graph, dict(first.args), {}, "bfloat16")
+    again = mxamp.convert_model(first.graph, {**first.arg_params}, {}, "bfloat16")
     assert again.graph == first.graph
