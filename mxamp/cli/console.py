@@ -221,6 +221,8 @@ def show_warnings(*, strict: bool = False) -> Iterator[ShownWarnings]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, MxampWarning):
+                if str(message) in shown.texts:
+                    return  # what compares several models finds the same in their data each time
                 shown.texts.append(str(message))
                 print_message("warning", message)
             else:

@@ -37,12 +37,15 @@ class Inputs:
         Whether every array has the samples along its first axis, so that it may be cut into batches.
     notes
         What was done to the data that the user should know.
+    warnings
+        What the user is to be warned of: NaN and infinity, of inputs and of parameters.
     """
 
     arrays: Mapping[str, NDArray[Any]]
     samples: int
     batched: bool
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def as_model(model: Any, label: str) -> Model:
@@ -209,16 +212,7 @@ def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -
         When an input is missing, unknown, empty, or has the wrong shape.
     """
     arrays, notes = fitted_arrays(model, data)
-    dubious = [
-        name
-        for name, values in arrays.items()
-        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all()
-    ]
-    if dubious:
-        notes.append(not_finite_warning(dubious, "input"))
-    dubious = not_finite({**model.arg_params, **model.aux_params})
-    if dubious:
-        notes.append(not_finite_warning(dubious))
+    warnings = not_finite_inputs(arrays) + _not_finite_params(model)
     firsts = {values.shape[0] for values in arrays.values()}
     batched = len(firsts) == 1
     if max_samples is not None:
@@ -230,7 +224,22 @@ def prepare_inputs(model: Model, data: Any, *, max_samples: int | None = None) -
                 + ")."
             )
         arrays = {name: values[:max_samples] for name, values in arrays.items()}
-    return with_labels(model, arrays, notes)
+    return replace(with_labels(model, arrays, notes), warnings=warnings)
+
+
+def not_finite_inputs(arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+    """Return the warning of arrays that hold NaN or infinity, where there are any."""
+    found = [
+        name
+        for name, values in arrays.items()
+        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all()
+    ]
+    return (not_finite_warning(found, "input"),) if found else ()
+
+
+def _not_finite_params(model: Model) -> tuple[str, ...]:
+    found = not_finite({**model.arg_params, **model.aux_params})
+    return (not_finite_warning(found),) if found else ()
 
 
 def fitted_arrays(model: Model, data: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:

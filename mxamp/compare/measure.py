@@ -24,6 +24,7 @@ from mxamp.graph.infer import EntryDtypes, infer_dtypes, variable_dtypes
 from mxamp.graph.library_operators import emulated_dtypes, emulated_formats
 from mxamp.graph.output_names import output_names
 from mxamp.messages.arguments import check_flag
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 
@@ -121,7 +122,9 @@ def compare_models(
     if math.isinf(latency_seconds):
         raise DataError("latency_seconds must be a finite number of seconds.")
     context = parse_context("cpu" if ctx is None else ctx)
-    notes = [*inputs.notes, *renaming_notes(reference.graph, converted.graph)]
+    for warning in inputs.warnings:
+        warn_user(warning)
+    notes = [*inputs.warnings, *inputs.notes, *renaming_notes(reference.graph, converted.graph)]
     outputs, first = compare_outputs(
         BoundModel(reference, ctx=context, fusion=False, label="the FP32 model"),
         BoundModel(converted, ctx=context, fusion=True, label="the converted model"),

@@ -7,10 +7,11 @@ from typing import Any, Union
 import numpy as np
 
 from mxamp.compare.fidelity import Fidelity
-from mxamp.compare.inputs import Inputs, prepare_inputs
+from mxamp.compare.inputs import Inputs, not_finite_inputs, prepare_inputs
 from mxamp.compare.measure import Progress, compare_outputs, rounding_threshold
 from mxamp.errors import DataError
 from mxamp.graph.output_names import output_names
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.onnx import OnnxSession
 
@@ -57,7 +58,9 @@ def compare_onnx(
     inputs = _inputs(reference, other, data, max_samples)
     size = _batch_size([side for side in (reference, other) if isinstance(side, OnnxSession)], inputs)
     names, theirs = _names(reference), _names(other)
-    notes = list(inputs.notes)
+    for warning in inputs.warnings:
+        warn_user(warning)
+    notes = [*inputs.warnings, *inputs.notes]
     if len(names) != len(theirs):
         raise DataError(
             f"The models have {len(names)} and {len(theirs)} outputs ({', '.join(names)}; "
@@ -115,7 +118,7 @@ def _inputs(reference: ComparedModel, other: ComparedModel, data: Any, max_sampl
         )
     arrays = {name: np.asarray(data[name])[:max_samples] for name in names}
     counts = {len(values) for values in arrays.values()}
-    return Inputs(arrays, min(counts), len(counts) == 1)
+    return Inputs(arrays, min(counts), len(counts) == 1, warnings=not_finite_inputs(arrays))
 
 
 def _batch_size(sessions: list[OnnxSession], inputs: Inputs) -> int | None:

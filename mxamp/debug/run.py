@@ -15,6 +15,7 @@ from mxamp.convert import convert_model
 from mxamp.debug.bisect import Part, bisect_parts
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, MxampWarning
+from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.model.accepted import Device, GivenData, ModelOrTriple
 from mxamp.policy import Color, NodeView
@@ -143,6 +144,8 @@ def debug_models(
     trials = DEFAULT_TRIALS if trials is None else counted(trials, "The number of trials")
     samples = DEFAULT_SAMPLES if max_samples is None else max_samples
     inputs = prepare_inputs(reference, data, max_samples=samples)
+    for warning in inputs.warnings:
+        warn_user(warning)
     low, nodes = _low_nodes(reference, converted)
 
     from mxamp.runtime.executor import BoundModel

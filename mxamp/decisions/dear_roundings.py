@@ -258,10 +258,19 @@ def affordable_unpriced(
 
 
 def weights_read(graph: Graph, region: AbstractSet[int], params: Mapping[str, Parameter]) -> int:
-    """Return how many values the parameters have that a region reads."""
+    """Return how many values the weights have that a region reads."""
     read = {graph.nodes[entry.node].name for position in region for entry in graph.nodes[position].inputs}
-    return sum(math.prod(params[name].shape) for name in read if name in params)
+    return sum(_values(params[name]) for name in read if name in params)
 
 
 def _all_weights(params: Mapping[str, Parameter]) -> int:
-    return sum(math.prod(parameter.shape) for parameter in params.values())
+    return sum(map(_values, params.values()))
+
+
+def _values(parameter: Parameter) -> int:
+    """Return how many values a weight has; none for a vector.
+
+    Biases and what a BatchNorm learned weigh next to nothing, and a conversion that folds BatchNorms leaves
+    others than it found: whoever counts them decides otherwise where its result is converted again.
+    """
+    return math.prod(parameter.shape) if len(parameter.shape) > 1 else 0

@@ -40,6 +40,11 @@ There, AMX is an instruction set "with initial support", off unless it is named:
 (seen in what ``DNNL_VERBOSE=1`` prints). See "CPU Dispatcher Control" in oneDNN's developer guide.
 """
 
+_WITHOUT_AVX512 = frozenset({"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_MIC", "AVX512_MIC_4OPS"})
+_WITHOUT_BFLOAT16 = _WITHOUT_AVX512 | {"AVX512_CORE", "AVX512_CORE_VNNI"}
+"""Values of the same variable with which oneDNN does not use the CPU's bfloat16 instructions; with the first
+ones it has no bfloat16 at all. Other spellings are ignored, small letters too (each was tried)."""
+
 AVX512, BFLOAT16_INSTRUCTIONS, AMX = "AVX-512", "bfloat16 instructions", "AMX"
 """What a target can need of the machine where a model converted for it runs as expected."""
 
@@ -174,9 +179,11 @@ def leaves_amx_unused(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def has_bfloat16_instructions() -> bool | None:
-    """Return whether the CPU computes in bfloat16; None where that is not known."""
+    """Return whether MXNet computes with the CPU's bfloat16 instructions; None where that is not known."""
     flags = cpu_flags()
-    return None if flags is None else bool(flags & _BFLOAT16_FLAGS)
+    if flags is None:
+        return None
+    return bool(flags & _BFLOAT16_FLAGS) and os.environ.get(AMX_SETTING[0]) not in _WITHOUT_BFLOAT16
 
 
 def unmet_need(needs: Iterable[str]) -> str | None:
@@ -187,10 +194,18 @@ def unmet_need(needs: Iterable[str]) -> str | None:
     needs
         What the target needs, of :data:`NEEDS`.
     """
-    wanted = frozenset(needs)
-    if AVX512 in wanted and _AVX512_FLAG not in (cpu_flags() or (_AVX512_FLAG,)):
-        return f"CPUs with AVX-512, which this one ({cpu_name()}) does not have"
+    wanted, flags = frozenset(needs), cpu_flags()
+    variable, _ = AMX_SETTING
+    limit = os.environ.get(variable)
+    forbidden = f"which oneDNN may not use here ({variable}={limit} in the environment)"
+    if AVX512 in wanted:
+        if flags is not None and _AVX512_FLAG not in flags:
+            return f"CPUs with AVX-512, which this one ({cpu_name()}) does not have"
+        if limit in _WITHOUT_AVX512:
+            return f"CPUs with AVX-512, {forbidden}"
     if BFLOAT16_INSTRUCTIONS in wanted and has_bfloat16_instructions() is False:
+        if flags is not None and flags & _BFLOAT16_FLAGS:
+            return f"CPUs with bfloat16 instructions, {forbidden}"
         return f"CPUs with bfloat16 instructions, which this one ({cpu_name()}) does not have"
     if AMX in wanted and not asks_for_amx():
         return (

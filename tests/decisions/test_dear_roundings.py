@@ -99,6 +99,18 @@ def test_without_shapes_a_large_last_layer_is_low() -> None:
     assert "output" in low(graph, plan_for(graph, net.params, BF16, target=CPU))
 
 
+def test_without_shapes_vectors_are_no_weights() -> None:
+    """A conversion folds BatchNorms, so that its result has fewer parameters when it is converted again."""
+    counts = []
+    for has_norms in (True, False):
+        net = Net()
+        data = conv(net, net.var("data"), "conv0", 4, 4)
+        data = net.bn(data, "bn") if has_norms else data
+        graph = net.graph(dense(net, pooled(net, data), "output", 4, 13))  # 52 of 196, over a quarter
+        counts.append("output" not in low(graph, plan_for(graph, net.params, BF16, target=CPU)))
+    assert counts[0] is counts[1]
+
+
 def test_without_costs_the_last_of_large_dense_layers_is_low() -> None:
     """Most of the time goes into reading such layers' weights, and float32 ones are twice as large."""
     for hidden, stays in ((64, True), (2048, False)):

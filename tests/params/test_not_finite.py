@@ -164,7 +164,12 @@ def test_compare_names_data_and_parameters(tmp_path: Any) -> None:
     args["conv0_weight"].reshape(-1)[0] = np.nan
     data = np.zeros((2, 4, 6, 6), np.float32)
     data[0, 0, 0, 0] = np.inf
-    text = str(mxamp.compare_models((graph, args, auxs), low, data, layers=False))
+    with pytest.warns(MxampWarning) as warned:
+        text = str(mxamp.compare_models((graph, args, auxs), low, data, layers=False))
+    assert [str(each.message).partition(" holds")[0] for each in warned] == [
+        "The input 'data'",
+        "The parameter 'conv0_weight'",
+    ]
     words = " ".join(text.split())
     assert "The input 'data' holds NaN or infinity" in words
     assert "The parameter 'conv0_weight' holds NaN or infinity" in words

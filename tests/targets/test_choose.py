@@ -206,6 +206,29 @@ def test_bfloat16_instructions(monkeypatch: pytest.MonkeyPatch, flags: Any, has:
     assert machine.has_bfloat16_instructions() is has
 
 
+@pytest.mark.parametrize(
+    ("limit", "has", "missing"),
+    [
+        ("AVX512_CORE_BF16", True, None),
+        ("AVX512_CORE_AMX", True, None),
+        ("avx2", True, None),
+        ("AVX512_CORE", False, "bfloat16 instructions"),
+        ("AVX512_CORE_VNNI", False, "bfloat16 instructions"),
+        ("AVX2", False, "AVX-512"),
+        ("SSE41", False, "AVX-512"),
+    ],
+)
+def test_instructions_that_onednn_may_not_use_are_missing(
+    monkeypatch: pytest.MonkeyPatch, limit: str, has: bool, missing: str | None
+) -> None:
+    monkeypatch.setattr(machine, "cpu_flags", lambda: frozenset({"avx512bw", "avx512_bf16"}))
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", limit)
+    assert machine.has_bfloat16_instructions() is has
+    found = machine.unmet_need((machine.AVX512, machine.BFLOAT16_INSTRUCTIONS))
+    expected = f"CPUs with {missing}, which oneDNN may not use here (DNNL_MAX_CPU_ISA={limit} in"
+    assert found is None if missing is None else str(found).startswith(expected)
+
+
 class Driver:
     """Answers as NVIDIA's driver does; each function returns an error code."""
 

@@ -45,7 +45,8 @@ def to_symbol(graph: Graph) -> Any:
 def as_numpy(array: Any) -> NDArray[Any]:
     """Return values, those of 16 bits as float32."""
     if "float16" in str(array.dtype):
-        return np.asarray(array.astype("float32").asnumpy())
+        # Not astype, which refuses blocked bfloat16 arrays whose channels oneDNN pads.
+        return np.asarray(mx.nd.cast(array, dtype="float32").asnumpy())
     return np.asarray(array.asnumpy())
 
 
