@@ -20,8 +20,8 @@ pytest.importorskip("cv2")
 
 from mxnet.gluon.block import _flatten
 
-from model_zoo_eval.build import _graph_form, _network, build_model
-from model_zoo_eval.evaluate import _as_deployed, _notes, evaluate
+from model_zoo_eval.build import BuiltModel, _graph_form, _network, build_model
+from model_zoo_eval.evaluate import _as_deployed, _notes, evaluate, repeatable_reference
 from model_zoo_eval.export import export_model
 from model_zoo_eval.job import ON_GPU, Job
 from model_zoo_eval.process import Limits, run_in_process
@@ -33,6 +33,7 @@ from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError, Param
 from mxamp.model import Model
 from mxamp.runtime.device import gpu_count
 from mxamp.runtime.executor import BoundModel, is_fusion_on
+from tests.building import Net
 
 pytestmark = pytest.mark.zoo
 
@@ -175,6 +176,39 @@ def test_a_detector_is_evaluated_in_both_graph_forms(form: str) -> None:
     assert found["task"]["boxes"] > 0
     assert found["task"]["matched"] > 0.5 * found["task"]["boxes"]
     assert row["notes"] == ["smaller input than the model's own, 3x300x300"]
+
+
+def test_what_memory_held_before_is_no_reference() -> None:
+    """On CPUs MXNet leaves regions of no image undefined, as levels of a feature pyramid have them."""
+    net = Net()
+    net.params["rois"] = np.array([[0, 0, 0, 7, 7], [-1, -1, -1, -1, -1]], np.float32)
+    pooled = net.op(
+        "_contrib_ROIAlign",
+        net.var("data"),
+        net.var("rois"),
+        name="align",
+        pooled_size="(2, 2)",
+        spatial_scale=1,
+    )
+    grown = net.op("_plus_scalar", net.op("exp", pooled, name="exp"), name="plus", scalar=1)
+    entry = find_entry("cifar_resnet20_v1")
+    graph = net.graph(net.op("sum", grown, name="sum", axis="(1, 2, 3)"))
+    built = BuiltModel(entry, Model.of(graph, net.params, {}), {"data": (3, 8, 8)}, "random", "drawn here")
+    notes: list[str] = []
+    data = np.random.default_rng(0).random((1, 3, 8, 8)).astype(np.float32)
+    defined, reference = repeatable_reference(built, {"data": data}, notes)
+    assert defined.model is not built.model
+    assert [note.partition(":")[0] for note in notes] == ["regions of no image pool zeros, as on GPUs"]
+    assert reference.compare(defined.model)["heads"][0]["relative_l2"] < 1e-6
+
+
+def test_a_reference_that_fails_for_another_reason_fails() -> None:
+    net = Net()
+    graph = net.graph(net.fc(net.var("data"), "fc"))
+    entry = find_entry("cifar_resnet20_v1")
+    built = BuiltModel(entry, Model.of(graph, net.params, {}), {"data": (3, 8, 8)}, "random", "drawn here")
+    with pytest.raises(OperatorError):
+        repeatable_reference(built, {"data": np.zeros((1, 3, 8, 8), np.float32)}, [])
 
 
 @pytest.mark.parametrize("name", ["vgg16_ucf101", "resnet18_v1b_custom", "i3d_resnet50_v1_custom"])
