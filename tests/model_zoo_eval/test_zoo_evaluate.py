@@ -192,7 +192,7 @@ def test_what_memory_held_before_is_no_reference() -> None:
     )
     grown = net.op("_plus_scalar", net.op("exp", pooled, name="exp"), name="plus", scalar=1)
     entry = find_entry("cifar_resnet20_v1")
-    graph = net.graph(net.op("sum", grown, name="sum", axis="(1, 2, 3)"))
+    graph = net.graph(net.op("sum", grown, name="sum", axis="(2, 3)"))
     built = BuiltModel(entry, Model.of(graph, net.params, {}), {"data": (3, 8, 8)}, "random", "drawn here")
     notes: list[str] = []
     data = np.random.default_rng(0).random((1, 3, 8, 8)).astype(np.float32)
@@ -204,11 +204,11 @@ def test_what_memory_held_before_is_no_reference() -> None:
 
 def test_a_reference_that_fails_for_another_reason_fails() -> None:
     net = Net()
-    graph = net.graph(net.fc(net.var("data"), "fc"))
+    graph = net.graph(net.op("_linalg_potrf", net.var("data"), name="of_no_positive_matrix"))
     entry = find_entry("cifar_resnet20_v1")
-    built = BuiltModel(entry, Model.of(graph, net.params, {}), {"data": (3, 8, 8)}, "random", "drawn here")
+    built = BuiltModel(entry, Model.of(graph, net.params, {}), {"data": (8, 8)}, "random", "drawn here")
     with pytest.raises(OperatorError):
-        repeatable_reference(built, {"data": np.zeros((1, 3, 8, 8), np.float32)}, [])
+        repeatable_reference(built, {"data": -np.ones((1, 8, 8), np.float32)}, [])
 
 
 @pytest.mark.parametrize("name", ["vgg16_ucf101", "resnet18_v1b_custom", "i3d_resnet50_v1_custom"])
