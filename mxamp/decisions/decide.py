@@ -20,7 +20,7 @@ from mxamp.decisions.dear_roundings import (
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.edges import Edges
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
-from mxamp.decisions.inputs import DecisionInputs
+from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.worthwhile import simpler_placement
@@ -159,7 +159,10 @@ class _Decider:
             else Demand.FP32
             for number, head in enumerate(self.graph.heads)
         ]
-        tails = self._tails(wanted, open_nodes, head_demand)
+        # Shapes that were assumed for the sake of times: without these, a second conversion has none of both.
+        is_without = estimates is None and self.given.are_shapes_assumed
+        shapes = None if is_without else self.given.shapes
+        tails = self._tails(wanted, open_nodes, head_demand, shapes)
         if tails and estimates is None:
             spared = affordable_unpriced(self.graph, self.context.facts, tails, self.given.params)
             if wanted <= spared and not self._is_part_low():
@@ -247,7 +250,13 @@ class _Decider:
             rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
         )
 
-    def _tails(self, layers: set[int], choices: set[int], head_demand: Sequence[Demand]) -> Sequence[Tail]:
+    def _tails(
+        self,
+        layers: set[int],
+        choices: set[int],
+        head_demand: Sequence[Demand],
+        shapes: Sequence[tuple[Shape | None, ...]] | None,
+    ) -> Sequence[Tail]:
         """Return the nodes before the outputs that had best stay FP32; none where low is an order."""
         given = self.given
         if given.low_precision is LowPrecision.REQUIRED or given.policy.is_pure or not spares(self.low):
@@ -265,7 +274,7 @@ class _Decider:
                 if dtype is self.low or (position in choices and self.verdicts[position].by_user)
             },
             head_demand=head_demand,
-            shapes=given.shapes,
+            shapes=shapes,
         )
         return without_large(self.graph, tails, given.params)
 

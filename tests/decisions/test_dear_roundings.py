@@ -243,3 +243,26 @@ def test_behind_layers_that_are_low_already_nothing_is_looked_for() -> None:
     assert [first.report.node(name).compute for name in ("conv1", "output")] == ["bfloat16", "float32"]
     again = mxamp.convert_model(first.graph, {**first.arg_params}, {}, "bfloat16")
     assert again.graph == first.graph
+
+
+def test_shapes_assumed_for_times_that_are_not_known_say_nothing_of_means() -> None:
+    """A second conversion assumes none, so it would take this window for a mean and the first would not."""
+    net = Net()
+    window = {"kernel": "(2, 1)", "stride": "(2, 1)", "pad": "(1, 0)", "pool_type": "avg"}
+    data = net.var("data")
+    layer = conv(net, conv(net, pooled(net, data), "conv0", 4, 2, kernel=1), "conv1", 2, 4, kernel=1)
+    averaged = net.op("Pooling", net.op("broadcast_mul", data, layer), name="window", **window)
+    weight = net.param("output_weight", 1, 4)
+    narrow = net.op(
+        "FullyConnected",
+        net.op("Concat", data, data, dim=1, num_args=2),
+        weight,
+        name="output",
+        num_hidden=1,
+        no_bias=True,
+        flatten=False,
+    )
+    maps = net.op("Correlation", narrow, narrow, kernel_size=1, max_displacement=1, pad_size=1)
+    first = mxamp.convert_model(net.graph(averaged, maps), net.params, {}, "bfloat16")
+    again = mxamp.convert_model(first.graph, dict(first.args), {}, "bfloat16")
+    assert again.graph == first.graph
