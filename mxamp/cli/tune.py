@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
             max_error=args.max_error,
             max_drop=None if args.max_drop is None else args.max_drop / 100,
             min_speed=args.min_speed,
-            metric="top-1" if args.metric is None and args.labels is not None else args.metric,
+            metric=args.metric,
             points=args.points,
             batch_size=args.batch_size,
             max_samples=args.max_samples,

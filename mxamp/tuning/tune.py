@@ -95,7 +95,7 @@ def tune(
         Choose the most exact point that is at least so many times as fast as FP32. One of the three, or none
         for the curve alone.
     metric
-        As for :func:`mxamp.evaluate`.
+        As for :func:`mxamp.evaluate`; top-1 where ``labels`` or ``max_drop`` are given and this is not.
     points
         The most points of the curve that are converted and measured.
     batch_size
@@ -189,7 +189,9 @@ def tune(
     if curve.today.low not in {point.low for point in placed}:
         placed = sorted([*placed, curve.today], key=lambda point: point.time)
     models = [curve.convert(point) for point in placed]
-    metrics = None if choosing.labels is None else _metric(metric, max_drop)
+    asks_for_accuracy = metric is not None or max_drop is not None or labels is not None
+    is_measured = choosing.labels is not None and asks_for_accuracy
+    metrics = find_metric("top-1" if metric is None else metric) if is_measured else None
     runner = _Runner(model, models, curve, ctx)
     measured = [
         runner.measure(part, metrics, seed, partial(report, stage))
@@ -248,12 +250,6 @@ def _goal(max_error: float | None, max_drop: float | None, min_speed: float | No
     if min_speed is not None:
         return f"the most exact that is at least {min_speed:g} times as fast as float32"
     return ""
-
-
-def _metric(metric: Any, max_drop: float | None) -> Callable[[], Metric] | None:
-    if metric is None and max_drop is None:
-        return None
-    return find_metric("top-1" if metric is None else metric)
 
 
 class _Runner:

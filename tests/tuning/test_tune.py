@@ -96,6 +96,13 @@ def test_too_few_samples_to_promise_a_drop_is_said(model: Any, data: Any) -> Non
     assert tuned.points[0].on_reporting.metric is not None
 
 
+def test_labels_are_measured_by_top_1_where_no_metric_is_named(model: Any, data: Any) -> None:
+    samples, labels = data
+    tuned = mxamp.tune(model, {"data": samples}, labels, target=ROOFLINE, points=2, latency_seconds=0)
+    found = [point.on_reporting.metric for point in tuned.points]
+    assert [None if metric is None else metric.name for metric in found] == ["top-1"] * len(found)
+
+
 def test_float16_is_emulated_where_there_are_no_kernels_for_it(model: Any, data: Any) -> None:
     tuned = mxamp.tune(
         model,
