@@ -8,8 +8,9 @@ Each network is converted four times: the fastest placement with weights rounded
 was before outputs were spared anything), the default without data, and calibrated with compensated weights
 within 1 % and within 2 % of the fastest placement's time. The error is the relative L2 distance of the
 outputs from float32's (fusion off), executed in bfloat16 on samples that the calibration has not seen: of
-several outputs the root of the mean square. Of a detector of the zoo, whose outputs come out of a ranking, it
-is that of what enters the first ranking. Times are the target's estimates for one sample.
+several outputs the root of the mean square. Of a detector, whose outputs come out of a ranking, it is that of
+what is priced: of what enters comparisons and rankings, the scores and the candidates with their boxes. Times
+are the target's estimates for one sample.
 
 "impossible below" is what no placement can reach within 1 %, by the prices of the roundings of results, if
 compensation left nothing of the weights' error: the lower envelope of time and error, which is exact, there.
@@ -36,11 +37,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mxamp
-from model_zoo_eval.heads import entries_before, first_rankings
 from model_zoo_eval.journal import Journal, read_results
 from model_zoo_eval.trained.networks import NETWORKS
 from mxamp.calibration.prices import Prices
-from mxamp.calibration.pricing import price_roundings
+from mxamp.calibration.pricing import price_roundings, priced_heads
 from mxamp.calibration.sites import rounding_sites
 from mxamp.compare.inputs import input_names
 from mxamp.dtypes import DType
@@ -53,6 +53,7 @@ from tools.benchmark_calibration import Subject, trained_subject, zoo_subject
 from tools.benchmark_models.names import MODELS, PLAIN_RESNETS, STOCK_CAST_ONCE, TITLES
 from tools.benchmark_models.variants import converters
 from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment, use_amx
+from tools.zoo_graphs import with_heads
 
 __all__ = [
     "BEFORE",
@@ -196,20 +197,9 @@ def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any
 
 
 def without_rankings(model: Model) -> Model:
-    """Return a detector up to where it ranks its candidates; any other model as it is."""
-    from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
-
-    rankings = first_rankings(model.graph)
-    if not rankings:
-        return model
-    heads = tuple(dict.fromkeys(entries_before(model.graph, rankings)))
-    whole = symbol_from_graph(dataclasses.replace(model.graph, heads=heads, head_versions=()))
-    graph = graph_from_symbol(whole)  # MXNet leaves out what leads nowhere
-    own = [
-        {name: value for name, value in params.items() if name in graph.variables}
-        for params in (model.arg_params, model.aux_params)
-    ]
-    return Model(graph, *own)
+    """Return a model up to what it ranks or compares, which is what is priced; any other model as it is."""
+    heads = priced_heads(model.graph)
+    return model if set(heads) == set(model.graph.heads) else with_heads(model, heads)
 
 
 def subject_of(

@@ -64,11 +64,7 @@ def rounding_sites(
     found = []
     for position, node in enumerate(graph.nodes):
         if node.is_variable and node.name in of_parameters:
-            readers = frozenset(
-                use.node
-                for use in graph.uses[position].get(0, ())
-                if use.node in problem.free or use.node in problem.low
-            )
+            readers = _readers(problem, Entry(position), moves)
             error = weights * of_parameters[node.name]
             if readers and error > 0:
                 found.append(Site(node.name, True, RoundingPrice(readers, error)))
@@ -84,6 +80,12 @@ def rounding_sites(
             if nodes:
                 found.append(Site(str(EntryName(node.name, output)), False, RoundingPrice(nodes, error)))
     return found
+
+
+def _readers(problem: PlacementProblem, parameter: Entry, moves: frozenset[int]) -> frozenset[int]:
+    """Return the nodes of which a low one has a parameter rounded, directly or behind what only moves it."""
+    direct = {use.node for use in problem.graph.uses_of(parameter)} & (problem.free | problem.low)
+    return direct | _brought_about_by(problem, parameter, moves)
 
 
 def _moving(graph: Graph, dtype: DType) -> frozenset[int]:

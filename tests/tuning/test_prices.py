@@ -163,3 +163,21 @@ def test_float16_rounds_eight_times_finer(model: Model, images: Any) -> None:
     prices = price_roundings(as_model(model, "it"), {"data": images})
     total = {label: sum(found.values()) for label, found in prices.entries.items()}
     assert 32 < total["bfloat16"] / total["float16"] < 128
+
+
+def test_a_parameter_that_is_moved_is_priced_where_a_low_node_reads_it() -> None:
+    image = mx.sym.var("data")
+    x = mx.sym.Convolution(image, num_filter=4, kernel=(1, 1), name="conv")
+    anchors = mx.sym.slice_like(mx.sym.var("anchors", shape=(1, 4, 8, 8)), image, axes=(2, 3))
+    moved = mx.sym.Reshape(anchors, shape=(1, 4, 6, 6), name="moved")
+    model = with_weights(mx.sym.Concat(x, moved, dim=1, name="both"), data=(1, 3, 6, 6))
+    data = {"data": np.random.default_rng(0).normal(size=(1, 3, 6, 6)).astype(np.float32)}
+    curve = explore(model, price_roundings(model, data, draws=40), {"data": (1, 3, 6, 6)}, target="cpu-bf16")
+    node = {node.name: position for position, node in enumerate(curve.problem.graph.nodes)}
+    (site,) = (site for site in curve.sites if site.name == "anchors")
+    assert {node["moved"], node["both"]} <= site.price.nodes
+    alone = curve.point({node["both"]})
+    emulated = emulate_model(curve.convert(alone), curve.options.target, Emulation())
+    exact, found = (run_outputs(own, data, fusion=False)[0] for own in (model, emulated))
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert curve.error(alone) == pytest.approx(error, rel=0.4)
