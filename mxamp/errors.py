@@ -62,6 +62,10 @@ class DataError(MxampError, ValueError):
     """Input data for a comparison is missing, misnamed or misshaped."""
 
 
+class MemoryBoundError(DataError, MemoryError):
+    """What was asked for would take more memory than there is, or than was allowed."""
+
+
 class PassError(MxampError, RuntimeError):
     """A pass left the graph broken; the message names the passes that ran before it."""
 

@@ -16,6 +16,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.calibration.pass_memory import PassMemory
 from mxamp.calibration.prices import LABELS, Prices
 from mxamp.calibration.record import EntryName
 from mxamp.calibration.samples import Samples
@@ -34,12 +35,6 @@ from mxamp.params.parameter import Parameter
 DRAWS = 4
 """Cotangents a batch. A price is a mean of squares: its relative error is the root of 2 over the number of
 cotangents times samples."""
-
-_MOST_A_PASS = 4
-"""Samples: the gradient of a weight is summed over those of a pass, and so tells one number a pass."""
-
-MEMORY = 1 << 30
-"""Bytes that the values and gradients of a pass may take."""
 
 _HAVE_NO_GRADIENT = frozenset(
     {
@@ -106,7 +101,7 @@ def price_roundings(
     draws: int = DRAWS,
     max_samples: int | None = None,
     batch_size: int | None = None,
-    memory: int = MEMORY,
+    memory: int | None = None,
     seed: int = 0,
     ctx: Any = None,
     progress: Progress | None = None,
@@ -122,9 +117,9 @@ def price_roundings(
     max_samples
         Use only so many samples, the first ones.
     batch_size
-        Samples a pass; by default as many as ``memory`` allows.
+        Samples a pass; by default up to four, as long as a pass takes less than 3 GiB.
     memory
-        The most bytes that the values and gradients of one pass may take.
+        The most bytes that a pass may take; by default those that are available.
     seed
         Of the cotangents.
 
@@ -137,19 +132,23 @@ def price_roundings(
     ------
     DataError
         When model and data do not fit together, or nothing in the model has a gradient.
+    MemoryBoundError
+        When a pass does not fit into memory.
     OperatorError
         When MXNet cannot run it.
     """
     model = any_model(model)
-    draws, memory, seed = counted(draws, "draws"), counted(memory, "memory"), checked_seed(seed)
+    draws, seed = counted(draws, "draws"), checked_seed(seed)
+    if memory is not None:
+        memory = counted(memory, "memory")
     if batch_size is not None:
         batch_size = counted(batch_size, "The batch size")
     progress = checked_progress(progress)
     samples = Samples(model, data, batch_size=batch_size, max_samples=max_samples)
-    meter = PriceMeter(model, draws, seed, ctx)
+    meter = PriceMeter(model, draws, seed, ctx, memory=memory)
     done = 0
     for batch in samples.batches():
-        for part in batch.parts(batch_size or meter.samples_a_pass(batch.arrays, memory)):
+        for part in batch.parts(meter.samples_a_pass(batch.arrays, batch_size)):
             meter.see(part.arrays, part.samples)
             done += part.samples
             if progress is not None:
@@ -177,17 +176,22 @@ class PriceMeter:
         Of the cotangents.
     ctx
         Where to run.
+    memory
+        The most bytes that a pass may take; by default those that are available.
 
     Raises
     ------
     DataError
         When nothing in the model has a gradient.
+    MemoryBoundError
+        When the parameters alone take more memory than a pass may.
     """
 
-    def __init__(self, model: Model, draws: int, seed: int, ctx: Any) -> None:
+    def __init__(self, model: Model, draws: int, seed: int, ctx: Any, *, memory: int | None = None) -> None:
         from mxamp.runtime.gradients import GradientReader
 
         graph = model.graph
+        self._memory = PassMemory(model, memory)
         params = {**model.arg_params, **model.aux_params}
         self._graph, self._draws, self._random = graph, draws, np.random.default_rng(seed)
         self._heads = priced_heads(graph)
@@ -227,19 +231,23 @@ class PriceMeter:
         """Whether a priced head depends on an entry; of a node with several some may lead nowhere."""
         return entry in self._heads or any(use.node in before for use in self._graph.uses_of(entry))
 
-    def samples_a_pass(self, arrays: Mapping[str, NDArray[Any]], memory: int) -> int:
-        """Return how many samples fit."""
-        from mxamp.runtime.shapes import infer_shapes
+    def samples_a_pass(self, arrays: Mapping[str, NDArray[Any]], wanted: int | None = None) -> int:
+        """Return how many samples to take at a time.
 
-        one = {name: values[:1].shape for name, values in arrays.items()}
-        stored = {**self._model.arg_params, **self._model.aux_params}
-        try:
-            shapes = infer_shapes(self._graph, one, stored)
-        except DataError:
-            return 1
-        # Values and gradients of each, and what MXNet keeps between its two passes.
-        size = sum(12 * math.prod(shapes[e.node][e.output] or (0,)) for e in self._entries)
-        return max(1, min(_MOST_A_PASS, memory // max(size, 1)))
+        Parameters
+        ----------
+        arrays
+            A batch.
+        wanted
+            How many the user wants.
+
+        Raises
+        ------
+        MemoryBoundError
+            When they do not fit.
+        """
+        shapes = {name: values.shape for name, values in arrays.items()}
+        return self._memory.samples(shapes, self._entries, wanted)
 
     def see(self, arrays: Mapping[str, NDArray[Any]], samples: int) -> None:
         """Price on one batch."""

@@ -14,14 +14,13 @@ from mxamp.calibration.calibration import Calibration
 from mxamp.calibration.layers import LAYERS, Layer, layers_of
 from mxamp.calibration.moments import MomentsMeter, block_sizes
 from mxamp.calibration.prices import Prices
-from mxamp.calibration.pricing import MEMORY as PRICES_MEMORY
 from mxamp.calibration.pricing import PriceMeter
 from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import Batch, Samples
 from mxamp.calibration.statistics import EntryMeter
 from mxamp.calibration.subject import any_model, observed_entries
 from mxamp.compare.inputs import counted, input_names
-from mxamp.errors import DataError, OperatorError
+from mxamp.errors import DataError, MemoryBoundError, OperatorError
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import Entry, Graph
 from mxamp.messages.arguments import check_flag
@@ -62,6 +61,7 @@ def calibrate(
     positions: int = POSITIONS,
     memory: int = MEMORY,
     prices: bool = True,
+    prices_memory: int | None = None,
     input_shapes: BlockShapes | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -91,6 +91,10 @@ def calibrate(
     prices
         Whether to run backward as well, over at most the first 32 samples, which tells what every rounding
         costs in accuracy.
+    prices_memory
+        The most bytes that running backward may take; by default those that are available. It takes up to 10
+        times the values of a sample and 9 times the parameters. Where that is more, prices are left out, and
+        a warning and ``why_unpriced`` say so.
     input_shapes
         For a block that has not run yet; see :func:`mxamp.convert_block`.
     progress
@@ -113,7 +117,8 @@ def calibrate(
     Warns
     -----
     MxampWarning
-        For a single sample, samples that are all the same, and inputs that are constant.
+        For a single sample, samples that are all the same, and inputs that are constant; where prices
+        are left out since memory does not suffice.
 
     Notes
     -----
@@ -134,7 +139,10 @@ def calibrate(
     if progress is not None and not callable(progress):
         raise DataError(f"progress must be a function or None, not {progress!r:.80}.")
     check_flag(prices, "prices")
-    observer, pricer = _Observer(model, positions, memory, ctx), _Pricer(model, ctx, is_wanted=prices)
+    if prices_memory is not None:
+        prices_memory = counted(prices_memory, "prices_memory")
+    observer = _Observer(model, positions, memory, ctx)
+    pricer = _Pricer(model, ctx, is_wanted=prices, memory=prices_memory)
     done = 0
     for batch in samples.batches():
         for part in batch.parts(batch_size or observer.samples_a_pass(batch)):
@@ -143,7 +151,7 @@ def calibrate(
             done += part.samples
             if progress is not None:
                 progress(done, samples.total)
-    for note in samples.notes:
+    for note in [*samples.notes, *pricer.notes]:
         warn_user(note)
     return replace(observer.calibration(samples), prices=pricer.prices(), why_unpriced=pricer.why_not)
 
@@ -151,13 +159,15 @@ def calibrate(
 class _Pricer:
     """Prices the roundings of a model, as far as that can be done."""
 
-    def __init__(self, model: Model, ctx: Any, *, is_wanted: bool) -> None:
+    def __init__(self, model: Model, ctx: Any, *, is_wanted: bool, memory: int | None) -> None:
         self.why_not = "" if is_wanted else "that was left out"
+        self.notes: list[str] = []
+        """What the user should be warned of."""
         self._done = 0
         self._meter: PriceMeter | None = None
         if is_wanted:
             with self._excused():
-                self._meter = PriceMeter(model, _DRAWS, 0, ctx)
+                self._meter = PriceMeter(model, _DRAWS, 0, ctx, memory=memory)
 
     @contextmanager
     def _excused(self) -> Iterator[None]:
@@ -166,6 +176,8 @@ class _Pricer:
             yield
         except (DataError, OperatorError) as error:
             self._meter, self.why_not = None, str(error)
+            if isinstance(error, MemoryBoundError):
+                self.notes.append(f"This calibration has no prices of roundings. {error}")
 
     def see(self, batch: Batch) -> None:
         """Price on one batch."""
@@ -173,7 +185,7 @@ class _Pricer:
         if meter is None or self._done >= _PRICED:
             return
         with self._excused():
-            for part in batch.parts(meter.samples_a_pass(batch.arrays, PRICES_MEMORY)):
+            for part in batch.parts(meter.samples_a_pass(batch.arrays)):
                 meter.see(part.arrays, part.samples)
                 self._done += part.samples
                 if self._done >= _PRICED:

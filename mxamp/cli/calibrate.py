@@ -58,6 +58,13 @@ def add_parser(subparsers: Any) -> None:
         action="store_false",
         help="do not run backward, which tells what every rounding costs in accuracy",
     )
+    parser.add_argument(
+        "--prices-memory",
+        type=float,
+        metavar="MB",
+        help="the most memory that running backward may take, in MB of 10**6 bytes (default: what is\n"
+        "available); where that does not suffice, prices are left out, which is said",
+    )
     parser.add_argument("--force", "--overwrite", action="store_true", help="replace FILE where it exists")
     add_common(parser, "--quiet", "--json")
     parser.add_argument("--all", action="store_true", help="show every tensor, not only the largest")
@@ -90,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             batch_size=args.batch_size,
             max_samples=args.max_samples,
             prices=args.prices,
+            prices_memory=None if args.prices_memory is None else round(1e6 * args.prices_memory),
             progress=progress,
         )
         # Those that are there came first.

@@ -22,6 +22,8 @@ _CGROUPS = (
     ),
 )
 
+_CACHED = re.compile(r"^inactive_file (\d+)$", re.MULTILINE)
+
 _TELLING = re.compile(r"avx2|avx512.*|amx.*|avx_vnni.*")
 """Instruction sets that tell what MXNet's speed can be."""
 
@@ -148,7 +150,10 @@ def available_memory() -> int | None:
     for limit, used in _CGROUPS:
         limit_text, used_text = _text(limit).strip(), _text(used).strip()
         if limit_text.isdigit() and used_text.isdigit():
-            found.append(max(0, int(limit_text) - int(used_text)))
+            # Files that were read count as used, though they are dropped as soon as memory is wanted.
+            cached = _CACHED.search(_text(used.with_name("memory.stat")))
+            free = int(limit_text) - int(used_text) + (int(cached[1]) if cached else 0)
+            found.append(min(max(0, free), int(limit_text)))
     return min(found, default=None)
 
 

@@ -48,6 +48,8 @@ def test_mistakes_are_told_before_anything_runs(data: Path, mxamp: Any) -> None:
     assert "does not exist" in mxamp("calibrate", "net", "--data", "images.npz", "-o", "no/x").err
     refused = mxamp("calibrate", "net", "--data", "images.npz", "-o", "more.npz")
     assert "already exists, and is no calibration" in refused.err
+    refused = mxamp("calibrate", "net", "--data", "images.npz", "-o", "x", "--prices-memory", "0")
+    assert "prices_memory must be at least 1" in refused.err
     assert "leave PREFIX" in mxamp("calibrate", "net", "--show", "x").err
     assert "is no calibration" in mxamp("calibrate", "--show", "images.npz").err
 
