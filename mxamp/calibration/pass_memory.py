@@ -89,7 +89,7 @@ class PassMemory:
             return
         raise MemoryBoundError(
             f"Pricing roundings runs backward, which takes up to {format_bytes(needed)} of memory for {what} "
-            f"({COPIES_OF_VALUES} times the values of a sample, {COPIES_OF_PARAMETERS} times the parameters), "
+            f"({COPIES_OF_VALUES} times a sample's values, {COPIES_OF_PARAMETERS} times the parameters), "
             f"and {format_bytes(self._bound)} {'were allowed' if self._is_given else 'are available'}. Use "
             "smaller samples or a machine with more memory, or do without prices: ranges and compensated "
             "weights need none."
