@@ -84,7 +84,8 @@ def rounding_sites(
 
 def _readers(problem: PlacementProblem, parameter: Entry, moves: frozenset[int]) -> frozenset[int]:
     """Return the nodes of which a low one has a parameter rounded, directly or behind what only moves it."""
-    direct = {use.node for use in problem.graph.uses_of(parameter)} & (problem.free | problem.low)
+    reading = frozenset(use.node for use in problem.graph.uses_of(parameter))
+    direct = reading & (problem.free | problem.low)
     return direct | _brought_about_by(problem, parameter, moves)
 
 

@@ -83,3 +83,32 @@ class ScaledParameter(DerivedParameter):
                 factor = factors[start : start + rows] if len(factors) > 1 else factors
                 product = np.multiply(chunk, factor, out=products[: len(chunk)])
                 cast_array(product, dtype, out=out[start : start + rows])
+
+
+class ColumnScaledParameter(DerivedParameter):
+    """``parameter * factors`` along everything but the first axis.
+
+    Parameters
+    ----------
+    parameter
+        The parameter, float32.
+    factors
+        float64, one for each value of a row.
+    """
+
+    def __init__(self, parameter: Parameter, factors: NDArray[np.float64]) -> None:
+        super().__init__(parameter)
+        self._factors = factors
+
+    def values(self) -> NDArray[Any]:
+        """See :class:`Parameter`."""
+        factors = self._factors.reshape(1, *self.shape[1:])
+        scaled: NDArray[Any] = (self._parameter.values() * factors).astype(np.float32)
+        return scaled
+
+    def part(self, start: int, stop: int, buffer: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+        """See :class:`Parameter`."""
+        part = self._parameter.part(start, stop, buffer)
+        factors = self._factors[np.arange(start, stop) % self._factors.size]
+        scaled: NDArray[Any] = (part * factors).astype(np.float32)
+        return scaled

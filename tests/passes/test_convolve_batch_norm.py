@@ -95,6 +95,7 @@ def is_convolved(net: Net, head: Entry, **options: Any) -> bool:
 @pytest.mark.parametrize("dtype", LOW, ids=str)
 def test_scale_and_shift_are_weight_and_bias(dtype: DType) -> None:
     net = PreActivation(eps="0.01")
+    net.set("relu", act_type="sigmoid")  # nothing behind that takes anything over
     after, done = convolve(net.graph(net.last), net.params, dtype)
     gamma, beta, mean, variance = (
         net.params[f"bn_{part}"].astype(np.float64) for part in ("gamma", "beta", "moving_mean", "moving_var")
@@ -117,6 +118,7 @@ def test_scale_and_shift_are_weight_and_bias(dtype: DType) -> None:
 def test_where_x_is_its_mean_the_result_is_beta_but_for_one_rounding() -> None:
     """The shift goes with the rounded scale, so that rounding the scale moves no mean."""
     net = PreActivation()
+    net.set("relu", act_type="sigmoid")
     _, done = convolve(net.graph(net.last), net.params)
     rounded = cast_array(done.arg_params["bn_weight"].numpy().reshape(-1), BF16).astype(np.float64)
     at_mean = net.params["bn_moving_mean"] * rounded + done.arg_params["bn_bias"].numpy()
@@ -125,6 +127,7 @@ def test_where_x_is_its_mean_the_result_is_beta_but_for_one_rounding() -> None:
 
 def test_a_fixed_gamma_is_one_whatever_is_stored() -> None:
     net = PreActivation(fix_gamma=True, eps="0")
+    net.set("relu", act_type="sigmoid")
     _, done = convolve(net.graph(net.last), net.params)
     scale = 1 / np.sqrt(net.params["bn_moving_var"].astype(np.float64))
     np.testing.assert_allclose(done.arg_params["bn_weight"].numpy().reshape(-1), scale, rtol=2e-7)
