@@ -103,7 +103,7 @@ def find_tails(
             if position in layers and not has_layer:
                 has_layer = True
                 ends.append(len(chain))
-            elif _is_mean(graph, facts, position, shapes):
+            elif is_mean(graph, facts, position, shapes):
                 ends.append(len(chain))
                 if has_layer:
                     break
@@ -126,7 +126,7 @@ def _back(graph: Graph, position: int) -> Iterator[int]:
         (position,) = computed
 
 
-def _is_mean(
+def is_mean(
     graph: Graph,
     facts: Sequence[OperatorFacts | None],
     position: int,
@@ -201,6 +201,28 @@ def what_it_takes(problem: PlacementProblem, low: AbstractSet[int]) -> int:
     spared = {node for price in problem.costs.prices for node in price.nodes}
     unpriced = problem.unpriced
     return placement_cost(unpriced, set(low)) - placement_cost(unpriced, set(low) | (spared & problem.free))
+
+
+def why_spared(problem: PlacementProblem, chosen: AbstractSet[int]) -> dict[int, str]:
+    """Return for the nodes that stay FP32 for the outputs' sake what that takes.
+
+    Parameters
+    ----------
+    problem
+        What :func:`spare` returned.
+    chosen
+        The placement.
+    """
+    assert problem.costs is not None  # it has prices
+    spared = {p for price in problem.costs.prices for p in price.nodes} - chosen
+    if not spared:
+        return {}
+    more = max(0, what_it_takes(problem, chosen)) / 1000
+    return dict.fromkeys(
+        spared,
+        "spares an output the rounding that it would feel most, for "
+        f"{more:.3g} us a forward pass, as estimated",
+    )
 
 
 def without_large(graph: Graph, tails: Sequence[Tail], params: Mapping[str, Parameter]) -> list[Tail]:

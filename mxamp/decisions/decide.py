@@ -14,12 +14,13 @@ from mxamp.decisions.dear_roundings import (
     find_tails,
     spare,
     spares,
-    what_it_takes,
+    why_spared,
     without_large,
 )
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.edges import Edges
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
+from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
@@ -209,8 +210,11 @@ class _Decider:
                     simple,
                     "needs the fewest casts here; more would hardly gain, as estimated",
                 )
+            first = self._first(problem, chosen, estimates)
         else:
             chosen, why_chosen = placing.choose(problem, wanted), placing.reason
+            first = frozenset()
+        chosen = chosen - first
         if self.given.low_precision is not LowPrecision.REQUIRED:
             grows = readers_of_what_grows(problem, chosen, self.castable_params, self.given.params, self.low)
             if grows and not self._is_copying_forbidden:
@@ -219,7 +223,8 @@ class _Decider:
             if not self._too_large.keys() >= grows.keys():
                 self._too_large.update(grows)
                 return self.plan()
-        why_spared = {} if cheapest is None else self._why_spared(problem, chosen)
+        reasons = {} if cheapest is None else why_spared(problem, chosen)
+        reasons.update(dict.fromkeys(first, WHY_FIRST))
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
             if node.op == VARIABLE:
@@ -233,7 +238,7 @@ class _Decider:
                         free,
                         refusals,
                         demand[position],
-                        why_spared.get(position, why_chosen),
+                        reasons.get(position, why_chosen),
                     )
                 )
         return Plan(
@@ -258,10 +263,7 @@ class _Decider:
         shapes: Sequence[tuple[Shape | None, ...]] | None,
     ) -> Sequence[Tail]:
         """Return the nodes before the outputs that had best stay FP32; none where low is an order."""
-        given = self.given
-        if given.low_precision is LowPrecision.REQUIRED or given.policy.is_pure or not spares(self.low):
-            return ()
-        if given.placing is not None and not given.placing.spares:
+        if not self._may_spare:
             return ()
         tails = find_tails(
             self.graph,
@@ -276,7 +278,30 @@ class _Decider:
             head_demand=head_demand,
             shapes=shapes,
         )
-        return without_large(self.graph, tails, given.params)
+        return without_large(self.graph, tails, self.given.params)
+
+    def _first(
+        self, problem: PlacementProblem, chosen: set[int], estimates: Estimates | None
+    ) -> frozenset[int]:
+        """Return the first nodes that stay FP32, for what the tails leave of what may be given up."""
+        if estimates is None or not self._may_spare:
+            return frozenset()
+        return first_nodes(
+            problem,
+            chosen,
+            facts=self.context.facts,
+            verdicts=self.verdicts,
+            given=self.given,
+            is_part_low=self._is_part_low(),
+            estimates=estimates,
+        )
+
+    @property
+    def _may_spare(self) -> bool:
+        """Whether outputs are spared roundings at all: not where low is an order."""
+        given = self.given
+        is_order = given.low_precision is LowPrecision.REQUIRED or given.policy.is_pure
+        return not is_order and spares(self.low) and (given.placing is None or given.placing.spares)
 
     def _is_part_low(self) -> bool:
         """Whether layers are low before the conversion.
@@ -287,19 +312,6 @@ class _Decider:
         return any(
             dtype is self.low and verdict.color is Color.GREEN
             for dtype, verdict in zip(self._data_dtypes, self.verdicts)
-        )
-
-    def _why_spared(self, problem: PlacementProblem, chosen: set[int]) -> dict[int, str]:
-        """Return for the nodes that stay FP32 for the outputs' sake what that costs."""
-        assert problem.costs is not None  # they were priced
-        spared = {p for price in problem.costs.prices for p in price.nodes} - chosen
-        if not spared:
-            return {}
-        more = max(0, what_it_takes(problem, chosen)) / 1000
-        return dict.fromkeys(
-            spared,
-            "spares an output the rounding that it would feel most, for "
-            f"{more:.3g} us a forward pass, as estimated",
         )
 
     def _head(self, before: DType | None, wanted: Demand) -> DType | None:
