@@ -233,11 +233,11 @@ def _emulated_only(name: str, value: int) -> DType:
     return member
 
 
-_TFLOAT32 = _emulated_only("TFLOAT32", -2)
-_FLOAT8_E4M3FN = _emulated_only("FLOAT8_E4M3FN", -3)
-_FLOAT8_E5M2 = _emulated_only("FLOAT8_E5M2", -4)
+TFLOAT32 = _emulated_only("TFLOAT32", -2)
+FLOAT8_E4M3FN = _emulated_only("FLOAT8_E4M3FN", -3)
+FLOAT8_E5M2 = _emulated_only("FLOAT8_E5M2", -4)
 
-EMULATED_ONLY = (_TFLOAT32, _FLOAT8_E4M3FN, _FLOAT8_E5M2)
+EMULATED_ONLY = (TFLOAT32, FLOAT8_E4M3FN, FLOAT8_E5M2)
 """Formats that MXNet does not have; a model can only be emulated in them."""
 
 LOW_PRECISION = frozenset({DType.FLOAT16, DType.BFLOAT16})
@@ -262,7 +262,7 @@ _FORMATS = {
     DType.FLOAT32: FloatFormat(8, 24),
     DType.FLOAT16: FloatFormat(5, 11),
     DType.BFLOAT16: FloatFormat(8, 8),
-    _TFLOAT32: FloatFormat(8, 11),
-    _FLOAT8_E4M3FN: FloatFormat(4, 4, has_infinity=False),
-    _FLOAT8_E5M2: FloatFormat(5, 3),
+    TFLOAT32: FloatFormat(8, 11),
+    FLOAT8_E4M3FN: FloatFormat(4, 4, has_infinity=False),
+    FLOAT8_E5M2: FloatFormat(5, 3),
 }

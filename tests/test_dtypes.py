@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from mxamp.dtypes import EMULATED_ONLY, LOW_PRECISION, DType
 from mxamp.errors import TargetError
-from mxamp.ops.formats import Format
 from mxamp.params.ranges import overflow_limit
 
 EACH = pytest.mark.parametrize("dtype", EMULATED_ONLY, ids=str)
@@ -47,15 +46,6 @@ def test_no_file_holds_it(dtype: DType) -> None:
 def test_arrays_of_float8_are_not_mxnets() -> None:
     with pytest.raises(TargetError, match="is not a dtype of MXNet"):
         DType.from_numpy(ml_dtypes.float8_e5m2)
-
-
-@pytest.mark.parametrize("dtype", [*sorted(LOW_PRECISION, key=str), *EMULATED_ONLY], ids=str)
-def test_ranges_are_those_of_the_format(dtype: DType) -> None:
-    format_ = Format.parse(dtype.label)
-    assert dtype.max_finite == format_.max_finite
-    assert dtype.smallest_normal == format_.smallest_normal
-    assert dtype.smallest_subnormal == format_.smallest_subnormal
-    assert dtype.max_exact_integer == 2**format_.significand_bits
 
 
 @pytest.mark.parametrize("dtype", [*sorted(LOW_PRECISION, key=str), *EMULATED_ONLY], ids=str)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import MxampError
-from mxamp.ops.formats import Format
+from mxamp.ops.formats import FORMATS
 from mxamp.ops.kernels import Kernels, kernels
 from mxamp.ops.observation import OBSERVATION_LENGTH
 from tools.benchmark_options import add_benchmark_options, write_measurements
@@ -119,7 +119,7 @@ def measure(
 def _of_arrays(native: Kernels, values: NDArray[np.float32], threads: int) -> list[Any]:
     size, out = values.nbytes, np.zeros_like(values)
     variants: list[Any] = [(COPY, 2 * size, lambda: np.copyto(out, values))]
-    for format in Format:
+    for format in FORMATS:
         variants.append(
             (
                 f"round to {format}",

@@ -21,7 +21,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.ops.formats import Format, Overflow
+from mxamp.dtypes import DType
+from mxamp.ops.formats import FORMATS, Overflow, as_format
 from mxamp.ops.kernels import Kernels, kernels
 from mxamp.ops.reference import round_to
 
@@ -29,13 +30,13 @@ __all__ = ["main", "verify"]
 
 _ALL = 1 << 32
 _BLOCK = 1 << 21
-_STORED = {Format.FLOAT16: np.dtype(np.float16), Format.BFLOAT16: np.dtype(ml_dtypes.bfloat16)}
+_STORED = {DType.FLOAT16: np.dtype(np.float16), DType.BFLOAT16: np.dtype(ml_dtypes.bfloat16)}
 _SHOWN = 5
 
 
 def verify(
     native: Kernels,
-    format: Format,
+    format: DType,
     *,
     threads: int = 1,
     blocks: Sequence[int] | None = None,
@@ -93,7 +94,7 @@ def _levels(native: Kernels) -> list[int]:
     return found
 
 
-def _expected(values: NDArray[np.float32], format: Format) -> dict[str, NDArray[Any]]:
+def _expected(values: NDArray[np.float32], format: DType) -> dict[str, NDArray[Any]]:
     """Return the patterns that each kernel should give, by its name."""
     expected: dict[str, NDArray[Any]] = {}
     dtype = _STORED.get(format)
@@ -115,7 +116,7 @@ def _expected(values: NDArray[np.float32], format: Format) -> dict[str, NDArray[
 
 
 def _results(
-    native: Kernels, values: NDArray[np.float32], format: Format, threads: int
+    native: Kernels, values: NDArray[np.float32], format: DType, threads: int
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     for overflow in Overflow:
         rounded = native.round(values, format, overflow=overflow, threads=threads)
@@ -127,7 +128,7 @@ def _results(
                 yield "widen", native.widen(cast, format.label, threads=threads).view(np.uint32)
 
 
-def _progress(format: Format) -> Callable[[int, int], None]:
+def _progress(format: DType) -> Callable[[int, int], None]:
     began = time.monotonic()
     live = sys.stderr.isatty()
     next_percent = 0
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--formats",
         nargs="+",
         metavar="FORMAT",
-        choices=[format.label for format in Format],
+        choices=[format.label for format in FORMATS],
         default=["float16", "bfloat16"],
         help="which formats (default: float16 bfloat16)",
     )
@@ -180,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"NumPy {np.__version__}, ml_dtypes {ml_dtypes.__version__}, instruction sets {_levels(native)}")
     failed = False
     for name in options.formats:
-        format = Format.parse(name)
+        format = as_format(name)
         differences, shown = verify(native, format, threads=options.threads, progress=_progress(format))
         print(f"{format}: all 2^32 values compared, {differences} differences", flush=True)
         for line in shown:

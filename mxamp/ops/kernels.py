@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.errors import LibraryError, OperatorError
 from mxamp.messages.warn import warn_user
-from mxamp.ops.formats import Format, Overflow
+from mxamp.ops.formats import Overflow, as_format, format_code
 from mxamp.ops.libraries import Library, find_built, kernels_library
 from mxamp.ops.observation import EXPONENTS, Observation
 
@@ -30,7 +30,6 @@ _VERSION = 1
 """MXAMP_KERNELS_VERSION of kernels.h: the interface that the declarations below describe."""
 
 _FLOAT32 = np.dtype(np.float32)
-_STORED = {Format.FLOAT16: DType.FLOAT16, Format.BFLOAT16: DType.BFLOAT16}
 
 
 class _Observation(ctypes.Structure):
@@ -141,7 +140,7 @@ class Kernels:
     def round(
         self,
         values: NDArray[np.float32],
-        format: Format | DType | str,
+        format: DType | str,
         *,
         overflow: Overflow | str = Overflow.INF,
         threads: int = 0,
@@ -168,7 +167,7 @@ class Kernels:
             values.ctypes.data,
             result.ctypes.data,
             values.size,
-            Format.parse(format).code,
+            format_code(as_format(format)),
             Overflow.parse(overflow).code,
             threads,
         )
@@ -206,7 +205,7 @@ class Kernels:
             values.ctypes.data,
             result.ctypes.data,
             values.size,
-            format_.code,
+            format_code(format_),
             Overflow.parse(overflow).code,
             threads,
         )
@@ -245,7 +244,7 @@ class Kernels:
             channels,
             inner,
             factors.ctypes.data,
-            format_.code,
+            format_code(format_),
             Overflow.parse(overflow).code,
             threads,
         )
@@ -276,7 +275,9 @@ class Kernels:
         accepted = _dtypes_of(format_)
         _check(values, values.dtype if values.dtype in accepted else accepted[0], "values")
         result = _result(out, values.shape, (_FLOAT32,))
-        self.library.mxamp_widen(values.ctypes.data, result.ctypes.data, values.size, format_.code, threads)
+        self.library.mxamp_widen(
+            values.ctypes.data, result.ctypes.data, values.size, format_code(format_), threads
+        )
         return result
 
     def largest_finite(self, values: NDArray[np.float32], *, threads: int = 0) -> float:
@@ -325,9 +326,9 @@ class Kernels:
         return int(self.library.mxamp_set_instructions(level))
 
 
-def _stored_format(dtype: DType | str) -> Format:
-    format_ = Format.parse(dtype)
-    if format_ not in _STORED:
+def _stored_format(dtype: DType | str) -> DType:
+    format_ = as_format(dtype)
+    if format_.is_emulated_only:
         raise OperatorError(
             f"Arrays cannot be stored in {format_}, which MXNet does not have. Use float16 or bfloat16, or "
             "round without storing."
@@ -335,10 +336,10 @@ def _stored_format(dtype: DType | str) -> Format:
     return format_
 
 
-def _dtypes_of(format_: Format) -> tuple[np.dtype[Any], ...]:
+def _dtypes_of(format_: DType) -> tuple[np.dtype[Any], ...]:
     """Return the dtypes that hold a format's bit patterns; the last is how MXNet's bfloat16 reaches NumPy."""
-    dtypes = (_STORED[format_].numpy, np.dtype(np.uint16))
-    return (*dtypes, np.dtype([("bfloat16", np.uint16)])) if format_ is Format.BFLOAT16 else dtypes
+    dtypes = (format_.numpy, np.dtype(np.uint16))
+    return (*dtypes, np.dtype([("bfloat16", np.uint16)])) if format_ is DType.BFLOAT16 else dtypes
 
 
 def _result(

@@ -24,17 +24,17 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.dtypes import DType
+from mxamp.dtypes import FLOAT8_E4M3FN, FLOAT8_E5M2, TFLOAT32, DType
 from mxamp.errors import OperatorError
 from mxamp.ops.casts import CASTABLE
-from mxamp.ops.formats import Format, Overflow
+from mxamp.ops.formats import Overflow, as_format
 from mxamp.ops.observation import EXPONENTS, Observation
 
 _NUMPY = {
-    Format.FLOAT16: np.dtype(np.float16),
-    Format.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    Format.FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    Format.FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.FLOAT16: np.dtype(np.float16),
+    DType.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
 }
 """The dtypes whose casts define the formats; nothing in NumPy is tfloat32."""
 _TFLOAT32_DROPPED_BITS = 13
@@ -43,7 +43,7 @@ _QUIET_NAN = 0x7FC0_0000
 
 
 def round_to(
-    data: NDArray[Any], format: Format | str, overflow: Overflow | str = Overflow.INF
+    data: NDArray[Any], format: DType | str, overflow: Overflow | str = Overflow.INF
 ) -> NDArray[np.float32]:
     """Return float32 values rounded to the nearest values of a format, ties to even.
 
@@ -66,16 +66,18 @@ def round_to(
     OperatorError
         When the data is not float32, or there is no such format or way to overflow.
 
-    Notes ----- Subnormals of the format are kept. NaN stays NaN and keeps its sign; its payload becomes
-    what NumPy's cast to float16 or the cast of ml_dtypes makes of it, and is lost in tfloat32.
+    Notes
+    -----
+    Subnormals of the format are kept. NaN stays NaN and keeps its sign; its payload becomes what NumPy's cast
+    to float16 or the cast of ml_dtypes makes of it, and is lost in tfloat32.
     """
     values = _float32(data, "round_to")
-    format, overflow = Format.parse(format), Overflow.parse(overflow)
+    format, overflow = as_format(format), Overflow.parse(overflow)
     if overflow is Overflow.SATURATE:
         limit = np.float32(format.max_finite)
         # Not np.clip, which may change the payload of a NaN: no comparison with NaN holds.
         values = np.where(values > limit, limit, np.where(values < -limit, -limit, values))
-    if format is Format.TFLOAT32:
+    if format is TFLOAT32:
         return _round_to_tfloat32(values)
     # Overflow and underflow are answers here, and NumPy flags even a NaN on its way to another dtype.
     with np.errstate(all="ignore"):

@@ -31,9 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, LibraryError, OperatorError
 from mxamp.ops.build import build
-from mxamp.ops.formats import Format, Overflow
+from mxamp.ops.formats import Overflow, as_format
 from mxamp.ops.libraries import find_built, operators_library
 from mxamp.ops.rounding import OBSERVE, ROUND
 from mxamp.runtime.mxnet import import_mxnet
@@ -69,7 +70,7 @@ def load_operators() -> None:
 
 def round_values(
     data: Any,
-    format: Format | str,
+    format: DType | str,
     overflow: Overflow | str = Overflow.INF,
     *,
     name: str | None = None,
@@ -102,7 +103,7 @@ def round_values(
     LibraryError
         When the library cannot be built or loaded.
     """
-    attributes = {"format": Format.parse(format).label, "overflow": Overflow.parse(overflow).label}
+    attributes = {"format": as_format(format).label, "overflow": Overflow.parse(overflow).label}
     return _call(ROUND, data, attributes, name)
 
 

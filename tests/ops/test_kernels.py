@@ -13,24 +13,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mxamp.dtypes import DType
+from mxamp.dtypes import FLOAT8_E4M3FN, FLOAT8_E5M2, TFLOAT32, DType
 from mxamp.errors import LibraryError, OperatorError
 from mxamp.ops.build import build
-from mxamp.ops.formats import Format, Overflow
+from mxamp.ops.formats import FORMATS, Overflow
 from mxamp.ops.kernels import Kernels, load_kernels
 from mxamp.ops.libraries import find_built, kernels_library
 
 NUMPY = {
-    Format.FLOAT16: np.dtype(np.float16),
-    Format.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    Format.FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    Format.FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.FLOAT16: np.dtype(np.float16),
+    DType.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
 }
-STORED = (Format.FLOAT16, Format.BFLOAT16)
+STORED = (DType.FLOAT16, DType.BFLOAT16)
 PIECE = 1 << 16
 """What the kernels hand to a thread at a time."""
 
-all_formats = pytest.mark.parametrize("format", list(Format), ids=str)
+all_formats = pytest.mark.parametrize("format", FORMATS, ids=str)
 stored_formats = pytest.mark.parametrize("format", STORED, ids=str)
 both_overflows = pytest.mark.parametrize("overflow", list(Overflow), ids=str)
 
@@ -86,23 +86,23 @@ def with_negatives(bits: NDArray[np.uint32]) -> NDArray[np.float32]:
     return as_floats(np.concatenate([bits, bits | 0x8000_0000]))
 
 
-def round_by_float64(values: NDArray[np.float32], format: Format, overflow: Overflow) -> NDArray[np.float32]:
+def round_by_float64(values: NDArray[np.float32], format: DType, overflow: Overflow) -> NDArray[np.float32]:
     """Round in float64, which is exact for all that is done here: NumPy's rint rounds ties to even."""
     lowest = int(math.log2(format.smallest_normal))
     with np.errstate(all="ignore"):
         wide = np.abs(values.astype(np.float64))
         _, exponents = np.frexp(wide)
-        steps = np.maximum(exponents - 1, lowest) - (format.significand_bits - 1)
+        steps = np.maximum(exponents - 1, lowest) - (format.format.significand_bits - 1)
         rounded = np.ldexp(np.rint(np.ldexp(wide, -steps)), steps)
-        beyond = math.inf if format.has_infinity else math.nan
+        beyond = math.inf if format.format.has_infinity else math.nan
         beyond = format.max_finite if overflow is Overflow.SATURATE else beyond
         rounded = np.where(rounded > format.max_finite, beyond, rounded)
         return np.copysign(rounded, values).astype(np.float32)
 
 
-def expected_round(values: NDArray[np.float32], format: Format, overflow: Overflow) -> NDArray[np.uint32]:
+def expected_round(values: NDArray[np.float32], format: DType, overflow: Overflow) -> NDArray[np.uint32]:
     """Return the patterns that the casts of NumPy or ml_dtypes, or else float64 arithmetic, lead to."""
-    if format is Format.TFLOAT32:
+    if format is TFLOAT32:
         by_float64 = round_by_float64(values, format, overflow).view(np.uint32)
         quiet = (values.view(np.uint32) & 0x8000_0000) | 0x7FC0_0000
         return np.where(np.isnan(values), quiet, by_float64)
@@ -114,7 +114,7 @@ def expected_round(values: NDArray[np.float32], format: Format, overflow: Overfl
     return result.view(np.uint32)
 
 
-def check_round(native: Kernels, values: NDArray[np.float32], format: Format, overflow: Overflow) -> None:
+def check_round(native: Kernels, values: NDArray[np.float32], format: DType, overflow: Overflow) -> None:
     found = native.round(values, format, overflow=overflow, threads=1)
     np.testing.assert_array_equal(found.view(np.uint32), expected_round(values, format, overflow))
     exact = ~np.isnan(values)
@@ -125,7 +125,7 @@ def check_round(native: Kernels, values: NDArray[np.float32], format: Format, ov
 @all_formats
 @both_overflows
 def test_edges_are_rounded_as_the_reference_rounds_them(
-    native: Kernels, format: Format, overflow: Overflow
+    native: Kernels, format: DType, overflow: Overflow
 ) -> None:
     check_round(native, with_negatives(EDGES), format, overflow)
 
@@ -133,7 +133,7 @@ def test_edges_are_rounded_as_the_reference_rounds_them(
 @all_formats
 @both_overflows
 def test_a_stride_through_all_float32_values_is_rounded_as_the_reference_rounds_it(
-    native: Kernels, format: Format, overflow: Overflow
+    native: Kernels, format: DType, overflow: Overflow
 ) -> None:
     # A prime stride meets every exponent, and every pattern of the lowest bits.
     check_round(native, as_floats(np.arange(0, 1 << 32, 65_521, np.uint64)), format, overflow)
@@ -141,9 +141,9 @@ def test_a_stride_through_all_float32_values_is_rounded_as_the_reference_rounds_
 
 @all_formats
 def test_every_tie_and_its_neighbours_are_rounded_as_the_reference_rounds_them(
-    native: Kernels, format: Format
+    native: Kernels, format: DType
 ) -> None:
-    if format is Format.TFLOAT32:
+    if format is TFLOAT32:
         grid = np.arange(0, 0x7F80_0000, 1 << 19, dtype=np.uint32).view(np.float32)
         after = (grid.view(np.uint32) + (1 << 13)).view(np.float32)
     else:
@@ -158,22 +158,22 @@ def test_every_tie_and_its_neighbours_are_rounded_as_the_reference_rounds_them(
 
 
 @all_formats
-def test_rounding_what_is_rounded_changes_nothing(native: Kernels, format: Format) -> None:
+def test_rounding_what_is_rounded_changes_nothing(native: Kernels, format: DType) -> None:
     values = as_floats(np.arange(0, 1 << 32, 655_211, np.uint64))
     once = native.round(values, format)
     np.testing.assert_array_equal(native.round(once, format).view(np.uint32), once.view(np.uint32))
 
 
-@given(bits=patterns, format=st.sampled_from(list(Format)), overflow=st.sampled_from(list(Overflow)))
+@given(bits=patterns, format=st.sampled_from(FORMATS), overflow=st.sampled_from(list(Overflow)))
 @settings(deadline=None)
 def test_any_patterns_are_rounded_as_the_reference_rounds_them(
-    built: Kernels, bits: list[int], format: Format, overflow: Overflow
+    built: Kernels, bits: list[int], format: DType, overflow: Overflow
 ) -> None:
     check_round(built, as_floats(bits), format, overflow)
 
 
 @stored_formats
-def test_casting_gives_the_bits_of_the_reference(native: Kernels, format: Format) -> None:
+def test_casting_gives_the_bits_of_the_reference(native: Kernels, format: DType) -> None:
     values = np.concatenate([as_floats(np.arange(0, 1 << 32, 65_521, np.uint64)), with_negatives(EDGES)])
     with np.errstate(all="ignore"):
         expected = values.astype(NUMPY[format]).view(np.uint16)
@@ -184,7 +184,7 @@ def test_casting_gives_the_bits_of_the_reference(native: Kernels, format: Format
 
 @stored_formats
 @both_overflows
-def test_casting_and_widening_again_is_rounding(native: Kernels, format: Format, overflow: Overflow) -> None:
+def test_casting_and_widening_again_is_rounding(native: Kernels, format: DType, overflow: Overflow) -> None:
     values = np.concatenate([as_floats(np.arange(0, 1 << 32, 131_071, np.uint64)), with_negatives(EDGES)])
     cast = native.cast(values, str(format), overflow=overflow)
     widened = native.widen(cast, str(format))
@@ -193,7 +193,7 @@ def test_casting_and_widening_again_is_rounding(native: Kernels, format: Format,
 
 
 @stored_formats
-def test_every_16_bit_pattern_is_widened_exactly(native: Kernels, format: Format) -> None:
+def test_every_16_bit_pattern_is_widened_exactly(native: Kernels, format: DType) -> None:
     bits = np.arange(1 << 16, dtype=np.uint16)
     found = native.widen(bits.view(NUMPY[format]), str(format))
     with np.errstate(all="ignore"):
@@ -221,7 +221,7 @@ def test_every_16_bit_pattern_is_widened_exactly(native: Kernels, format: Format
     ids=str,
 )
 def test_scaling_rounds_the_float32_product_once(
-    native: Kernels, format: Format, shape: tuple[int, ...], factors: tuple[int, ...]
+    native: Kernels, format: DType, shape: tuple[int, ...], factors: tuple[int, ...]
 ) -> None:
     random = np.random.default_rng(0)
     values = (random.standard_normal(shape) * np.exp2(random.integers(-30, 12, shape))).astype(np.float32)
@@ -346,7 +346,7 @@ def test_every_size_and_alignment_writes_all_results_and_nothing_else(
 @all_formats
 @pytest.mark.parametrize("threads", [0, 1, 2, 7])
 def test_the_result_may_replace_the_values_on_any_number_of_threads(
-    built: Kernels, format: Format, threads: int
+    built: Kernels, format: DType, threads: int
 ) -> None:
     values = np.random.default_rng(4).standard_normal(4 * PIECE + 3).astype(np.float32)
     expected = built.round(values, format, threads=1)

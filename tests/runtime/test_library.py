@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 import mxamp
+from mxamp.dtypes import FLOAT8_E4M3FN, DType
 from mxamp.errors import DeviceError, OperatorError
 from mxamp.ops import FACTS, reference
-from mxamp.ops.formats import Format, Overflow
+from mxamp.ops.formats import FORMATS, Overflow
 from mxamp.ops.observation import OBSERVATION_LENGTH, Observation
 
 mx = pytest.importorskip("mxnet", reason="the operators are MXNet's")
 
 from mxamp.runtime.library import OBSERVE, ROUND, load_operators, observe_values, round_values
 
-FORMATS = pytest.mark.parametrize("format_", Format, ids=str)
+ALL_FORMATS = pytest.mark.parametrize("format_", FORMATS, ids=str)
 
 VALUES = st_numpy.arrays(np.uint32, st.integers(1, 300), elements=st.integers(0, 2**32 - 1)).map(
     lambda bits: bits.view(np.float32)
@@ -54,17 +55,17 @@ def assert_same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
 # Values
 
 
-@FORMATS
+@ALL_FORMATS
 @given(values=VALUES)
-def test_rounding_has_the_bits_of_its_twin(values: np.ndarray, format_: Format) -> None:
+def test_rounding_has_the_bits_of_its_twin(values: np.ndarray, format_: DType) -> None:
     for overflow in Overflow:
         rounded = round_values(mx.nd.array(values), format_, overflow)
         assert_same_bits(rounded.asnumpy(), reference.round_to(values, format_, overflow))
 
 
-@FORMATS
+@ALL_FORMATS
 @pytest.mark.parametrize("overflow", Overflow, ids=str)
-def test_rounding_has_the_bits_of_its_twin_at_the_edges(format_: Format, overflow: Overflow) -> None:
+def test_rounding_has_the_bits_of_its_twin_at_the_edges(format_: DType, overflow: Overflow) -> None:
     values = edges()
     rounded = round_values(mx.nd.array(values), format_, overflow)
     assert_same_bits(rounded.asnumpy(), reference.round_to(values, format_, overflow))
@@ -80,7 +81,7 @@ def test_observing_sees_what_its_twin_sees(values: np.ndarray) -> None:
 def test_many_values_are_handled_by_many_threads_alike() -> None:
     values = np.random.default_rng(3).integers(0, 2**32, 3_000_001, dtype=np.uint32).view(np.float32)
     array = mx.nd.array(values)
-    for format_ in (Format.FLOAT16, Format.FLOAT8_E4M3FN):
+    for format_ in (DType.FLOAT16, FLOAT8_E4M3FN):
         assert_same_bits(round_values(array, format_).asnumpy(), reference.round_to(values, format_))
     data, numbers = observe_values(array)
     assert_same_bits(data.asnumpy(), values)
@@ -237,8 +238,8 @@ def test_facts_are_what_mxnet_infers(operator: str) -> None:
 # Gradients
 
 
-@FORMATS
-def test_gradient_is_straight_through(format_: Format) -> None:
+@ALL_FORMATS
+def test_gradient_is_straight_through(format_: DType) -> None:
     values = np.array([0.1, 3.3, -1e30, np.inf, np.nan, 1e-40], np.float32)
     gradient = np.array([1, -2, 3, 4, 5, 6], np.float32)
     data = mx.nd.array(values)

@@ -10,9 +10,9 @@ import pytest
 mx = pytest.importorskip("mxnet", reason="random models are run in MXNet")
 
 import mxamp
+from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph, Node
 from mxamp.graph.symbol_reader import parse_symbol
-from mxamp.ops.formats import Format
 from tests.orphans import assert_ends_with_parent
 from tools.fuzz_conversion.__main__ import main
 from tools.fuzz_conversion.campaign import Campaign
@@ -144,7 +144,7 @@ def test_an_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch):
 
 def test_what_jumps_is_compared_where_it_is_stable_alone():
     reference = Reference(dense(head="argmax").model)
-    perturbed = Perturbed(reference, Format.BFLOAT16)
+    perturbed = Perturbed(reference, DType.BFLOAT16)
     perturbed.run(50, 1)
     # sin(x) moves by rounding, and not by more.
     moved = perturbed.deviations[0][1]
@@ -172,7 +172,7 @@ def test_every_rounding_in_a_branch_is_perturbed():
     chosen = mx.sym.contrib.cond(mx.sym.sum(x) > 1e6, lambda: x * 1, otherwise)
     graph = parse_symbol(chosen.tojson(), is_from_mxnet=True)
     data = tuple({"x": np.full((2, width), value, np.float32)} for value in (1e-3, 2e-3))
-    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), Format.FLOAT16)
+    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), DType.FLOAT16)
     perturbed.run(20, 1)
     assert 0.2 < perturbed.deviations[0][0].max() < 1  # float16 steps by 0.5 there
 
@@ -181,7 +181,7 @@ def test_what_is_compared_with_is_rounded_as_what_is_compared():
     """0.77 is no number of float16's; what rounds to its neighbour equals it there."""
     graph = parse_symbol((mx.sym.identity(mx.sym.var("x")) == 0.77).tojson(), is_from_mxnet=True)
     data = tuple({"x": np.full((8, 8), value, np.float32)} for value in (0.7701, 0.3))
-    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), Format.FLOAT16)
+    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), DType.FLOAT16)
     perturbed.run(20, 1)
     assert perturbed.deviations[0][0].max() == 0
     perturbed.run(20, 1, rounding=True)

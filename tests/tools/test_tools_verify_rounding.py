@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxamp.ops.formats import Format
+from mxamp.dtypes import DType
+from mxamp.ops.formats import FORMATS
 from mxamp.ops.kernels import Kernels, kernels
 from tools.verify_rounding import main, verify
 
@@ -21,10 +22,10 @@ def native() -> Kernels:
     return found
 
 
-@pytest.mark.parametrize("format", list(Format), ids=str)
-def test_successive_values_are_rounded_as_the_reference_rounds_them(native: Kernels, format: Format) -> None:
+@pytest.mark.parametrize("format", FORMATS, ids=str)
+def test_successive_values_are_rounded_as_the_reference_rounds_them(native: Kernels, format: DType) -> None:
     level = native.instructions()
-    blocks = BLOCKS if format is Format.BFLOAT16 else BLOCKS[2:4]
+    blocks = BLOCKS if format is DType.BFLOAT16 else BLOCKS[2:4]
     assert verify(native, format, blocks=blocks) == (0, [])
     assert native.instructions() == level
 
@@ -40,7 +41,7 @@ def test_differences_are_counted_and_described(native: Kernels, monkeypatch: pyt
     monkeypatch.setattr(native, "cast", wrong)
     seen = []
     differences, shown = verify(
-        native, Format.BFLOAT16, blocks=[508], progress=lambda done, found: seen.append((done, found))
+        native, DType.BFLOAT16, blocks=[508], progress=lambda done, found: seen.append((done, found))
     )
     levels = native.instructions() + 1
     # In each instruction set: both casts, and what is widened from the first.

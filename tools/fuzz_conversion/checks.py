@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mxamp
+from mxamp.dtypes import DType
 from mxamp.errors import MxampError, PolicyError
 from mxamp.graph.output_names import output_names
 from mxamp.graph.symbol_reader import parse_symbol
-from mxamp.ops.formats import Format
+from mxamp.ops.formats import as_format
 from tools.fuzz_conversion.execution import Bound, numpy_shapes, to_symbol
 from tools.fuzz_conversion.known_faults import FUSED_TOO, known_fault
 from tools.fuzz_conversion.model import RandomModel
@@ -137,7 +138,7 @@ class _Case:
             reference = Reference(model)
         except mx.base.MXNetError as error:
             return Checked("skipped", "FP32 does not run", _last_line(error))
-        format = Format(options["target_dtype"])
+        format = as_format(options["target_dtype"])
         if reference.largest() > min(1e4, format.max_finite / 4):
             return Checked("skipped", "values too large")
         args = {name: mx.nd.array(values, dtype=values.dtype) for name, values in model.args.items()}
@@ -249,12 +250,12 @@ class _Case:
 
     # ------------------------------------------------------------------ values
 
-    def _rounded(self, converted: mxamp.Model, format: Format) -> list[float]:
+    def _rounded(self, converted: mxamp.Model, format: DType) -> list[float]:
         """Return for each output what rounding it once may do to a value: what leaves low was asked for."""
         assert converted.report is not None
         left = converted.report.outputs
         low = [left.get(name) == self.options["target_dtype"] for name in output_names(self.model.graph)]
-        return [2.0**-format.significand_bits if is_low else 0.0 for is_low in low]
+        return [2.0**-format.format.significand_bits if is_low else 0.0 for is_low in low]
 
     def _close(
         self,

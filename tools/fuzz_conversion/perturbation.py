@@ -13,9 +13,9 @@ import mxnet as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.formats import Format
 from mxamp.ops.reference import round_to
 from mxamp.ops.rounding import ROUND
 from mxamp.runtime.library import load_operators
@@ -156,7 +156,7 @@ class Perturbed:
         At which precision.
     """
 
-    def __init__(self, reference: Reference, format: Format) -> None:
+    def __init__(self, reference: Reference, format: DType) -> None:
         self._reference = reference
         self._format = format
         self._bound: dict[bool, Bound] = {}
@@ -195,11 +195,11 @@ class Perturbed:
                         np.maximum(found[number], moved, out=found[number])
 
 
-def perturbed_graph(reference: Reference, format: Format, *, rounding: bool = False) -> Graph:
+def perturbed_graph(reference: Reference, format: DType, *, rounding: bool = False) -> Graph:
     """Return the graph that perturbs what it computes."""
     graph = reference.model.graph
-    unit = 2.0**-format.significand_bits
-    exact = reference.exact_integers(2**format.significand_bits)
+    unit = 2.0**-format.format.significand_bits
+    exact = reference.exact_integers(2**format.format.significand_bits)
     nodes: list[Node] = []
     moved: dict[Entry, Entry] = {}
 
@@ -222,7 +222,7 @@ def perturbed_graph(reference: Reference, format: Format, *, rounding: bool = Fa
         # Below, FP32 itself has no precision left.
         if least > 1e-37 and ((sizes > 0) & (sizes < format.smallest_normal)).any():
             found = add("elemwise_add", [found, noise(shape, 0.0, least)])
-        if rounding and format.dtype is not None:
+        if rounding and not format.is_emulated_only:
             found = add("amp_cast", [add("amp_cast", [found], dtype=format.label)], dtype="float32")
         elif rounding:
             load_operators()
