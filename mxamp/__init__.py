@@ -33,7 +33,7 @@ from mxamp.compare import (
 )
 from mxamp.convert import convert_model, convert_symbol
 from mxamp.convert_block import convert_block
-from mxamp.decisions.own_operators import Registration, register_operator
+from mxamp.decisions.own_operators import register_operator
 from mxamp.dtypes import DType
 from mxamp.emulate import emulate
 from mxamp.errors import MxampError, MxampWarning
@@ -43,6 +43,7 @@ from mxamp.model import Model, load
 from mxamp.model.verification import Verification, verify
 from mxamp.onnx import OnnxExport, register_onnx_mapping
 from mxamp.openvino import OpenvinoExport
+from mxamp.ops import Registration
 from mxamp.policy import Color, NodeView, Policy
 from mxamp.racing import RaceResult, race
 from mxamp.report.model import Report

@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence, Tuple, Union
 from mxamp.dtypes import LOW_PRECISION, DType, GivenDType
 from mxamp.errors import MxampError, OperatorError, TargetError, nearest_names
 from mxamp.messages.arguments import check_flag, items
-from mxamp.ops import FACTS, InputRole, OperatorFacts, SameAsData, ValueKind
+from mxamp.ops import FACTS, InputRole, OperatorFacts, Registration, SameAsData, ValueKind
 from mxamp.ops.facts_table import CUSTOM, custom_name
 from mxamp.ops.roles import FromAttribute, OutputRule
 from mxamp.policy.color import Color
@@ -18,72 +18,6 @@ from mxamp.targets.target import REGISTERED_SUPPORT
 
 ColorWithReason = Tuple[Union[Color, str], str]
 """A color, and why: ``("gray", "bounded, and no steeper than its input")``."""
-
-
-class Registration:
-    """What :func:`register_operator` did. It can be undone: by ``undo``, or by leaving a ``with`` block.
-
-    Attributes
-    ----------
-    facts
-        The record.
-    """
-
-    def __init__(
-        self,
-        facts: OperatorFacts,
-        colors: Mapping[DType, OperatorPolicy],
-        support: Mapping[str, OperatorSupport],
-        *,
-        replace: bool,
-    ) -> None:
-        self.facts = facts
-        self._facts_before: Mapping[str, OperatorFacts | None] | None = FACTS.register(facts, replace=replace)
-        name = facts.name
-        self._colors_before = {
-            (name, dtype): REGISTERED_COLORS.pop((name, dtype), None) for dtype in LOW_PRECISION
-        }
-        keys = {(name, target) for target in support}
-        keys.update(key for key in REGISTERED_SUPPORT if key[0] == name)
-        self._support_before = {key: REGISTERED_SUPPORT.pop(key, None) for key in keys}
-        REGISTERED_COLORS.update({(name, dtype): entry for dtype, entry in colors.items()})
-        REGISTERED_SUPPORT.update({(name, target): entry for target, entry in support.items()})
-
-    def undo(self) -> None:
-        """Put everything back as it was; a second call does nothing.
-
-        Raises
-        ------
-        OperatorError
-            When the operator was registered again since: that registration must be undone first.
-        """
-        if self._facts_before is None:
-            return
-        if FACTS.get(self.facts.name) is not self.facts:
-            raise OperatorError(
-                f"The operator {self.facts.name!r} was registered again since. Undo that registration first."
-            )
-        FACTS.restore(self._facts_before)
-        self._facts_before = None
-        _restore(REGISTERED_COLORS, self._colors_before)
-        _restore(REGISTERED_SUPPORT, self._support_before)
-
-    def __enter__(self) -> Registration:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
-
-    def __repr__(self) -> str:
-        return f"<registration of {self.facts.name}>"
-
-
-def _restore(table: dict[Any, Any], before: Mapping[Any, Any]) -> None:
-    for key, value in before.items():
-        if value is None:
-            table.pop(key, None)
-        else:
-            table[key] = value
 
 
 def register_operator(
@@ -188,7 +122,14 @@ def register_operator(
         _target_name(target, where): OperatorSupport(_member(Support, value, f"{where}: support"))
         for target, value in _mapping(support, where, "support").items()
     }
-    return Registration(facts, entries, supported, replace=bool(replace))
+    known = {key: None for key in REGISTERED_SUPPORT if key[0] == where}
+    return Registration(
+        where,
+        facts,
+        (FACTS.by_name, FACTS.entries(facts, replace=bool(replace))),
+        (REGISTERED_COLORS, {(where, dtype): entries.get(dtype) for dtype in LOW_PRECISION}),
+        (REGISTERED_SUPPORT, {**known, **{(where, target): entry for target, entry in supported.items()}}),
+    )
 
 
 def _checked_name(name: object, op_type: object) -> str:

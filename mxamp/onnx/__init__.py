@@ -2,7 +2,7 @@
 
 from mxamp.onnx.call import Call
 from mxamp.onnx.export import OnnxExport, export_graph
-from mxamp.onnx.mapping import OnnxMapping, OnnxRegistration, register_onnx_mapping
+from mxamp.onnx.mapping import OnnxMapping, register_onnx_mapping
 from mxamp.onnx.session import OnnxSession
 from mxamp.onnx.tensor import Tensor
 
@@ -10,7 +10,6 @@ __all__ = [
     "Call",
     "OnnxExport",
     "OnnxMapping",
-    "OnnxRegistration",
     "OnnxSession",
     "Tensor",
     "export_graph",

@@ -8,7 +8,7 @@ from typing import Callable, Mapping, Sequence, Tuple, Union
 from mxamp.errors import OperatorError
 from mxamp.onnx.call import Call
 from mxamp.onnx.tensor import Tensor
-from mxamp.ops import FACTS
+from mxamp.ops import FACTS, Registration
 from mxamp.ops.facts_table import CUSTOM, custom_name
 
 OLDEST_OPSET = 13
@@ -72,30 +72,6 @@ def mapping_of(op: str, attrs: Mapping[str, str]) -> OnnxMapping | None:
     return MAPPINGS.get(op) or MAPPINGS.get(FACTS.canonical(op))
 
 
-class OnnxRegistration:
-    """What :func:`register_onnx_mapping` did; undone by ``undo``, or by leaving a ``with`` block."""
-
-    def __init__(self, name: str, entry: OnnxMapping) -> None:
-        self._name, self._entry = name, entry
-        self._before = MAPPINGS.get(name)
-        MAPPINGS[name] = entry
-
-    def undo(self) -> None:
-        """Put the table back as it was; a second call does nothing."""
-        if MAPPINGS.get(self._name) is not self._entry:
-            return
-        if self._before is None:
-            del MAPPINGS[self._name]
-        else:
-            MAPPINGS[self._name] = self._before
-
-    def __enter__(self) -> OnnxRegistration:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
-
-
 def register_onnx_mapping(
     name: str,
     write: Callable[[Call], Tensor | Sequence[Tensor]],
@@ -104,7 +80,7 @@ def register_onnx_mapping(
     becomes: str = "registered",
     opset: int = OLDEST_OPSET,
     replace: bool = False,
-) -> OnnxRegistration:
+) -> Registration:
     """Tell the ONNX exporter how to write an operator.
 
     Parameters
@@ -126,7 +102,7 @@ def register_onnx_mapping(
 
     Returns
     -------
-    OnnxRegistration
+    Registration
         To be ignored, or to undo what was done: ``with mxamp.register_onnx_mapping(...):``.
 
     Raises
@@ -161,4 +137,4 @@ def register_onnx_mapping(
             )
         return outputs
 
-    return OnnxRegistration(key, OnnxMapping(checked, becomes, opset))
+    return Registration(key, FACTS.get(key), (MAPPINGS, {key: OnnxMapping(checked, becomes, opset)}))

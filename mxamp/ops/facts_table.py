@@ -65,18 +65,14 @@ class FactsTable:
     """
 
     def __init__(self, records: Iterable[OperatorFacts], families: Iterable[OperatorFamily] = ()) -> None:
-        self._by_name: dict[str, OperatorFacts] = {}
+        self.by_name: dict[str, OperatorFacts] = {}
+        """Every name -> its record; a :class:`mxamp.ops.Registration` changes it."""
         self._families = tuple(families)
         for record in records:
-            self.register(record)
+            self.by_name.update(self.entries(record))
 
-    def register(self, record: OperatorFacts, *, replace: bool = False) -> Mapping[str, OperatorFacts | None]:
-        """Add a record. The aliases of a record that is replaced lead to the new one.
-
-        Returns
-        -------
-        mapping
-            Every name that changed -> what it led to before, as :meth:`restore` takes it.
+    def entries(self, record: OperatorFacts, *, replace: bool = False) -> Mapping[str, OperatorFacts]:
+        """Return every name that leads to a record once it is there: also the aliases of one it replaces.
 
         Raises
         ------
@@ -84,29 +80,18 @@ class FactsTable:
             When one of its names is taken and ``replace`` is false.
         """
         for name in (record.name, *record.aliases):
-            if name in self._by_name and not replace:
+            if name in self.by_name and not replace:
                 raise OperatorError(
-                    f"The operator {name!r} has facts already, under {self._by_name[name].name!r}. "
+                    f"The operator {name!r} has facts already, under {self.by_name[name].name!r}. "
                     "Register with replace=True to put yours in their place."
                 )
-        replaced = self._by_name.get(record.name)
+        replaced = self.by_name.get(record.name)
         inherited = replaced.aliases if replaced is not None and replaced.name == record.name else ()
-        names = (record.name, *inherited, *record.aliases)
-        before = {name: self._by_name.get(name) for name in names}
-        self._by_name.update(dict.fromkeys(names, record))
-        return before
-
-    def restore(self, before: Mapping[str, OperatorFacts | None]) -> None:
-        """Undo :meth:`register`, given what it returned."""
-        for name, record in before.items():
-            if record is None:
-                self._by_name.pop(name, None)
-            else:
-                self._by_name[name] = record
+        return dict.fromkeys((record.name, *inherited, *record.aliases), record)
 
     def get(self, op: str) -> OperatorFacts | None:
         """Return the record of an operator by name or alias; None when nothing is known of it."""
-        return self._by_name.get(op) or self._of_family(op)
+        return self.by_name.get(op) or self._of_family(op)
 
     def of(self, op: str, attrs: Mapping[str, str]) -> OperatorFacts | None:
         """Return the record by which a node is converted.
@@ -124,13 +109,13 @@ class FactsTable:
             None where there is none, or one that says nothing of dtypes: casts and control flow, which are
             converted by code of their own, and ``Custom`` operators that nobody registered facts for.
         """
-        record = self._by_name.get(op)
+        record = self.by_name.get(op)
         if record is None:
             return self._of_family(op)
         if not record.apart:
             return record
         if record.name == CUSTOM:
-            return self._by_name.get(custom_name(attrs.get("op_type", "")))
+            return self.by_name.get(custom_name(attrs.get("op_type", "")))
         return None
 
     def _of_family(self, op: str) -> OperatorFacts | None:
@@ -142,7 +127,7 @@ class FactsTable:
 
     def canonical(self, op: str) -> str:
         """Return the canonical name of an operator; an unknown name is its own."""
-        record = self._by_name.get(op)
+        record = self.by_name.get(op)
         return op if record is None else record.name
 
     def is_cast(self, op: str) -> bool:
@@ -156,11 +141,11 @@ class FactsTable:
 
     def names(self) -> Sequence[str]:
         """Return every known name, aliases included, families not, sorted."""
-        return sorted(self._by_name)
+        return sorted(self.by_name)
 
     def records(self) -> Sequence[OperatorFacts]:
         """Return every record once, in the order of registration; families are not among them."""
-        return list({id(record): record for record in self._by_name.values()}.values())
+        return list({id(record): record for record in self.by_name.values()}.values())
 
     @property
     def families(self) -> Sequence[OperatorFamily]:

@@ -31,9 +31,9 @@ def swish(op: str = "my_swish", **attrs: str) -> tuple[Graph, Net]:
 
 @pytest.fixture(autouse=True)
 def nothing_stays_registered():
-    before = dict(FACTS._by_name), dict(REGISTERED_COLORS), dict(REGISTERED_SUPPORT)
+    before = dict(FACTS.by_name), dict(REGISTERED_COLORS), dict(REGISTERED_SUPPORT)
     yield
-    assert (dict(FACTS._by_name), dict(REGISTERED_COLORS), dict(REGISTERED_SUPPORT)) == before
+    assert (dict(FACTS.by_name), dict(REGISTERED_COLORS), dict(REGISTERED_SUPPORT)) == before
 
 
 # ---------------------------------------------------------------------- what it changes

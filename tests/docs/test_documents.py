@@ -47,7 +47,7 @@ def test_examples_print_what_the_document_says(
         pytest.importorskip("sklearn")
         pytest.importorskip("cv2")
     (tmp_path / "demo").symlink_to(ROOT / "demo")
-    monkeypatch.setattr(FACTS, "_by_name", dict(FACTS._by_name))  # an example registers an operator
+    monkeypatch.setattr(FACTS, "by_name", dict(FACTS.by_name))  # an example registers an operator
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", WIDTH)
     runner = Runner(path, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
-from mxamp.ops import FACTS, FactsTable, InputRole, OperatorFacts, SameAsData, ValueKind
+from mxamp.ops import FACTS, FactsTable, InputRole, OperatorFacts, Registration, SameAsData, ValueKind
 from mxamp.ops.facts_table import OperatorFamily
 from mxamp.ops.roles import FromAttribute
 from mxamp.ops.tables import ALL_RECORDS
@@ -107,14 +107,14 @@ def test_name_claimed_twice_is_rejected() -> None:
 def test_rejected_record_leaves_the_table_as_it_was() -> None:
     table = FactsTable(ALL_RECORDS)
     with pytest.raises(OperatorError):
-        table.register(OperatorFacts("my_operator", (InputRole.DATA,), aliases=("Concat",)))
+        table.entries(OperatorFacts("my_operator", (InputRole.DATA,), aliases=("Concat",)))
     assert table.get("my_operator") is None
 
 
 def test_replacement_takes_over_the_aliases() -> None:
     table = FactsTable(ALL_RECORDS)
     mine = OperatorFacts("Concat", (), rest=InputRole.DATA, kind=ValueKind.COMPUTE)
-    table.register(mine, replace=True)
+    table.by_name.update(table.entries(mine, replace=True))
     assert table.get("Concat") is mine
     assert table.get("concat") is mine
     assert len(table.records()) == len(ALL_RECORDS)
@@ -352,12 +352,13 @@ def test_canonical_name_of_a_python_operator_holds_its_type() -> None:
 
 def test_registration_can_be_taken_back() -> None:
     table = FactsTable(ALL_RECORDS)
-    before = dict(table._by_name)
+    before = dict(table.by_name)
     mine = OperatorFacts("_copy", (InputRole.COORDINATE,), aliases=("my_copy",))
-    changed = table.register(mine, replace=True)
-    assert set(changed) == {"_copy", "my_copy", *facts_of("_copy").aliases}
-    table.restore(changed)
-    assert table._by_name == before
+    entries = table.entries(mine, replace=True)
+    assert set(entries) == {"_copy", "my_copy", *facts_of("_copy").aliases}
+    with Registration("_copy", mine, (table.by_name, entries)):
+        assert {name: table.get(name) for name in entries} == entries
+    assert table.by_name == before
 
 
 @pytest.mark.parametrize(
