@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Sequence, TypeVar, Union, cast
+from typing import Any, Mapping, Sequence, TypeVar, Union, cast
 
 from mxamp.calibration import Calibration, Compensation
-from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.ranges import HEADROOM
 from mxamp.conversion import (
     PREPARATIONS,
@@ -19,7 +18,7 @@ from mxamp.conversion import (
     known_shapes,
 )
 from mxamp.conversion.emulation import as_emulation, emulate_model, emulation_target
-from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
+from mxamp.decisions import IoDtype, LowPrecision
 from mxamp.dtypes import GivenDType
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
@@ -204,7 +203,7 @@ def convert_model(
     *triple, fed = _parts(sym, arg_params, aux_params)
     model = Model.of(*triple)
     graph = model.graph
-    emulation, guarding, profiling = as_emulation(emulate), as_guard(guard), as_profiling(profile)
+    emulation = as_emulation(emulate)
     chosen = resolve_policy(
         policy,
         target_dtype,
@@ -227,43 +226,28 @@ def convert_model(
         declared += input_shapes
     check_params(graph, params, inputs=declared)
     names = [name for name in graph.variables if name not in params]
-    machine = None if target is None else resolve_target(target, chosen.target_dtype)
-    if emulation is not None:
-        machine = emulation_target(chosen, machine)
-    machine = machine or Target.for_dtype(chosen.target_dtype)
-    source = Source(graph, model.arg_params, model.aux_params, names, known.entries, known.notes)
-    options = Options(
+    converted = convert_source(
+        Source(graph, model.arg_params, model.aux_params, names, known.entries, known.notes),
         chosen,
-        machine,
+        target=target,
+        profile=profile,
+        guard=guard,
+        emulation=emulation,
+        input_shapes=input_shapes,
+        build_symbol=emulation is None and not isinstance(sym, Graph),
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
         fold_batch_norm=fold_batch_norm,
         saturate=saturate,
         rewrite_masks=rewrite_masks,
-        prepare=check_prepare(prepare),
-        low_precision=as_low_precision(low_precision),
+        prepare=prepare,
+        low_precision=low_precision,
         calibration=calibration,
-        compensate=as_compensation(compensate),
+        compensate=compensate,
         headroom=headroom,
         time_budget=time_budget,
-        mismatch=None if emulation is not None else machine_mismatch(machine),
     )
-    if profiling is not None or guarding is not None:
-        from mxamp.guard.measured import measured_options
-
-        options = measured_options(
-            source,
-            options,
-            profiling=profiling,
-            guard=guarding,
-            input_shapes=input_shapes,
-            is_emulated=emulation is not None,
-        )
-    is_symbol = emulation is None and not isinstance(sym, Graph)
-    converted = convert_graph(source, options, build_symbol=is_symbol)
-    if emulation is not None:
-        converted = emulate_model(converted, machine, emulation)
     return converted._made_from(model._history.source, chosen)
 
 
@@ -374,17 +358,44 @@ def convert_symbol(
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
     )
-    target = Target.for_dtype(chosen.target_dtype)
-    options = Options(
-        chosen,
-        target,
-        cast_op=cast_op,
-        rewrite_masks=rewrite_masks,
-        prepare=check_prepare(prepare),
-        mismatch=machine_mismatch(target),
-    )
-    model = convert_graph(Source(graph, {}, {}, list(graph.variables)), options)
+    source = Source(graph, {}, {}, list(graph.variables))
+    model = convert_source(source, chosen, cast_op=cast_op, rewrite_masks=rewrite_masks, prepare=prepare)
     return cast("SomeSymbol", model.graph if isinstance(sym, Graph) else model.sym)
+
+
+def convert_source(
+    source: Source,
+    policy: Policy,
+    *,
+    target: GivenTarget = None,
+    prepare: Any = PREPARATIONS,
+    profile: Any = False,
+    guard: Any = False,
+    emulation: Emulation | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    ctx: Any = None,
+    build_symbol: bool = False,
+    **options: Any,
+) -> Model:
+    """Convert what a front door was given; the one place where options are made of its arguments.
+
+    ``target``, ``prepare``, ``profile`` and ``guard`` are as the user gave them, and ``**options`` what else
+    was asked for, as fields of :class:`mxamp.conversion.Options`. To be profiled and guarded the model is fed
+    ``input_shapes``, and profiled on ``ctx``, or else the target's device.
+    """
+    guarding, profiling, is_emulated = as_guard(guard), as_profiling(profile), emulation is not None
+    machine = None if target is None else resolve_target(target, policy.target_dtype)
+    if is_emulated:
+        machine = emulation_target(policy, machine)
+    machine = machine or Target.for_dtype(policy.target_dtype)
+    mismatch = None if is_emulated else machine_mismatch(machine)
+    asked = Options(policy, machine, prepare=check_prepare(prepare), mismatch=mismatch, **options)
+    if profiling is not None or guarding is not None:
+        from mxamp.guard.measured import measured_options
+
+        asked = measured_options(source, asked, profiling, guarding, input_shapes, is_emulated, ctx)
+    model = convert_graph(source, asked, build_symbol=build_symbol)
+    return model if emulation is None else emulate_model(model, machine, emulation)
 
 
 def _parts(sym: Any, arg_params: Any, aux_params: Any) -> tuple[Any, Any, Any, Sequence[str]]:

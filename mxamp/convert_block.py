@@ -7,20 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
 from mxamp.calibration import Calibration, Compensation
-from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.ranges import HEADROOM
-from mxamp.conversion import (
-    PREPARATIONS,
-    KnownShapes,
-    Options,
-    Source,
-    check_prepare,
-    convert_graph,
-    known_shapes,
-)
-from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
+from mxamp.conversion import PREPARATIONS, KnownShapes, Source, known_shapes
+from mxamp.convert import convert_source
+from mxamp.decisions import IoDtype, LowPrecision
 from mxamp.dtypes import GivenDType
-from mxamp.guard import Guard, as_guard
+from mxamp.guard import Guard
 from mxamp.messages.arguments import one_of
 from mxamp.messages.warn import warn_user
 from mxamp.model.accepted import Array, Block, BlockInputs, BlockShapes, Device
@@ -29,8 +21,8 @@ from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import Policy
 from mxamp.policy.resolve import resolve_policy
-from mxamp.profile import Profiling, as_profiling
-from mxamp.targets import GivenTarget, machine_mismatch, resolve_target
+from mxamp.profile import Profiling
+from mxamp.targets import GivenTarget
 
 if TYPE_CHECKING:
     from mxamp.runtime.block import MixedPrecisionBlock
@@ -162,38 +154,27 @@ def convert_block(
     if traced.input_shapes is not None:
         read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
         known = known_shapes(graph, read, {**args, **auxs}, sym=traced.sym)
-    machine = resolve_target(target, dtype)
-    source = Source(graph, args, auxs, input_names, known.entries, known.notes)
-    options = Options(
+    model = convert_source(
+        Source(graph, args, auxs, input_names, known.entries, known.notes),
         chosen,
-        machine,
+        target=target,
+        profile=profile,
+        guard=guard,
+        input_shapes=traced.input_shapes,
+        ctx=contexts[0] if contexts[0].device_type == "gpu" else None,
         io_dtype=io_dtype,
         cast_op=cast_op,
         cast_offline=cast_optional_params,
         fold_batch_norm=fold_batch_norm,
         saturate=saturate,
         rewrite_masks=rewrite_masks,
-        prepare=check_prepare(prepare),
-        low_precision=as_low_precision(low_precision),
+        prepare=prepare,
+        low_precision=low_precision,
         calibration=calibration,
-        compensate=as_compensation(compensate),
+        compensate=compensate,
         headroom=headroom,
         time_budget=time_budget,
-        mismatch=machine_mismatch(machine),
-    )
-    profiling, guarding = as_profiling(profile), as_guard(guard)
-    if profiling is not None or guarding is not None:
-        from mxamp.guard.measured import measured_options
-
-        options = measured_options(
-            source,
-            options,
-            profiling=profiling,
-            guard=guarding,
-            input_shapes=traced.input_shapes,
-            ctx=contexts[0] if contexts[0].device_type == "gpu" else None,
-        )
-    model = convert_graph(source, options)._made_from(None, chosen)
+    )._made_from(None, chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
         warn_user(note)

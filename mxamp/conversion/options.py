@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mxamp.calibration import Calibration, Compensation
+from mxamp.calibration.compensate import as_compensation
 from mxamp.calibration.placing import check_time_budget
 from mxamp.calibration.ranges import HEADROOM, check_headroom
 from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
@@ -99,6 +100,7 @@ class Options:
         check_flag(self.saturate, "saturate")
         check_flag(self.rewrite_masks, "rewrite_masks")
         self._set("low_precision", as_low_precision(self.low_precision))
+        self._set("compensate", as_compensation(self.compensate))
         if policy.target_dtype.is_emulated_only:
             # No operator of MXNet's casts to such a format; emulation replaces every cast by a rounding.
             self._set("cast_op", AMP_CAST)

@@ -17,12 +17,11 @@ from mxamp.report.guard import NOT_RUN, GuardReport
 def measured_options(
     source: Source,
     options: Options,
-    *,
     profiling: Profiling | None,
     guard: Guard | None,
     input_shapes: Mapping[str, Sequence[int]] | None,
-    is_emulated: bool = False,
-    ctx: Any = None,
+    is_emulated: bool,
+    ctx: Any,
 ) -> Options:
     """Return how to convert after what was asked for was measured.
 
@@ -39,7 +38,7 @@ def measured_options(
     is_emulated
         Whether the conversion is emulated, which takes other times than what it emulates.
     ctx
-        The device to profile on; by default the target's.
+        The device to profile on; None for the target's.
 
     Raises
     ------
