@@ -7,6 +7,7 @@ nobody looked at, the casts see in passing whether that was right, and where it 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Callable, Mapping
 
 from mxamp.calibration.compensate import Compensator
@@ -69,8 +70,12 @@ class CastParameters(OfflineCasts):
         return stored
 
 
+Casting = Callable[[State], CastParameters]
+"""Returns what casts the parameters of a plan."""
+
+
 def run_unmeasured(
-    run: Callable[[State], Model | None],
+    run: Callable[[State, Casting], Model],
     user: State,
     prepared: State,
     options: Options,
@@ -83,7 +88,7 @@ def run_unmeasured(
     Parameters
     ----------
     run
-        Decides, rewrites and casts; returns None where a parameter was not looked at and lost range.
+        Decides, rewrites and casts.
     user, prepared
         The user's model, and what preparation made of it.
     options
@@ -104,15 +109,15 @@ def run_unmeasured(
     )
     unmeasured = unmeasured_parameters(prepared.graph, prepared.arg_params) if watched else {}
 
+    cast = partial(CastParameters, options=options)
+
     def measured() -> Model:
         # A cast has shown infinities or NaN, or all is read anyway: now it is worth looking who has them.
         unseen = {name: value for name, value in user.params.items() if not is_looked_at(value)}
         found = not_finite(unseen, read_all=True)
         if found:
             notes.append(not_finite_warning(found))
-        model = run(prepared)
-        assert model is not None  # nothing was left unmeasured
-        return model
+        return run(prepared, cast)
 
     def measured_late() -> Model:
         before = len(notes)
@@ -121,9 +126,15 @@ def run_unmeasured(
             tell(note)
         return model
 
-    model = None
-    if unmeasured:
-        model = run(replace(prepared, params={**prepared.params, **unmeasured}))
-    if model is None:
+    if not unmeasured:
+        return measured()
+    casts: list[CastParameters] = []
+
+    def watch(planned: State) -> CastParameters:
+        casts.append(cast(planned))
+        return casts[0]
+
+    model = run(replace(prepared, params={**prepared.params, **unmeasured}), watch)
+    if casts.pop().may_have_lost_range:
         return measured()
     return PostponedModel.postponing(model, measured_late, warn=tell, made_from=prepared.made_from)

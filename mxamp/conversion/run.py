@@ -11,7 +11,7 @@ from mxamp.conversion import pipeline
 from mxamp.conversion.assumed_shapes import AssumedShapes
 from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
-from mxamp.conversion.parameters import CastParameters, run_unmeasured
+from mxamp.conversion.parameters import Casting, run_unmeasured
 from mxamp.conversion.pipeline import run_steps
 from mxamp.decisions import Plan, already_low, decide_interface, why_nothing_is_low
 from mxamp.graph.garbage import paused_collection
@@ -101,7 +101,7 @@ def convert_graph(
     user, inputs, notes = _start(source, options)
     prepared = run_steps(pipeline.PREPARING, user, options)
     notes.extend(lost_branch_notes(user, prepared))
-    conversion = _Conversion(options, user, prepared, inputs, notes, build_symbol, observe)
+    conversion = _Conversion(options, user, inputs, notes, build_symbol, observe)
 
     def tell(note: str) -> None:
         if warn:
@@ -167,7 +167,6 @@ class _Conversion:
 
     options: Options
     user: State
-    prepared: State
     inputs: Sequence[str]
     notes: Sequence[str]
     build_symbol: bool
@@ -175,8 +174,8 @@ class _Conversion:
     said: list[str] = field(default_factory=list)
     """The notes, and what follows from the plan of the last run."""
 
-    def run(self, prepared: State) -> Model | None:
-        """Decide, rewrite, cast; None where ``prepared`` is not measured and parameters are out of range."""
+    def run(self, prepared: State, casting: Casting) -> Model:
+        """Decide, rewrite, cast."""
         options = self.options
         planned = run_steps(pipeline.PLANNING, prepared, options)
         assert planned.decided is not None  # that is what planning is
@@ -186,7 +185,7 @@ class _Conversion:
         mismatch = None if nothing is not None or options.is_measured else options.mismatch
         self.said[:] = [*self.notes, *self._said_of_plan(decisions, nothing, mismatch)]
         # The casts, and MXNet's parser after them, need no Python.
-        with CastParameters(planned, options) as casts:
+        with casting(planned) as casts:
             converted = run_steps(pipeline.CASTING, planned, options)
             building = self._building(converted.graph) if self.build_symbol else None
             rewrites = Rewrites.of(self.user, planned, converted)
@@ -211,8 +210,6 @@ class _Conversion:
             stored = casts.stored(rewrites.casts)
         # Leaving the block helped with the casts; now there is nothing left to do but wait for MXNet.
         built = {} if building is None else {"sym": building()}
-        if casts.may_have_lost_range and prepared is not self.prepared:
-            return None
         return Model(converted.graph, stored, dict(planned.aux_params), report, built)
 
     def _building(self, graph: Graph) -> Callable[[], Any]:
