@@ -123,9 +123,8 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "run",
         help="evaluate models, and write results and a report",
-        description="Evaluate models, each in a process of its own: one that crashes, takes too long "
-        "or too much "
-        "memory is a result, and the run goes on. Results are written as they come.",
+        description="Evaluate models, each in a process of its own: one that crashes, takes too long or too "
+        "much memory is a result, and the run goes on. Results are written as they come.",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -207,9 +206,8 @@ def _run(args: argparse.Namespace) -> int:
         raise DataError(f"--memory must be a number of GiB above 0, not {args.memory}.")
     if args.params is not None and not args.params.is_dir():
         raise DataError(
-            f"--params: there is no folder {str(args.params)!r}. It should hold parameters as GluonCV "
-            f"names them, "
-            "such as resnet50_v1.params."
+            f"--params: there is no folder {str(args.params)!r}. It should hold parameters as GluonCV names "
+            "them, such as resnet50_v1.params."
         )
     job = Job(
         "",
@@ -336,9 +334,8 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "report",
         help="write the report of results",
-        description="Write report.md, report.html and plots. `run` does it at its end; this does it "
-        "for several "
-        "parts of one run, or while it goes on.",
+        description="Write report.md, report.html and plots. `run` does it at its end; this does it for "
+        "several parts of one run, or while it goes on.",
     )
     parser.add_argument("results", nargs="*", type=Path, default=[_OUTPUT], metavar="RESULTS")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="default: where the results are")
@@ -360,12 +357,11 @@ def _add_diff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = commands.add_parser(
         "diff",
         help="say what got worse since a baseline",
-        description="Compare results with a baseline. A model that failed, an error or a speed worse "
-        "than its "
-        "tolerance, or more casts are regressions, and each is named. Speeds are compared where both "
-        "are of one "
-        "kind of processor. A result that could not be compared, because the baseline does not have it or "
-        "was made with other weights, inputs or samples, is a failure unless --allow-uncompared is given.",
+        description="Compare results with a baseline. A model that failed, an error or a speed worse than "
+        "its tolerance, or more casts are regressions, and each is named. Speeds are compared where both "
+        "are of one kind of processor. A result that could not be compared, because the baseline does not "
+        "have it or was made with other weights, inputs or samples, is a failure unless --allow-uncompared "
+        "is given.",
     )
     parser.add_argument("baseline", type=Path, metavar="BASELINE")
     parser.add_argument("results", nargs="*", type=Path, default=[_OUTPUT], metavar="RESULTS")
@@ -433,9 +429,8 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "export",
         help="write a converted model for deployment",
-        description="Write NAME-DTYPE-symbol.json, NAME-DTYPE-0000.params and "
-        "NAME-DTYPE-signature.json: names, "
-        "shapes and dtypes of inputs and outputs, and how to prepare an image.",
+        description="Write NAME-DTYPE-symbol.json, NAME-DTYPE-0000.params and NAME-DTYPE-signature.json: "
+        "names, shapes and dtypes of inputs and outputs, and how to prepare an image.",
     )
     parser.add_argument("name", metavar="NAME", help="NAME+primitive for that graph form of a detector")
     parser.add_argument("--dtype", choices=DTYPES, required=True)
@@ -479,8 +474,7 @@ def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "cluster",
         help="start a Dask cluster on this machine",
         description="Start a Dask scheduler with workers on this machine, for run --scheduler dask. It "
-        "prints its "
-        "address, and runs until it is interrupted.",
+        "prints its address, and runs until it is interrupted.",
     )
     parser.add_argument("--workers", type=count, default=usable_cores(), metavar="N", help="models at once")
     parser.add_argument("--port", type=number, default=8786, metavar="N", help="default: 8786; 0 for any")

@@ -20,12 +20,10 @@ from mxamp.version import __version__
 __all__ = ["export_model"]
 
 _PIXELS = {
-    "imagenet": "red, green and blue, (pixel / 255 - mean) / deviation with ImageNet's mean 0.485, "
-    "0.456, 0.406 "
-    "and deviation 0.229, 0.224, 0.225",
-    "cifar": "red, green and blue, (pixel / 255 - mean) / deviation with CIFAR-10's mean 0.4914, "
-    "0.4822, 0.4465 "
-    "and deviation 0.2023, 0.1994, 0.2010",
+    "imagenet": "red, green and blue, (pixel / 255 - mean) / deviation with ImageNet's mean 0.485, 0.456, "
+    "0.406 and deviation 0.229, 0.224, 0.225",
+    "cifar": "red, green and blue, (pixel / 255 - mean) / deviation with CIFAR-10's mean 0.4914, 0.4822, "
+    "0.4465 and deviation 0.2023, 0.1994, 0.2010",
     "unit": "red, green and blue, pixel / 255",
     "raw": "pixels from 0 to 255",
 }
@@ -72,9 +70,9 @@ def export_model(
     built = build_model(case, size=size, params=params, pretrained=pretrained, seed=seed, smaller=False)
     if built.weights == RANDOM and not allow_random:
         raise DataError(
-            f"There are no trained weights of {case.name!r} ({built.origin}), and with random ones it "
-            f"is no model "
-            "to deploy. Give a folder with its parameters (--params), or --random-weights to try the export."
+            f"There are no trained weights of {case.name!r} ({built.origin}), and with random ones it is no "
+            "model to deploy. Give a folder with its parameters (--params), or --random-weights to try the "
+            "export."
         )
     shapes = {name: (1, *shape) for name, shape in built.shapes.items()}
     model = built.model

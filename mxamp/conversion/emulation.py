@@ -189,8 +189,7 @@ def _bfloat16_differences(
     if folded:
         found.append(
             "MXNet's fused Convolution+BatchNorm truncates the weights it scales (in "
-            f"{_some_nodes(folded)}); emulation "
-            "scales them in float32."
+            f"{_some_nodes(folded)}); emulation scales them in float32."
         )
     dtypes = infer_dtypes(graph, variables)
     truncating = [
