@@ -64,10 +64,10 @@ help:
 	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
 	@echo "  make fingerprint      hash the conversions of 61 models, to show that a change of code changes none (minutes)"
 	@echo "  make fingerprint-change  what of three models converts otherwise than in the commit before (half a minute)"
-	@echo "  make docs-operators   write docs/operators.md from the records and policies"
+	@echo "  make docs-operators   write docs/results/operators.md from the records and policies"
 	@echo "  make verify-onnx-fp32 export models of the zoo to ONNX, compare ONNX Runtime with MXNet (a minute)"
 	@echo "  make verify-onnx      that, and FP16 in PyTorch, TVM and ONNX Runtime against emulation (half an hour)"
-	@echo "  make docs-onnx        write the table in docs/onnx.md from the mappings"
+	@echo "  make docs-onnx        write docs/results/onnx-operators.md from the mappings"
 	@echo "  make environment      only set up $(VENV), then: $(VENV)/bin/mxamp --help"
 	@echo "  make clean            remove the environments, downloads and caches that make keeps here"
 	@echo

@@ -1,4 +1,4 @@
-"""Write docs/operators.md: what mxamp knows of every operator that MXNet registers.
+"""Write docs/results/operators.md: what mxamp knows of every operator that MXNet registers.
 
     python -m tools.document_operators            (or: make docs-operators)
 
@@ -36,7 +36,7 @@ else:
 
 __all__ = ["DOCUMENT", "document", "main", "not_exercised"]
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "results" / "operators.md"
 WIDTH = 110
 
 _INTRODUCTION = """\
@@ -49,8 +49,8 @@ the policy in `mxamp/policy/tables/`; a test fails when it is out of date.
 **Color** is what the numerics of a dtype allow, whatever machine the model runs on. A *green* operator is
 better off in low precision: large sums of products, which hardware does fast and sums in FP32. A *gray* one
 may run in either, whichever takes fewer casts. A *red* one computes in FP32. Attributes, parameters and
-positions can turn a node red whose operator is not: see [how mxamp decides](how-it-decides.md). A
-[policy](policies.md) of yours changes all of it.
+positions can turn a node red whose operator is not: see [how mxamp decides](../how-it-decides.md). A
+[policy](../policies.md) of yours changes all of it.
 
 **Inputs** are listed with what the operator does with them, their role:
 

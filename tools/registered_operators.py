@@ -3,8 +3,8 @@
     python -m tools.registered_operators
 
 writes ``tests/contract/registered-operators.txt`` from the MXNet that is installed: one operator a line, its
-inputs in brackets, its aliases behind them. The contract test and ``docs/operators.md`` are made from that
-file, so that both can be made and checked where MXNet cannot be installed.
+inputs in brackets, its aliases behind them. The contract test and ``docs/results/operators.md`` are made from
+that file, so that both can be made and checked where MXNet cannot be installed.
 """
 
 from __future__ import annotations

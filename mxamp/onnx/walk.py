@@ -322,8 +322,8 @@ def _check_mappings(graph: Graph) -> None:
             listed.append(f"{op} ({shown}{more})")
         raise ExportError(
             f"The ONNX exporter has no mapping for {'; '.join(listed)}. Register one with "
-            "mxamp.register_onnx_mapping, which can also write a node of a domain of your own; docs/onnx.md "
-            "has the list of all that are there."
+            "mxamp.register_onnx_mapping, which can also write a node of a domain of your own; "
+            "docs/results/onnx-operators.md has the list of all that are there."
         )
 
 

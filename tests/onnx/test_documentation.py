@@ -1,4 +1,4 @@
-"""The table in docs/onnx.md is that of the mappings."""
+"""The table in docs/results/onnx-operators.md is that of the mappings."""
 
 from __future__ import annotations
 

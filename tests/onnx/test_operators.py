@@ -12,15 +12,8 @@ pytest.importorskip("mxnet", reason="MXNet is what the results are compared with
 
 from mxamp.errors import OperatorError
 from mxamp.onnx import OnnxSession
-from tests.onnx.cases_boxes import box_cases
-from tests.onnx.cases_elementwise import elementwise_cases
-from tests.onnx.cases_layers import layer_cases
-from tests.onnx.cases_numpy import numpy_cases
-from tests.onnx.cases_shape import shape_cases
+from tests.onnx.cases import CASES
 from tests.onnx.operators import Case, compare
-
-CASES = [*layer_cases(), *elementwise_cases(), *shape_cases(), *box_cases(), *numpy_cases()]
-
 
 _DEFORMABLE = frozenset({"_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution"})
 

@@ -78,8 +78,8 @@ def test_networks_have_the_shapes_that_mxnet_infers(name: str) -> None:
 def test_operators_have_the_shapes_that_mxnet_infers() -> None:
     pytest.importorskip("onnx", reason="the calls are those of the exporter's tests")
     pytest.importorskip("onnxruntime", reason="the calls are those of the exporter's tests")
+    from tests.onnx.cases import CASES
     from tests.onnx.operators import array_shapes, graph_of_case
-    from tests.onnx.test_operators import CASES
 
     for case in CASES:
         shapes = array_shapes(case)

@@ -1,4 +1,4 @@
-"""The list of registered operators reads back as written; docs/operators.md is what its tool writes."""
+"""The list of registered operators reads back as written; docs/results/operators.md is what its tool writes."""
 
 from __future__ import annotations
 
