@@ -108,8 +108,8 @@ def build_model(
         # MXNet warns of parameters that a constructor initialised, and of types it infers later.
         warnings.filterwarnings("ignore", module=r"mxnet(\..*)?")
         warnings.filterwarnings("ignore", module=r"gluoncv(\..*)?")
-        with _graph_form(case.form):
-            net = _network(entry, shapes)
+        with graph_form(case.form):
+            net = zoo_network(entry, shapes)
         file, weights, origin = _weights(entry, params, pretrained)
         if file is not None:
             _load(net, file, entry)
@@ -146,7 +146,7 @@ def _for_raw_pixels(model: Model) -> Model:
     return Model(graph, {**model.arg_params, **divided}, model.aux_params)
 
 
-def _network(entry: Entry, shapes: Mapping[str, Shape]) -> Any:
+def zoo_network(entry: Entry, shapes: Mapping[str, Shape]) -> Any:
     gluoncv = import_gluoncv()
     arguments = dict(entry.arguments)
     sizes = next(iter(shapes.values()))[-2:]
@@ -169,7 +169,7 @@ def _network(entry: Entry, shapes: Mapping[str, Shape]) -> Any:
 
 
 @contextlib.contextmanager
-def _graph_form(form: str) -> Iterator[None]:
+def graph_form(form: str) -> Iterator[None]:
     """Let detectors be built in the form that they have with trained weights, though these are not here."""
     if form != PRIMITIVE:
         yield

@@ -25,7 +25,7 @@ from mxamp.messages.installation import install_hint
 
 __all__ = ["DaskScheduler", "run_cluster"]
 
-_CONNECT_SECONDS = 10
+CONNECT_SECONDS = 10
 
 _LOOK_EVERY = 5.0
 """Seconds between looks whether workers are left."""
@@ -76,7 +76,7 @@ class DaskScheduler:
         self._quiet = contextlib.ExitStack()
         self._quiet.enter_context(_quiet())
         try:
-            self._client = Client(address, timeout=_CONNECT_SECONDS)
+            self._client = Client(address, timeout=CONNECT_SECONDS)
         except (OSError, ValueError, TypeError, *_LATE) as error:
             self._quiet.close()
             said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
@@ -94,7 +94,7 @@ class DaskScheduler:
     def _ask_workers(self) -> dict[str, Any]:
         """Return what speeds are measured on; fail where a worker would give other results."""
         try:
-            self._client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+            self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except _LATE as error:
             raise DataError(f"The Dask scheduler at {self._address!r} has no workers. {_START}") from error
         here = _environment()
@@ -113,7 +113,7 @@ class DaskScheduler:
                         f"The worker {worker} has {key} {there[key]!r} and this machine {here[key]!r}, so "
                         "that their results could differ. Bring both to the same version."
                     )
-        self.threads = _threads_for(self._client.nthreads(), found)
+        self.threads = threads_for(self._client.nthreads(), found)
         described = sorted({(str(there["cpu"]), tuple(there["cpu_flags"])) for there in found.values()})
         return {
             "scheduler": "dask",
@@ -205,7 +205,7 @@ class DaskScheduler:
         )
 
 
-def _threads_for(at_once: Mapping[str, int], found: Mapping[str, Mapping[str, Any]]) -> int:
+def threads_for(at_once: Mapping[str, int], found: Mapping[str, Mapping[str, Any]]) -> int:
     """Return for how many threads a model has cores, where fewest are."""
     of_host: dict[str, int] = {}
     for worker, jobs in at_once.items():

@@ -82,7 +82,7 @@ def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
         weights_from=built.origin,
         inputs={name: [1, *shape] for name, shape in built.shapes.items()},
         samples=samples,
-        notes=_notes(built),
+        notes=notes_of(built),
         nodes=sum(not node.is_variable for node in built.model.graph.nodes),
         parameter_bytes=built.model.parameter_bytes,
         skipped={},
@@ -91,7 +91,7 @@ def evaluate(job: Job, publish: Publish = lambda _: None) -> dict[str, Any]:
     )
     publish(row)
     built, reference = repeatable_reference(built, inputs, row["notes"])
-    row["results"][FP32] = _as_deployed(lambda: reference.compare(built.model), row["notes"])
+    row["results"][FP32] = as_deployed(lambda: reference.compare(built.model), row["notes"])
     for dtype in job.dtypes:
         for key, way in _ways(dtype):
             obstacle = _gpu_obstacle() if way == "gpu" else ""
@@ -135,7 +135,7 @@ def _suitable_samples(entry: Entry) -> int:
     return 8 if entry.task == "classification" else 2
 
 
-def _notes(built: BuiltModel) -> list[str]:
+def notes_of(built: BuiltModel) -> list[str]:
     notes = [built.entry.note] if built.entry.note else []
     usual = {name: tuple(shape) for name, shape in built.entry.inputs.items()}
     if dict(built.shapes) != usual:
@@ -146,7 +146,7 @@ def _notes(built: BuiltModel) -> list[str]:
     return notes
 
 
-def _as_deployed(compare: Callable[[], dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+def as_deployed(compare: Callable[[], dict[str, Any]], notes: list[str]) -> dict[str, Any]:
     """Return what the FP32 model differs from itself, fused; where MXNet cannot run it so, not fused.
 
     Then nothing is fused from here on: the process evaluates this model alone.

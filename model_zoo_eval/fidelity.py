@@ -184,7 +184,7 @@ class TaskMeter:
             left = _detections([output[number] for output in reference])
             right = _detections([output[number] for output in converted])
             self._count(boxes=len(left[0]), converted=len(right[0]))
-            for one, other, iou in _matches(left, right):
+            for one, other, iou in matches(left, right):
                 self._count(matched=1, iou=iou)
                 self._note(score=abs(left[1][one] - right[1][other]))
                 if len(left) > 3:
@@ -220,7 +220,7 @@ def _detections(outputs: Sequence[Array]) -> list[Array]:
     return [ids[found], scores[found], boxes[found], *(masks[found] for masks in outputs[3:])]
 
 
-def _matches(left: Sequence[Array], right: Sequence[Array]) -> list[tuple[int, int, float]]:
+def matches(left: Sequence[Array], right: Sequence[Array]) -> list[tuple[int, int, float]]:
     """Pair boxes of one class, the surest first, each with the one it overlaps most."""
     pairs = []
     # A class at a time: a detector of 80 classes may find 50,000 boxes, too many to hold all against all.

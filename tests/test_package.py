@@ -336,3 +336,47 @@ def test_the_frame_knows_no_operator_by_name(source: Path) -> None:
     }
     named = {f"{name} (line {texts[name]})" for name in texts.keys() & set(FACTS.names())}
     assert not named, "say it as a fact of the operator, in mxamp/ops/"
+
+
+PRIVATE = re.compile(r"_[a-zA-Z]\w*")
+OUR_PACKAGES = {"mxamp", "tools", "model_zoo_eval"}
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def reaches_inside(path: Path) -> list[str]:
+    """Return what a test module takes from tests, from conftest, or from behind an underscore."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            *packages, last = node.module.split(".")
+            if [*packages, last][0] == "tests" and re.match(r"test_|conftest", last):
+                found.append(f"line {node.lineno} imports {node.module}")
+            if {*packages, last} & OUR_PACKAGES:
+                private = [alias.name for alias in node.names if PRIVATE.fullmatch(alias.name)]
+                found += [f"line {node.lineno} imports {name}" for name in private]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "patch", "object"):
+            named = [part.value for part in node.args[:2] if isinstance(part, ast.Constant)]
+            private = [str(name) for name in named if PRIVATE.fullmatch(str(name).split(".")[-1])]
+            found += [f"line {node.lineno} patches {name}" for name in private]
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tests.cli.test_cli_main import run",
+        "from tests.cli.conftest import small_model",
+        "from mxamp.files.staged import _pieces",
+        "monkeypatch.setattr(library, '_load', None)",
+        "mock.patch('mxamp.runtime.library._load')",
+    ],
+)
+def test_the_scan_of_tests_sees_every_way_inside(source: str, tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(source, "utf-8")
+    assert reaches_inside(path)
+
+
+def test_tests_ask_for_behaviour_and_share_what_they_need_in_modules_of_their_own() -> None:
+    found = {str(path.relative_to(ROOT)): reaches_inside(path) for path in TESTS}
+    assert {path: lines for path, lines in found.items() if lines} == {}

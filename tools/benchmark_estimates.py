@@ -42,7 +42,7 @@ def main() -> None:
     prepare_environment()
     use_amx()
     if given.child:
-        print(json.dumps(_network(given.child, given.seconds)))
+        print(json.dumps(network_of(given.child, given.seconds)))
         return
     for line in machine_lines(describe_machine()):
         print(line)
@@ -50,7 +50,7 @@ def main() -> None:
     print(f"target {target.name}: {'' if target.cost is None else target.cost.machine}\n")
     result: dict[str, Any] = {"machine": describe_machine(), "target": target.name}
     if given.kernel_seconds:
-        result["kernels"] = _kernels(target, given.kernel_seconds)
+        result["kernels"] = kernels_of(target, given.kernel_seconds)
     result["networks"] = {}
     for name in given.models or (*MODELS, *NETWORK_NAMES):
         process = subprocess.run(
@@ -77,7 +77,8 @@ def main() -> None:
 # ---------------------------------------------------------------------- kernels
 
 
-def _kernels(target: Target, seconds: float) -> dict[str, Any]:
+def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
+    """Return how well the target's prices predict kernels of random shapes."""
     timing = KernelTiming(DType.BFLOAT16, dict(os.environ), seconds)
     samples = read_kernels(time_random_kernels(timing, target, seed=JUDGE_SEED))
     cost = target.cost
@@ -117,7 +118,8 @@ def _within(ratios: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- networks
 
 
-def _network(name: str, seconds: float) -> dict[str, Any]:
+def network_of(name: str, seconds: float) -> dict[str, Any]:
+    """Return how well the target's prices predict a network, layer by layer."""
     from mxamp.runtime.executor import BoundModel
     from tools.benchmark_models.job import Job
     from tools.benchmark_models.subject import build_subject

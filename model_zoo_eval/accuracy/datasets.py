@@ -60,7 +60,7 @@ def dataset_subject(job: AccuracyJob) -> tuple[Subject, dict[str, Any]]:
             f"There are no trained weights of {job.name!r} ({built.origin}), and random ones have no "
             f"accuracy. Put {job.name}.params into a folder and give it with --params."
         )
-    make = _MAKERS[job.data, entry.task]
+    make = MAKERS[job.data, entry.task]
     total, samples, meter, metric_note = make(built, folder)
     count = min(job.samples or total, total)
     if not count:
@@ -276,7 +276,7 @@ def _opened(what: str, opening: Callable[[], Any]) -> Any:
         raise DataError(f"GluonCV cannot read the data set ({what}): {said}.") from error
 
 
-_MAKERS = {
+MAKERS = {
     ("imagenet", "classification"): _imagenet,
     ("voc", "detection"): _voc_boxes,
     ("voc", "segmentation"): _segmentation("VOCSegmentation"),

@@ -88,7 +88,7 @@ def evaluate_onnx(job: OnnxJob, publish: Publish = lambda row: None) -> dict[str
     result["errors"] = _errors(found, expected)
     result["verdict"] = PASSES
     if max(result["errors"]) > LIMIT:
-        result["amplified"] = _own_movement(reference, data, expected)
+        result["amplified"] = own_movement(reference, data, expected)
         result["verdict"] = AMPLIFIES
         _judge(result, found, expected)
     row.update(results={FP32: result}, stage="done")
@@ -110,17 +110,17 @@ def _judge(result: dict[str, Any], found: Sequence[NDArray[Any]], expected: Sequ
             return
 
 
-def _own_movement(
+def own_movement(
     model: Model, data: Mapping[str, NDArray[np.float32]], expected: Sequence[NDArray[Any]]
 ) -> list[float]:
     """Return how far MXNet's own outputs move where the last bits of inputs, or of parameters, change."""
     moved = {name: values * _last_bits(values.shape) for name, values in data.items()}
     of_inputs = _errors(run_outputs(model, moved, fusion=False), expected)
-    of_parameters = _errors(run_outputs(_other_last_bits(model), data, fusion=False), expected)
+    of_parameters = _errors(run_outputs(other_last_bits(model), data, fusion=False), expected)
     return [max(errors) for errors in zip(of_inputs, of_parameters)]
 
 
-def _other_last_bits(model: Model) -> Model:
+def other_last_bits(model: Model) -> Model:
     """Return a model whose float32 parameters differ in the last bits."""
 
     def changed(params: Mapping[str, Parameter]) -> dict[str, Parameter]:

@@ -295,7 +295,7 @@ def _where_it_runs(dtype: str) -> str | None:
     if capability is not None and capability >= BEYOND_WHEELS:
         here = f"this machine's GPU has compute capability {capability[0]}.{capability[1]}, for which the"
         what = "hold no machine code"
-    elif _has_gpu():
+    elif has_gpu():
         return None
     else:
         here = (
@@ -306,7 +306,7 @@ def _where_it_runs(dtype: str) -> str | None:
     return f"{here} official MXNet wheels {what}. For this machine's CPU convert to bfloat16."
 
 
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
     """Whether the machine has an NVIDIA GPU; found out without MXNet, which may not be installed."""
     return bool(glob.glob("/dev/nvidia[0-9]*")) or shutil.which("nvidia-smi") is not None
 

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         threads=args.threads or default_threads(),
         only=tuple(args.only),
     )
-    progress = _Progress(sys.stderr, quiet=args.quiet)
+    progress = ProbeProgress(sys.stderr, quiet=args.quiet)
     try:
         target = run_probe(
             output,
@@ -162,7 +162,7 @@ _WORDS = {
 }
 
 
-class _Progress:
+class ProbeProgress:
     """A bar on a terminal; nothing elsewhere."""
 
     def __init__(self, stream: TextIO, *, quiet: bool) -> None:

@@ -13,7 +13,7 @@ from mxamp.errors import ModelFileNotFoundError
 
 _PACKAGE = "model_zoo_eval"
 
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 """The repository's folder, where mxamp runs from one; an installed program does not look there by itself."""
 
 
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     ModelFileNotFoundError
         When the evaluation is not here.
     """
-    if importlib.util.find_spec(_PACKAGE) is None and (_ROOT / _PACKAGE / "cli.py").is_file():
-        sys.path.append(str(_ROOT))
+    if importlib.util.find_spec(_PACKAGE) is None and (ROOT / _PACKAGE / "cli.py").is_file():
+        sys.path.append(str(ROOT))
     if importlib.util.find_spec(_PACKAGE) is None:
         raise ModelFileNotFoundError(
             "`mxamp zoo` runs model_zoo_eval, which is in mxamp's repository and is not installed with it. "

@@ -68,7 +68,7 @@ class RoundingLoss:
         return self.underflowed / self.elements if self.elements else 0.0
 
 
-class _Counter:
+class LossCounter:
     """Counts over several batches of one rounding's input."""
 
     def __init__(self, format_: DType) -> None:
@@ -79,6 +79,7 @@ class _Counter:
         self.largest, self.smallest = 0.0, float("inf")
 
     def add(self, values: NDArray[Any]) -> None:
+        """Count what becomes of values."""
         magnitudes = np.abs(np.asarray(values, np.float32)).reshape(-1)
         self.elements += magnitudes.size
         finite = magnitudes[np.isfinite(magnitudes)]
@@ -147,7 +148,7 @@ def rounding_losses(
         raise DataError(
             f"The model holds no {ROUND} node, so it emulates nothing. Give what mxamp.emulate returned."
         )
-    counters = [_Counter(dtype) for _, dtype in roundings]
+    counters = [LossCounter(dtype) for _, dtype in roundings]
     done = 0
     for batch in batches(inputs.arrays, size):
         _count(checked, batch, roundings, counters, ctx)
@@ -160,7 +161,7 @@ def rounding_losses(
 def measure_losses(model: Any, batch: Mapping[str, NDArray[Any]], ctx: Any) -> tuple[RoundingLoss, ...]:
     """Count on one batch of checked inputs; nothing where the model emulates nothing."""
     roundings = _roundings(model.graph)
-    counters = [_Counter(dtype) for _, dtype in roundings]
+    counters = [LossCounter(dtype) for _, dtype in roundings]
     _count(model, batch, roundings, counters, ctx)
     return _records(model.graph, roundings, counters)
 
@@ -177,11 +178,11 @@ def _count(
     model: Any,
     batch: Mapping[str, NDArray[Any]],
     roundings: Sequence[tuple[int, DType]],
-    counters: Sequence[_Counter],
+    counters: Sequence[LossCounter],
     ctx: Any,
 ) -> None:
     graph = model.graph
-    readers: dict[Entry, list[_Counter]] = {}
+    readers: dict[Entry, list[LossCounter]] = {}
     for (position, _), counter in zip(roundings, counters):
         source = graph.nodes[position].inputs[0]
         readers.setdefault(source, []).append(counter)
@@ -224,7 +225,7 @@ def _read(
 
 
 def _records(
-    graph: Graph, roundings: Sequence[tuple[int, DType]], counters: Sequence[_Counter]
+    graph: Graph, roundings: Sequence[tuple[int, DType]], counters: Sequence[LossCounter]
 ) -> tuple[RoundingLoss, ...]:
     records = []
     for (position, dtype), counter in zip(roundings, counters):

@@ -38,7 +38,7 @@ from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, read_volumes
 
-_TOO_SHORT = 500.0
+TOO_SHORT = 500.0
 """Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
 cast costs at any size is most of it then, and how large a batch is decides which way it goes."""
 
@@ -354,7 +354,7 @@ class _Decider:
                 found = estimate(
                     self.graph, self.context.names, target, target.cost, shapes, choices=choices, apart=apart
                 )
-                if not self.given.are_shapes_assumed or sum(found.float32) >= _TOO_SHORT:
+                if not self.given.are_shapes_assumed or sum(found.float32) >= TOO_SHORT:
                     return found
         if self.given.low_precision is LowPrecision.PROFITABLE:
             missing = (

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 
-_RESAMPLES = 1000
+RESAMPLES = 1000
 
 Interval = Tuple[float, float]
 
@@ -149,7 +149,7 @@ def bootstrap_intervals(
         of_batch,
         vectorized=True,
         axis=-1,
-        n_resamples=_RESAMPLES,
+        n_resamples=RESAMPLES,
         confidence_level=CONFIDENCE,
         method="percentile",
         random_state=np.random.RandomState(seed),

@@ -70,7 +70,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
         self._hash = new_digest(self.algorithm)
         self._size = 0
         self._stride = 1
-        self._pieces: dict[int, int] = {}
+        self.pieces: dict[int, int] = {}
 
     # ------------------------------------------------------------------ writing
 
@@ -103,16 +103,16 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
         first = self._size // _PIECE
         number = -(-first // self._stride) * self._stride
         while number <= last:
-            if len(self._pieces) == _MOST_PIECES and number not in self._pieces:
+            if len(self.pieces) == _MOST_PIECES and number not in self.pieces:
                 self._stride *= 2
-                self._pieces = {
-                    kept: checksum for kept, checksum in self._pieces.items() if not kept % self._stride
+                self.pieces = {
+                    kept: checksum for kept, checksum in self.pieces.items() if not kept % self._stride
                 }
                 number = -(-number // self._stride) * self._stride
                 continue
             begin = max(number * _PIECE - self._size, 0)
             part = view[begin : (number + 1) * _PIECE - self._size]
-            self._pieces[number] = zlib.crc32(part, self._pieces.get(number, 0))
+            self.pieces[number] = zlib.crc32(part, self.pieces.get(number, 0))
             number += self._stride
 
     def writable(self) -> bool:
@@ -206,7 +206,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
             size = os.fstat(file.fileno()).st_size
             if size != self._size:
                 raise self._differs(f"it has {size} bytes and {self._size} were written")
-            for number, checksum in sorted(self._pieces.items()):
+            for number, checksum in sorted(self.pieces.items()):
                 offset = number * _PIECE
                 _forget(file.fileno(), offset)
                 file.seek(offset)

@@ -59,7 +59,7 @@ def measuring_here(
     with tempfile.TemporaryDirectory(prefix="mxamp-guard-") as name:
         folder = Path(name)
         np.savez(folder / "data.npz", **data)
-        yield _Processes(folder, device)
+        yield Processes(folder, device)
 
 
 def _in_this_process(data: Any, device: str) -> Measure:
@@ -78,7 +78,7 @@ def _in_this_process(data: Any, device: str) -> Measure:
     return measure
 
 
-class _Processes:
+class Processes:
     """Times models, every race in a process of its own.
 
     Parameters

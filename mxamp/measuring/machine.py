@@ -13,8 +13,8 @@ from typing import Any, Iterable, Mapping, Sequence
 CPU_INFO = Path("/proc/cpuinfo")
 """Where Linux describes the processors."""
 
-_MEMORY_INFO = Path("/proc/meminfo")
-_CGROUPS = (
+MEMORY_INFO = Path("/proc/meminfo")
+CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
         Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -144,10 +144,10 @@ def describe_machine(threads: int, cpu_info: Path | None = None) -> dict[str, An
 def available_memory() -> int | None:
     """Return how many bytes a process may still take without swapping; None where nothing tells."""
     found = []
-    for line in _text(_MEMORY_INFO).splitlines():
+    for line in _text(MEMORY_INFO).splitlines():
         if line.startswith("MemAvailable:"):
             found.append(int(line.split()[1]) << 10)
-    for limit, used in _CGROUPS:
+    for limit, used in CGROUPS:
         limit_text, used_text = _text(limit).strip(), _text(used).strip()
         if limit_text.isdigit() and used_text.isdigit():
             # Files that were read count as used, though they are dropped as soon as memory is wanted.
@@ -224,7 +224,7 @@ def compute_capability() -> tuple[int, int] | None:
 
     The driver is asked, so neither CUDA's toolkit nor a GPU build of MXNet needs to be there.
     """
-    driver = _driver()
+    driver = cuda_driver()
     if driver is None:
         return None
     device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -237,7 +237,8 @@ def compute_capability() -> tuple[int, int] | None:
     return major.value, minor.value
 
 
-def _driver() -> ctypes.CDLL | None:
+def cuda_driver() -> ctypes.CDLL | None:
+    """Return the CUDA driver's library; None where there is none."""
     for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll"):
         try:
             return ctypes.CDLL(name)

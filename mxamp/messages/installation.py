@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 """The checkout, where mxamp runs from one."""
 
 _FIRST_WITHOUT_MXNET = (3, 12)
@@ -29,7 +29,7 @@ def install_hint(extra: str) -> str:
         What works with this Python. mxamp is on no package index, so its extras come from a checkout.
     """
     version = ".".join(str(part) for part in sys.version_info[:2])
-    where = f"in {_ROOT}" if (_ROOT / "setup.py").is_file() else "in a checkout of mxamp"
+    where = f"in {ROOT}" if (ROOT / "setup.py").is_file() else "in a checkout of mxamp"
     if mxnet_cannot_be_here() and extra not in _WITHOUT_MXNET:
         return (
             f"MXNet 1.9.1 runs on Python 3.8 to 3.11, and this is {version}: use one of those. `make "

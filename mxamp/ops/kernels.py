@@ -53,11 +53,12 @@ def kernels() -> Kernels | None:
     """
     if os.environ.get("MXAMP_NATIVE", "").strip() == "0":
         return None
-    return _found_kernels()
+    return found_kernels()
 
 
 @lru_cache(maxsize=None)
-def _found_kernels() -> Kernels | None:
+def found_kernels() -> Kernels | None:
+    """Return the kernels that are built for this machine, looked for once; None where there are none."""
     try:
         library = kernels_library()
         path = find_built(library)

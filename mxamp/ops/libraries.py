@@ -99,7 +99,7 @@ def operators_library(mxnet: Path | None = None) -> Library:
                 f"The operator library cannot be built: {path} is missing. mxnet 1.9.1 brings this file with "
                 "it; install that version: pip install mxnet==1.9.1"
             )
-    version = _mxnet_version(package)
+    version = mxnet_version(package)
     options = (
         f"-I{package / 'include'}",
         f"-I{package / 'include' / 'mxnet'}",
@@ -156,7 +156,8 @@ def _find_mxnet() -> Path:
     return Path(spec.origin).resolve().parent
 
 
-def _mxnet_version(package: Path) -> str:
+def mxnet_version(package: Path) -> str:
+    """Return the version of an MXNet that is not imported."""
     text = (package / "libinfo.py").read_text(encoding="utf-8")
     match = re.search(r'^__version__ = "(\d+(?:\.\d+)*)', text, flags=re.MULTILINE)
     if match is None:

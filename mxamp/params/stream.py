@@ -33,7 +33,7 @@ _READ_AHEAD = 2
 _CAST_AHEAD = 2
 """Parts of what is written in memory: one is written and hashed while the next is cast."""
 
-_SYNC_EVERY = 64 << 20
+SYNC_EVERY = 64 << 20
 """Bytes after which the disk is told to begin writing: otherwise all of it waits for the end."""
 
 
@@ -255,7 +255,7 @@ class _Syncing:
             self._descriptor = file.fileno()
         except (OSError, io.UnsupportedOperation):
             return
-        if total > _SYNC_EVERY and hasattr(os, "fdatasync"):
+        if total > SYNC_EVERY and hasattr(os, "fdatasync"):
             self._thread = threading.Thread(target=self._run, daemon=True)
 
     def written(self, count: int) -> None:
@@ -267,7 +267,7 @@ class _Syncing:
             When the disk refused earlier ones. It says so only once, so this must not be lost.
         """
         self._unsynced += count
-        if self._unsynced >= _SYNC_EVERY:
+        if self._unsynced >= SYNC_EVERY:
             self._unsynced = 0
             self._wanted = True
             self._work.set()

@@ -24,7 +24,7 @@ _NAMES = frozenset({"Dropout", "_npx_dropout", "_copy", "identity", "_np_copy", 
     {"stop_gradient", "_sparse_stop_gradient", "_contrib_gradientmultiplier", *CAST_OPERATORS, "cast"}
 )
 
-_EXACT: Mapping[DType, frozenset[DType]] = {
+EXACT: Mapping[DType, frozenset[DType]] = {
     DType.FLOAT16: frozenset({DType.FLOAT32, DType.FLOAT64}),
     DType.BFLOAT16: frozenset({DType.FLOAT32, DType.FLOAT64}),
     DType.FLOAT32: frozenset({DType.FLOAT64}),
@@ -90,7 +90,7 @@ class DropNoOps(PreparationPass):
                     target = known[after]
                     reason = _why_cast(after, before)
                 elif after is not None:
-                    exact = before is not None and after in _EXACT.get(before, ())
+                    exact = before is not None and after in EXACT.get(before, ())
                     forms[own] = {**known, after: own} if exact else {after: own}
             elif _does_nothing(graph, position, node, op):
                 target, reason = source, _NO_OPS[op]

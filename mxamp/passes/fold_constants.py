@@ -24,7 +24,7 @@ _GROWTH = 2
 _SMALL = 1 << 14
 """... or so many values in any case."""
 
-_IN_MEMORY = 2 * PART
+IN_MEMORY = 2 * PART
 """Values computed from files that may be held in memory until the result is written, in all."""
 
 
@@ -142,7 +142,7 @@ def _into(graph: Graph, folded: AbstractSet[int], wanted: AbstractSet[int]) -> M
 def _constants(graph: Graph, state: State) -> Mapping[int, _Constant]:
     """Return the nodes whose first output is known, and how."""
     found: dict[int, _Constant] = {}
-    budget = _IN_MEMORY
+    budget = IN_MEMORY
     for position, node in enumerate(graph.nodes):
         if node.op == VARIABLE:
             parameter = state.params.get(node.name)

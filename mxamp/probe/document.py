@@ -67,7 +67,7 @@ def make_document(
     eligible = check_patterns(cases, answers, builtin.fusion, must_be_right=True)
     fused = check_patterns(cases, answers, builtin.rounds_once, must_be_right=False)
     everything = check_patterns(cases, answers, (*builtin.rounds_once, *builtin.fusion), must_be_right=False)
-    cost = _cost(samples, answers, operators)
+    cost = fitted_cost(samples, answers, operators)
     if cost is not None:
         cost = {"measured": True, "machine": _named(machine), "source": _source(machine), **cost}
     measured = f"Measured by {_source(machine)}."
@@ -114,9 +114,10 @@ def _named(machine: Mapping[str, Any]) -> str:
     return f"{device}, {threads} thread{'' if threads == 1 else 's'}"
 
 
-def _cost(
+def fitted_cost(
     samples: Sequence[Sample], answers: Mapping[Unit, Answer], operators: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any] | None:
+    """Return the costs that measured times fit; None where nothing was timed."""
     overhead, rate = operator_overhead(answers), cast_rate(answers)
     if overhead is None or rate is None:
         return None

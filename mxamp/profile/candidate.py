@@ -69,7 +69,7 @@ class Candidates:
     """
 
     def __init__(self, source: Source, options: Options, folder: Path) -> None:
-        self._source, self._options = source, options
+        self.source, self.options = source, options
         self._folder, self._dtype = folder, options.policy.target_dtype
         self._made: dict[str, str] = {}
         self._times_made: Counter[str] = Counter()
@@ -80,8 +80,8 @@ class Candidates:
         observed: list[Rewrites] = []
         placing = Placing(choose, "is being measured", times, in_bodies=choose is float32)
         # The conversion that counts warns.
-        options = replace(self._options, placing=placing)
-        model = convert_graph(self._source, options, warn=False, observe=observed.append)
+        options = replace(self.options, placing=placing)
+        model = convert_graph(self.source, options, warn=False, observe=observed.append)
         graph = model.graph  # a conversion that was postponed is done again here if it must be
         rewrites = observed[-1]
         low = frozenset(

@@ -34,7 +34,7 @@ def permit_amx() -> None:
     """
     if not asks_for_amx():
         return
-    error = _request(_TILE_DATA)
+    error = request(_TILE_DATA)
     if error:
         variable, value = AMX_SETTING
         raise DeviceError(
@@ -44,7 +44,7 @@ def permit_amx() -> None:
         )
 
 
-def _request(feature: int) -> int:
+def request(feature: int) -> int:
     """Request permission to use a processor state; return the number of the error, or 0."""
     library = ctypes.CDLL(None, use_errno=True)
     return ctypes.get_errno() if library.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, feature) else 0

@@ -117,7 +117,7 @@ class BoundModel:
         stored = {**model.arg_params, **model.aux_params}
         self._stored = {name: stored[name] for name in model.graph.variables if name in stored}
         variables = variable_dtypes(model.graph, {name: value.dtype for name, value in self._stored.items()})
-        _check_device(model.graph, variables, self.ctx, label)
+        check_device(model.graph, variables, self.ctx, label)
         self._graph = model.graph
         if entries is not None:
             self._graph = dataclasses.replace(model.graph, heads=tuple(entries), head_versions=())
@@ -339,7 +339,7 @@ def bind_environment(fusion: bool) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def _check_device(graph: Graph, variables: Mapping[str, DType], ctx: Any, label: str) -> None:
+def check_device(graph: Graph, variables: Mapping[str, DType], ctx: Any, label: str) -> None:
     """Refuse what MXNet would fail on halfway, with the way out."""
     dtypes = infer_dtypes(graph, variables)
     for node in graph.nodes:

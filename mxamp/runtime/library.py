@@ -59,13 +59,13 @@ def load_operators() -> None:
         When MXNet cannot be imported.
     """
     mx = import_mxnet()
-    if _is_loaded(mx):
+    if is_loaded(mx):
         return
     with _lock:
-        if not _is_loaded(mx):
+        if not is_loaded(mx):
             library = operators_library(Path(mx.__file__).resolve().parent)
             path = find_built(library)
-            _load(mx, path if path is not None else build(library))
+            load_library(mx, path if path is not None else build(library))
 
 
 def round_values(
@@ -176,12 +176,14 @@ def _dtype_name(dtype: Any) -> str:
     return names[0] if names else np.dtype(dtype).name
 
 
-def _is_loaded(mx: Any) -> bool:
+def is_loaded(mx: Any) -> bool:
+    """Return whether this process has the operators."""
     # The last operator of the library, in the last module that gets one when a library is loaded.
     return hasattr(mx.sym._internal, OBSERVE)
 
 
-def _load(mx: Any, path: Path) -> None:
+def load_library(mx: Any, path: Path) -> None:
+    """Load a file with the operators, and leave MXNet's modules as they were otherwise."""
     modules = [module for name, module in sys.modules.items() if name.startswith(_OPERATOR_MODULES)]
     before = [dict(vars(module)) for module in modules]
     try:
@@ -192,7 +194,7 @@ def _load(mx: Any, path: Path) -> None:
         ) from error
     for module, attributes in zip(modules, before):
         _restore(module, attributes)
-    if not _is_loaded(mx):
+    if not is_loaded(mx):
         raise LibraryError(f"{path} is a library for MXNet, but not mxamp's: it has no {OBSERVE}. {_REMEDY}")
 
 

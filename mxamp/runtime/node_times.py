@@ -71,7 +71,7 @@ class NodeClock:
         taken: dict[str, float] = {}
         for output, called, returned in self._calls:
             # A node with several outputs is called for each; only the first call ends its run.
-            node = self._node_of(output)
+            node = self.node_of(output)
             taken[node] = taken.get(node, 0.0) + called - last
             last = returned
         for node, seconds in taken.items():
@@ -89,7 +89,8 @@ class NodeClock:
         """Forget what was timed so far."""
         self.seconds.clear()
 
-    def _node_of(self, output: bytes) -> str:
+    def node_of(self, output: bytes) -> str:
+        """Return the node that an output is of: the one with the longest name that fits."""
         found = self._nodes.get(output)
         if found is None:
             found = output.decode("utf-8", "replace")

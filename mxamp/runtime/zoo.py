@@ -139,7 +139,7 @@ def load_zoo(
         # MXNet warns of parameters that a constructor initialised, and of types it infers later.
         warnings.filterwarnings("ignore", module=r"mxnet(\..*)?")
         warnings.filterwarnings("ignore", module=r"gluoncv(\..*)?")
-        net = _build(name, is_pretrained)
+        net = build_network(name, is_pretrained)
         model, shapes = model_of_network(
             net, input_shapes or default_input_shapes(name), seed=None if is_pretrained else seed
         )
@@ -255,7 +255,8 @@ def weights_obstacle(name: str) -> str:
         return f"{urlsplit(server).hostname} cannot be reached ({getattr(error, 'reason', None) or error})"
 
 
-def _build(name: str, is_pretrained: bool) -> Any:
+def build_network(name: str, is_pretrained: bool) -> Any:
+    """Return a network of GluonCV's zoo."""
     zoo = import_gluoncv().model_zoo
     options: dict[str, Any] = {"root": str(models_folder())}
     if is_pretrained:

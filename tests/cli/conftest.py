@@ -8,8 +8,7 @@ from typing import Callable, NamedTuple
 import pytest
 
 from mxamp.cli.main import main
-from mxamp.model import Model
-from tests.building import Net, parameters
+from tests.cli.models import small_model
 
 
 class Result(NamedTuple):
@@ -18,18 +17,6 @@ class Result(NamedTuple):
     status: int
     out: str
     err: str
-
-
-def small_model() -> Model:
-    """Two convolutions around a BatchNorm, and exp, which stays in float32."""
-    net = Net()
-    relu = net.op("Activation", net.conv(net.var("data"), "conv0"), name="relu0", act_type="relu")
-    # Behind the activation, where it cannot be folded into the convolution.
-    second = net.conv(net.bn(relu, "bn0"), "conv1")
-    graph = net.graph(net.op("exp", second, name="exp0"))
-    auxs = {name: value for name, value in net.params.items() if "moving" in name}
-    args = {name: value for name, value in net.params.items() if name not in auxs}
-    return Model(graph, parameters(args), parameters(auxs))
 
 
 @pytest.fixture

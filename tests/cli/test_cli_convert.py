@@ -282,13 +282,13 @@ def test_input_shape_counts_multiply_adds(mxamp, folder):
 
 @pytest.mark.parametrize("has_gpu", [False, True])
 def test_float16_without_a_gpu_says_where_it_runs(mxamp, folder, monkeypatch, has_gpu):
-    monkeypatch.setattr(convert, "_has_gpu", lambda: has_gpu)
+    monkeypatch.setattr(convert, "has_gpu", lambda: has_gpu)
     result = mxamp("convert", "net", "--dtype", "float16", "-o", "out")
     assert ("note:       no GPU was found here" in result.out) is not has_gpu
 
 
 def test_bfloat16_needs_no_note(mxamp, folder, monkeypatch):
-    monkeypatch.setattr(convert, "_has_gpu", lambda: False)
+    monkeypatch.setattr(convert, "has_gpu", lambda: False)
     assert "note:" not in mxamp("convert", "net", "--dtype", "bfloat16", "-o", "out").out
 
 

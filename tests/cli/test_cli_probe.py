@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mxamp.cli.probe import _Progress
+from mxamp.cli.probe import ProbeProgress
 from mxamp.dtypes import DType
 from mxamp.probe import ProbeSettings
 from mxamp.probe.jobs import Unit
@@ -126,7 +126,7 @@ def test_a_bar_shows_how_far_it_is_on_a_terminal_alone(monkeypatch: pytest.Monke
 
     shown, silent = Terminal(), io.StringIO()
     for stream in (shown, silent):
-        bar = _Progress(stream, quiet=False)
+        bar = ProbeProgress(stream, quiet=False)
         bar.note(Unit("exp", "check"), 10, 40)
         bar.note(Unit("exp", "time"), 20, 40)
         bar.finish()

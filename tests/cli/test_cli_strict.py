@@ -10,7 +10,7 @@ import pytest
 
 from mxamp.cli import inspect, policy, targets, verify
 from mxamp.errors import MxampWarning
-from tests.cli.conftest import small_model
+from tests.cli.models import small_model
 
 CONVERT = ("convert", "net", "--dtype", "bfloat16", "-o", "out")
 

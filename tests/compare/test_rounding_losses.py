@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mxamp.compare.candidates import compare_candidates
-from mxamp.compare.rounding_losses import RoundingLoss, _Counter
+from mxamp.compare.rounding_losses import LossCounter, RoundingLoss
 from mxamp.compare.text import loss_lines
 from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import DataError
@@ -25,7 +25,7 @@ def test_what_is_counted_is_what_rounding_does(dtype: DType) -> None:
     edges = [dtype.max_finite, dtype.smallest_subnormal, dtype.smallest_subnormal / 2, 0.0, np.inf, np.nan]
     values = np.concatenate([values, np.array(edges, np.float32)])
     rounded = round_to(values, dtype.label)
-    counter = _Counter(dtype)
+    counter = LossCounter(dtype)
     counter.add(values)
     assert counter.elements == values.size
     assert counter.overflowed == np.count_nonzero(np.isfinite(values) & ~np.isfinite(rounded))

@@ -201,7 +201,7 @@ def test_the_model_is_right_for_other_shapes() -> None:
     sym = _many_forms()
     args, auxs = arrays(sym, data=(1, 3, 64, 64))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("mxamp.decisions.decide"), "_TOO_SHORT", 0.0)
+        patch.setattr(importlib.import_module("mxamp.decisions.decide"), "TOO_SHORT", 0.0)
         model = mxamp.convert_model(sym, args, auxs, "bfloat16", target=AMX)
     assert model.report.assumed_shapes
     assert len({change.step for change in model.report.preparations}) > 4

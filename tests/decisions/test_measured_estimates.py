@@ -14,7 +14,7 @@ from mxamp.ops import FACTS
 from mxamp.placement import place
 from mxamp.targets import Target
 from tests.building import BF16, Net, capable, plan_for
-from tests.decisions.test_estimates import shapes_of, target
+from tests.decisions.priced import shapes_of, target
 
 SHAPE = (1, 4, 5, 5)
 

@@ -16,7 +16,7 @@ from mxamp.graph import Entry, Graph
 from mxamp.model import Model
 from mxamp.placement import PlacementProblem, Supply, place, placement_cost, stored_twice
 from tests.building import BF16, F16, Net, convert
-from tests.placement.test_place import Sketch, allowed, problems
+from tests.placement.sketches import Sketch, allowed, problems
 
 WORDS, UNITS = 1000, 64
 

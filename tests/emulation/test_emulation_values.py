@@ -304,7 +304,7 @@ def test_a_gpu_is_refused_with_the_way_out() -> None:
     with pytest.raises(
         DeviceError, match=r"operator of mxamp's library, which runs on CPUs alone.*--ctx cpu"
     ):
-        executor._check_device(emulated.graph, variables, gpu, "the emulated model")
+        executor.check_device(emulated.graph, variables, gpu, "the emulated model")
 
 
 class TestWhereMxnetIsKnownToTruncate:

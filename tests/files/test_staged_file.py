@@ -88,7 +88,7 @@ def test_the_pieces_do_not_depend_on_how_it_was_written(tmp_path_factory, cuts):
         once.write(content)
         for start, stop in zip(places, places[1:]):
             often.write(memoryview(content)[start:stop])
-        assert often._pieces == once._pieces
+        assert often.pieces == once.pieces
         assert often.digest == once.digest
         assert often.read_back() == len(content)
 
@@ -98,7 +98,7 @@ def test_pieces_are_spread_over_a_large_file_and_few(staged):
     for _ in range(40):
         staged.write(part)
     assert staged.read_back() <= 128 * (64 << 10)
-    numbers = sorted(staged._pieces)
+    numbers = sorted(staged.pieces)
     assert 64 <= len(numbers) <= 128
     assert numbers[0] == 0
     assert numbers[-1] >= 640 - 10
@@ -144,6 +144,6 @@ def test_the_checksum_of_a_piece_is_that_of_its_bytes(staged):
     staged.write(content[:100_000])
     staged.write(content[100_000:])
     size = 64 << 10
-    assert staged._pieces == {
+    assert staged.pieces == {
         number: zlib.crc32(content[number * size : (number + 1) * size]) for number in range(4)
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mxamp.errors import OperatorError
-from mxamp.guard.measuring import _Processes
+from mxamp.guard.measuring import Processes
 from mxamp.measuring.process import ProcessError
 from mxamp.measuring.race import Race
 from mxamp.model import Model, load
@@ -31,7 +31,7 @@ def test_the_process_gets_the_models_as_files_that_are_gone_afterwards(tmp_path,
             )
         return {"seconds": [[2.0] * 6, [1.0] * 6]}
 
-    found = _Processes(tmp_path, "cpu", run)([model, model], ["a", "b"], 3.0)
+    found = Processes(tmp_path, "cpu", run)([model, model], ["a", "b"], 3.0)
     assert found == Race(((2.0,) * 6, (1.0,) * 6))
     assert (jobs[0]["labels"], jobs[0]["seconds"], jobs[0]["at_least"]) == (["a", "b"], 3.0, 6)
     assert not list(tmp_path.iterdir())
@@ -45,5 +45,5 @@ def test_a_crash_is_an_error_that_says_so(tmp_path, model, error):
         raise error
 
     with pytest.raises(OperatorError, match=f"In a process of its own: {error}"):
-        _Processes(tmp_path, "cpu", run)([model], ["a"], 1.0)
+        Processes(tmp_path, "cpu", run)([model], ["a"], 1.0)
     assert not list(tmp_path.iterdir())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import mxamp
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
 from mxamp.compare.latency import Latency
 from mxamp.compare.metrics import distance
+from mxamp.evaluation import Evaluation, MetricComparison
 from mxamp.model import Model
+from mxamp.report.curve import CurvePointReport, CurveReport
+from mxamp.report.model import Report
 from tests.building import Net, parameters
 
 
@@ -39,3 +44,19 @@ def fidelity() -> Fidelity:
         fusion=True,
         latency=Latency(10.0, 5.0, 2.0, 1.8, 2.2, 1.95, 2.05, 40, 8, "a processor, 1 thread"),
     )
+
+
+def evaluation(low: float = -0.03, high: float = 0.01) -> Evaluation:
+    top_1 = MetricComparison("top-1", 500, 0.75, (0.71, 0.79), 0.74, -0.01, (low, high), 9, 4, 0.27)
+    latency = Latency(10.0, 4.0, 2.5, 2.2, 2.8, 2.4, 2.6, 40, 16, "another processor, 1 thread")
+    return Evaluation((top_1,), 500, latency, ("a note",))
+
+
+def tuned(report: Report, error: float = 0.0) -> Report:
+    points = (
+        CurvePointReport(0, 2.0, 0.02, (0.018, 0.022), -0.01, (-0.02, 0.0), is_this=True),
+        CurvePointReport(1, 1.5, 0.01, (0.009, 0.011), 0.0, (-0.01, 0.01), is_today=True),
+        CurvePointReport(2, 1.0, error, None, 0.0, (0.0, 0.0)),
+    )
+    goal = "the fastest with an error of at most 0.03"
+    return replace(report, curve=CurveReport(points, goal, True, 50, "executed", False, "top-1"))

@@ -16,7 +16,7 @@ import pytest
 import mxamp
 from mxamp.html import Findings, write_html
 from mxamp.model import Model
-from tests.html.pages import fidelity, model
+from tests.html.pages import evaluation, fidelity, model, tuned
 
 pytestmark = pytest.mark.browser
 
@@ -170,8 +170,6 @@ def test_plots_are_drawn_and_nothing_is_wider_than_a_phone(opened: Any) -> None:
 
 
 def test_a_page_with_all_there_is_fits_a_phone(opened: Any) -> None:
-    from tests.html.test_page import evaluation, fidelity, model, tuned
-
     converted = model("a_name_that_is_as_long_as_those_of_networks_within_networks_of_networks")
     assert converted.report is not None
     everything = Findings(

@@ -22,10 +22,9 @@ from mxamp.evaluation import Evaluation, MetricComparison
 from mxamp.html import Figure, Findings, html_page, write_html
 from mxamp.model import Model
 from mxamp.model.provenance import read_provenance
-from mxamp.report.curve import CurvePointReport, CurveReport
 from mxamp.report.model import Report
 from tests.building import Net, parameters
-from tests.html.pages import fidelity, model
+from tests.html.pages import evaluation, fidelity, model, tuned
 
 ASSETS = Path(mxamp.__file__).parent / "html" / "assets"
 
@@ -125,12 +124,6 @@ def test_a_slower_model_says_so_at_the_top() -> None:
     assert not re.search(r'class="figure bad"><div class="title">Speed', page)
 
 
-def evaluation(low: float = -0.03, high: float = 0.01) -> Evaluation:
-    top_1 = MetricComparison("top-1", 500, 0.75, (0.71, 0.79), 0.74, -0.01, (low, high), 9, 4, 0.27)
-    latency = Latency(10.0, 4.0, 2.5, 2.2, 2.8, 2.4, 2.6, 40, 16, "another processor, 1 thread")
-    return Evaluation((top_1,), 500, latency, ("a note",))
-
-
 def test_accuracy_stands_at_the_top_and_is_compared_in_a_section() -> None:
     text = text_of(html_page(model(), "net", Findings(fidelity=fidelity(), evaluation=evaluation())))
     assert "Accuracy (top-1) 74.00 % FP32 75.00 %; -3.00 to +1.00 points (95 %), 500 labelled samples" in text
@@ -167,16 +160,6 @@ def test_the_accuracy_of_one_model_has_its_bounds_and_no_comparison() -> None:
     text = text_of(html_page(model(), "net", Findings(evaluation=alone)))
     assert "Accuracy (miou) 50.00 % 40.00 to 60.00, 30 labelled samples" in text
     assert "Metric This model 95 % bounds miou 50.00 % 40.00 to 60.00" in text
-
-
-def tuned(report: Report, error: float = 0.0) -> Report:
-    points = (
-        CurvePointReport(0, 2.0, 0.02, (0.018, 0.022), -0.01, (-0.02, 0.0), is_this=True),
-        CurvePointReport(1, 1.5, 0.01, (0.009, 0.011), 0.0, (-0.01, 0.01), is_today=True),
-        CurvePointReport(2, 1.0, error, None, 0.0, (0.0, 0.0)),
-    )
-    goal = "the fastest with an error of at most 0.03"
-    return replace(report, curve=CurveReport(points, goal, True, 50, "executed", False, "top-1"))
 
 
 def test_the_curve_shows_which_point_the_model_is() -> None:

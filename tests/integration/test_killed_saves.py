@@ -11,41 +11,20 @@ import textwrap
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import mxamp
 from mxamp.files import settle_leftovers
-from mxamp.model import Model
-from tests.building import Net, parameters
+from tests.integration.lettered import letter_of, model
 
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and locks")
 
 
-def model(letter):
-    """Return one of two models that a mix of would load: the names agree, the weights and a scale do not."""
-    net = Net()
-    value = float(ord(letter))
-    hidden = net.fc(net.var("data"), "fc0")
-    graph = net.graph(net.op("_mul_scalar", hidden, name="scaled", scalar=value))
-    return Model(
-        graph, parameters({name: np.full_like(array, value) for name, array in net.params.items()}), {}
-    )
-
-
-def letter_of(graph, args):
-    """Return which model a pair of files is; a mix is none."""
-    scalar = next(node.attrs["scalar"] for node in graph.nodes if node.name == "scaled")
-    values = {float(value) for name in args for value in args[name].reshape(-1)}
-    assert values == {float(scalar)}, "a mix of two models"
-    return chr(int(float(scalar)))
-
-
 _SAVING = """
     import os, sys
-    from tests.integration.test_killed_saves import model
+    from tests.integration.lettered import model
     os.fsync = lambda descriptor: None  # slow, and of no account while the machine runs
     models = [model("a"), model("b")]
     print("ready", flush=True)
@@ -115,7 +94,7 @@ _FULL_DISK = """
     import os, sys
     from mxamp import load, verify
     from mxamp.errors import ExportError
-    from tests.integration.test_killed_saves import letter_of, model
+    from tests.integration.lettered import letter_of, model
 
     os.chdir(sys.argv[1])
     new = model("b")

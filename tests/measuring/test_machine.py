@@ -28,12 +28,12 @@ def test_available_memory_is_what_the_system_and_its_limits_leave(
     (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:  2048 kB\n")
     (tmp_path / "max").write_text("1500000\n")
     (tmp_path / "current").write_text("500000\n")
-    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "meminfo")
-    monkeypatch.setattr(machine, "_CGROUPS", ((tmp_path / "max", tmp_path / "current"),))
+    monkeypatch.setattr(machine, "MEMORY_INFO", tmp_path / "meminfo")
+    monkeypatch.setattr(machine, "CGROUPS", ((tmp_path / "max", tmp_path / "current"),))
     assert machine.available_memory() == 1_000_000
     (tmp_path / "memory.stat").write_text("active_file 7\ninactive_file 200000\n")
     assert machine.available_memory() == 1_200_000  # files that were read are dropped where memory is wanted
     (tmp_path / "max").write_text("max\n")
     assert machine.available_memory() == 2048 << 10
-    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "nothing")
+    monkeypatch.setattr(machine, "MEMORY_INFO", tmp_path / "nothing")
     assert machine.available_memory() is None

@@ -28,7 +28,7 @@ def on_python(monkeypatch: pytest.MonkeyPatch, minor: int, *, mxnet: bool = True
 
 @pytest.mark.parametrize("extra", ["mxnet", "zoo", "demo", "dask", "onnx"])
 def test_a_hint_names_a_file_and_an_extra_that_exist(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
-    monkeypatch.setattr(installation, "_ROOT", ROOT)  # the tests may run on an installed wheel
+    monkeypatch.setattr(installation, "ROOT", ROOT)  # the tests may run on an installed wheel
     for minor in (8, 9, 10, 11):
         on_python(monkeypatch, minor)
         hint = installation.install_hint(extra)
@@ -55,7 +55,7 @@ def test_where_mxnet_cannot_be_nothing_is_advised_that_needs_it(
 def test_outside_a_checkout_the_hint_says_where_to_be(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(installation, "_ROOT", tmp_path)
+    monkeypatch.setattr(installation, "ROOT", tmp_path)
     assert "(in a checkout of mxamp)" in installation.install_hint("zoo")
 
 

@@ -22,6 +22,7 @@ from mxamp.files import StagedFile
 from mxamp.files.digest import fastest_algorithm, new_digest
 from mxamp.model import Model
 from mxamp.model.provenance import PolicyRecord, Provenance, read_provenance
+from mxamp.params.stream import stream_params
 from mxamp.policy import Policy
 from tests.building import Net, parameters
 
@@ -310,9 +311,10 @@ def test_a_file_that_holds_another_model_is_not_saved(folder, monkeypatch, what)
         else:
             del args["fc0_weight"]
             expected = "reads back with no parameter 'arg:fc0_weight'"
-        wrong = Model(other.graph, args, {})
-        write = Model._write_params
-        monkeypatch.setattr(Model, "_write_params", lambda self, file, progress: write(wrong, file, progress))
+        monkeypatch.setattr(
+            "mxamp.model.model.stream_params",
+            lambda file, _, auxs, **more: stream_params(file, args, auxs, **more),
+        )
     before = contents(folder)
     with pytest.raises(ExportError, match=expected):
         other.save("out")

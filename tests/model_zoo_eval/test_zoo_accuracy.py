@@ -27,7 +27,7 @@ from model_zoo_eval.report import report_parts
 from model_zoo_eval.tables import to_markdown
 from model_zoo_eval.trained.networks import NETWORKS, Network, find_network, read
 from mxamp.errors import DataError, ParamsError
-from tests.model_zoo_eval.conftest import ok_row
+from tests.model_zoo_eval.rows import ok_row
 
 _FOLDER = Path(__file__).resolve().parents[2] / "model_zoo_eval"
 _LIMIT = 8_000_000
@@ -81,7 +81,7 @@ def test_one_classifier_keeps_its_accuracy_in_bfloat16() -> None:
 def test_the_detector_and_the_segmenter_are_judged_by_gluoncvs_metrics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mxamp.evaluation.statistics._RESAMPLES", 20)
+    monkeypatch.setattr("mxamp.evaluation.statistics.RESAMPLES", 20)
     for name, metric in (("ssd-mobilenet0.25-scenes", "VOC07 mAP"), ("fastscnn-scenes", "mIoU")):
         results, samples = measure(offline_subject(find_network(name), 4), variants=VARIANTS[1:2])
         assert samples == 4

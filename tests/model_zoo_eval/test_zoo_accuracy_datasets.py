@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("mxnet", reason="data sets are read through GluonCV, which needs MXNet")
 pytest.importorskip("gluoncv", reason="data sets are read through GluonCV")
 
-from model_zoo_eval.accuracy.datasets import _MAKERS, dataset_subject
+from model_zoo_eval.accuracy.datasets import MAKERS, dataset_subject
 from model_zoo_eval.accuracy.evaluate import VARIANTS, measure
 from model_zoo_eval.accuracy.job import AccuracyJob
 from model_zoo_eval.accuracy.layouts import LAYOUTS, check_folder, dataset_for
-from model_zoo_eval.build import BuiltModel, _network
+from model_zoo_eval.build import BuiltModel, zoo_network
 from model_zoo_eval.registry import find_entry, registry
 from mxamp.errors import DataError, ModelFileNotFoundError, ParamsError, UnknownNameError
 from tests.model_zoo_eval.dataset_folders import (
@@ -41,7 +41,7 @@ def made(name: str, folder: Path, *, size: int = 64, data: str = "") -> tuple[in
     entry = find_entry(name)
     shapes = {"data": (3, size, size)}
     built = BuiltModel(entry, None, shapes, "file", "")  # type: ignore[arg-type]
-    total, samples, meter, _ = _MAKERS[data or dataset_for(entry), entry.task](built, folder)
+    total, samples, meter, _ = MAKERS[data or dataset_for(entry), entry.task](built, folder)
     return total, samples, meter
 
 
@@ -200,7 +200,7 @@ def test_keypoints_of_the_heat_map_are_judged_by_coco(tmp_path: Path) -> None:
     entry = find_entry("simple_pose_resnet18_v1b")
     shapes = {"data": (3, 256, 192)}
     built = BuiltModel(entry, None, shapes, "file", "")  # type: ignore[arg-type]
-    total, samples, meter, _ = _MAKERS["coco", "pose"](built, write_coco(tmp_path))
+    total, samples, meter, _ = MAKERS["coco", "pose"](built, write_coco(tmp_path))
     assert total == 3
     judge = meter()
     for number in range(total):
@@ -239,7 +239,7 @@ def save_random_parameters(name: str, folder: Path) -> Path:
 
     mx.random.seed(0)
     entry = find_entry(name)
-    net = _network(entry, entry.shapes())
+    net = zoo_network(entry, entry.shapes())
     net.initialize(Start(), force_reinit=True)
     height, width = entry.shapes()["data"][-2:]
     net(mx.nd.zeros((1, 3, height, width)))

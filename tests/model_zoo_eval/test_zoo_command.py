@@ -13,7 +13,7 @@ from model_zoo_eval.cli import main
 from model_zoo_eval.journal import read_results
 from mxamp.cli.main import main as mxamp_main
 from mxamp.messages.installation import install_hint
-from tests.model_zoo_eval.conftest import ok_row
+from tests.model_zoo_eval.rows import ok_row
 
 Write = Callable[..., Path]
 
@@ -45,7 +45,7 @@ def test_mxamp_zoo_is_the_same_command(capsys: pytest.CaptureFixture[str]) -> No
 def test_mxamp_zoo_outside_the_repository_says_where_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("mxamp.cli.zoo._ROOT", tmp_path)
+    monkeypatch.setattr("mxamp.cli.zoo.ROOT", tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert mxamp_main(["zoo", "run"]) == 2
     assert "in mxamp's repository" in capsys.readouterr().err

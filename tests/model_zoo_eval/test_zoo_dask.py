@@ -16,16 +16,14 @@ import pytest
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
 
 from model_zoo_eval.cli import main
-from model_zoo_eval.dask_scheduler import DaskScheduler, _threads_for
+from model_zoo_eval.dask_scheduler import DaskScheduler, threads_for
 from model_zoo_eval.job import Job
 from model_zoo_eval.journal import Results, read_results
 from model_zoo_eval.process import Limits
 from model_zoo_eval.registry import Case
 from model_zoo_eval.runner import run_cases
 from mxamp.errors import DataError
-from tests.model_zoo_eval.test_zoo_runner import FAKE, NAMES, ran, run, timeless
-
-__all__ = ["ran"]  # a fixture
+from tests.model_zoo_eval.running import FAKE, NAMES, run, timeless
 
 pytestmark = pytest.mark.dask
 
@@ -194,7 +192,7 @@ def test_a_scheduler_that_is_killed_ends_the_run_and_resuming_finishes_it(
 def test_a_scheduler_that_cannot_be_reached_is_an_error_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("model_zoo_eval.dask_scheduler._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("model_zoo_eval.dask_scheduler.CONNECT_SECONDS", 1)
     arguments = ["run", "--models", "alexnet", "-o", str(tmp_path / "out"), "--scheduler", "dask"]
     assert main([*arguments, "--address", "tcp://127.0.0.1:1"]) == 2
     said = capsys.readouterr().err
@@ -208,12 +206,12 @@ def test_a_scheduler_that_cannot_be_reached_is_an_error_and_nothing_is_written(
 def test_a_model_gets_the_cores_of_a_machine_by_how_many_run_there_at_once() -> None:
     at_once = {"tcp://10.0.0.1:4000": 2, "tcp://10.0.0.1:4001": 2, "tcp://10.0.0.2:4000": 1}
     found = {worker: {"cores": 16 if worker.startswith("tcp://10.0.0.1") else 6} for worker in at_once}
-    assert _threads_for(at_once, found) == 4
-    assert _threads_for({"tcp://10.0.0.1:4000": 3}, {"tcp://10.0.0.1:4000": {"cores": 2}}) == 1
+    assert threads_for(at_once, found) == 4
+    assert threads_for({"tcp://10.0.0.1:4000": 3}, {"tcp://10.0.0.1:4000": {"cores": 2}}) == 1
 
 
 def test_a_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model_zoo_eval.dask_scheduler._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("model_zoo_eval.dask_scheduler.CONNECT_SECONDS", 1)
     with cluster_in_this_process(workers=0) as address, pytest.raises(DataError, match="has no workers"):
         DaskScheduler(address)
 

@@ -20,8 +20,8 @@ pytest.importorskip("cv2")
 
 from mxnet.gluon.block import _flatten
 
-from model_zoo_eval.build import BuiltModel, _graph_form, _network, build_model
-from model_zoo_eval.evaluate import _as_deployed, _notes, evaluate, repeatable_reference
+from model_zoo_eval.build import BuiltModel, build_model, graph_form, zoo_network
+from model_zoo_eval.evaluate import as_deployed, evaluate, notes_of, repeatable_reference
 from model_zoo_eval.export import export_model
 from model_zoo_eval.job import ON_GPU, Job
 from model_zoo_eval.process import Limits, run_in_process
@@ -156,7 +156,7 @@ def test_an_error_of_any_kind_in_one_conversion_leaves_the_other(monkeypatch: py
 @pytest.mark.parametrize(("size", "how"), [(160, "smaller"), (320, "larger"), (300, None)])
 def test_a_note_says_how_the_input_differs_from_the_models_own(size: int, how: str | None) -> None:
     built = SimpleNamespace(entry=find_entry("ssd_300_mobilenet0.25_voc"), shapes={"data": (3, size, size)})
-    said = [note for note in _notes(built) if "input than" in note]
+    said = [note for note in notes_of(built) if "input than" in note]
     assert said == ([] if how is None else [f"{how} input than the model's own, 3x300x300"])
 
 
@@ -224,8 +224,8 @@ def test_every_model_of_a_family_builds_and_takes_and_gives_what_the_registry_sa
     entries = [entry for entry in registry().values() if entry.family == family and entry.is_runnable]
     for entry in entries:
         for form in entry.forms or ("",):
-            with _graph_form(form):
-                net = _network(entry, entry.shapes())
+            with graph_form(form):
+                net = zoo_network(entry, entry.shapes())
             outputs, _ = _flatten(net(*map(mx.sym.var, entry.inputs)), "output")
             assert len(outputs) == len(entry.outputs), entry.name
             batched = {name: (1, *shape) for name, shape in entry.inputs.items()}
@@ -328,7 +328,7 @@ def test_a_model_that_fusion_breaks_in_fp32_is_evaluated_without(monkeypatch) ->
             raise OperatorError("We can't generate TBlob for MKLDNN data.")
         return {"relative_l2": 0.0}
 
-    assert _as_deployed(compare, notes) == {"how": "executed, fusion off", "relative_l2": 0.0}
+    assert as_deployed(compare, notes) == {"how": "executed, fusion off", "relative_l2": 0.0}
     assert notes == [
         "MXNet's fusion fails on the FP32 model, so everything ran without it. "
         "We can't generate TBlob for MKLDNN data."
@@ -342,4 +342,4 @@ def test_a_model_that_fails_without_fusion_too_is_a_failure(monkeypatch) -> None
         raise OperatorError("no")
 
     with pytest.raises(OperatorError):
-        _as_deployed(compare, [])
+        as_deployed(compare, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model_zoo_eval.fidelity import HeadMeter, TaskMeter, _matches, rounded
+from model_zoo_eval.fidelity import HeadMeter, TaskMeter, matches, rounded
 
 
 def boxes(*rows: tuple[float, float, float, float, float, float]) -> list[np.ndarray]:
@@ -122,6 +122,6 @@ def test_many_boxes_of_many_classes_are_matched_in_little_memory() -> None:
     corners = rng.uniform(0, 500, (50_000, 2))
     boxes = np.concatenate([corners, corners + rng.uniform(5, 50, (50_000, 2))], axis=1)
     found = [np.repeat(np.arange(500.0), 100), rng.uniform(0, 1, 50_000), boxes]
-    matches = _matches(found, found)
-    assert len(matches) == 50_000
-    assert all(one == other and iou == 1.0 for one, other, iou in matches)
+    pairs = matches(found, found)
+    assert len(pairs) == 50_000
+    assert all(one == other and iou == 1.0 for one, other, iou in pairs)

@@ -70,21 +70,21 @@ def test_what_got_worse_is_told(changes: dict[str, Any], said: str) -> None:
 
 def test_what_a_network_moves_by_itself_is_seen_at_inputs_and_parameters() -> None:
     pytest.importorskip("mxnet", reason="the networks run in MXNet")
-    from model_zoo_eval.onnx.evaluate import _other_last_bits, _own_movement
+    from model_zoo_eval.onnx.evaluate import other_last_bits, own_movement
     from mxamp.runtime.executor import run_outputs
 
     net = Net()
     hidden = net.conv(net.var("data"), "conv")
     model = Model(net.graph(hidden), {name: ArrayParameter(v) for name, v in net.params.items()}, {})
     before = {name: value.numpy().copy() for name, value in model.arg_params.items()}
-    changed = _other_last_bits(model)
+    changed = other_last_bits(model)
     for name, values in before.items():
         np.testing.assert_array_equal(model.arg_params[name].numpy(), values)
         apart = np.abs(changed.arg_params[name].numpy() - values)
         assert (apart > 0).all()
         assert (apart <= 2 * np.spacing(np.abs(values))).all()
     data = {"data": np.random.default_rng(0).standard_normal((1, 4, 5, 5)).astype(np.float32)}
-    (moved,) = _own_movement(model, data, run_outputs(model, data, fusion=False))
+    (moved,) = own_movement(model, data, run_outputs(model, data, fusion=False))
     assert 1e-8 < moved < 1e-6
 
 

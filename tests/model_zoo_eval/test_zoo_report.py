@@ -12,7 +12,7 @@ from model_zoo_eval.journal import read_results
 from model_zoo_eval.regressions import Tolerances, compare_results
 from model_zoo_eval.report import report_parts, write_report
 from model_zoo_eval.tables import to_html, to_markdown
-from tests.model_zoo_eval.conftest import head, ok_row
+from tests.model_zoo_eval.rows import head, ok_row
 
 FAILED = {"status": "timeout", "reason": "not done after 5 s, at the stage bfloat16"}
 ABSENT = {"status": "unavailable", "reason": "Its weights cannot be had."}

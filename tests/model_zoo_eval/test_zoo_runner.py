@@ -9,60 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Sequence
 
 import pytest
 
 from model_zoo_eval.job import Job
-from model_zoo_eval.journal import Journal, Results, read_results
-from model_zoo_eval.process import Limits
-from model_zoo_eval.registry import Case
-from model_zoo_eval.rows import without_timings
-from model_zoo_eval.runner import LocalScheduler, run_cases
+from model_zoo_eval.journal import Journal, read_results
 from mxamp.errors import DataError, ModelFileNotFoundError, UnknownNameError
-
-# One result a name: what a name is, decides how it ends.
-FAKE = """
-import json, os, sys, time
-job = json.load(open(sys.argv[1]))
-with open(os.environ["ZOO_TEST_LOG"], "a") as log:
-    log.write(job["name"] + "\\n")
-if job["name"].startswith("resnet50"):
-    os.abort()
-if job["name"].startswith("vgg"):
-    time.sleep(60)
-found = {"casts": len(job["name"]), "heads": [], "conversion_seconds": time.time()}
-row = {"stage": "done", "results": {"bfloat16": found}}
-json.dump(row, open(sys.argv[2], "w"))
-"""
-
-NAMES = ("resnet18_v1", "resnet34_v1", "resnet50_v1", "alexnet")
-
-
-@pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file that names every model a process was started for."""
-    path = tmp_path / "ran.txt"
-    monkeypatch.setenv("ZOO_TEST_LOG", str(path))
-    return path
-
-
-def run(path: Path, names: Sequence[str], *, workers: int = 2, **more: Any) -> tuple[Results, list[str]]:
-    said: list[str] = []
-    results = run_cases(
-        [Case(name) for name in names],
-        more.pop("job", Job("")),
-        path=path,
-        scheduler=LocalScheduler(workers, [sys.executable, "-c", FAKE]),
-        limits=Limits(seconds=60.0),
-        say=said.append,
-        **more,
-    )
-    return results, said
-
-
-def timeless(results: Results) -> dict[str, Any]:
-    return {key: without_timings(row) for key, row in results.rows.items()}
+from tests.model_zoo_eval.running import NAMES, run, timeless
 
 
 def test_a_model_that_crashes_is_recorded_and_the_run_goes_on(tmp_path: Path, ran: Path) -> None:
@@ -111,7 +64,7 @@ def test_a_run_that_is_killed_keeps_what_was_done(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tests.model_zoo_eval.test_zoo_runner import run\n"
+        "from tests.model_zoo_eval.running import run\n"
         f"run(Path({str(path)!r}), ['resnet18_v1', 'vgg11'], workers=1)\n"
     )
     root = str(Path(__file__).resolve().parents[2])

@@ -48,8 +48,8 @@ def package_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(libraries, "PACKAGE_FOLDER", folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MXAMP_NATIVE", raising=False)
-    kernels_module._found_kernels.cache_clear()
-    monkeypatch.setattr(kernels_module, "_found_kernels", kernels_module._found_kernels.__wrapped__)
+    kernels_module.found_kernels.cache_clear()
+    monkeypatch.setattr(kernels_module, "found_kernels", kernels_module.found_kernels.__wrapped__)
     return folder
 
 

@@ -195,7 +195,7 @@ def test_what_the_disk_refuses_is_told(tmp_path, monkeypatch):
     def fail(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(stream, "_SYNC_EVERY", 8)
+    monkeypatch.setattr(stream, "SYNC_EVERY", 8)
     monkeypatch.setattr(stream.os, "fdatasync", fail)
     found = on_disk(tmp_path / "m.params", awkward(4500))
     with open(tmp_path / "out", "wb") as file, pytest.raises(OSError, match="No space left"):

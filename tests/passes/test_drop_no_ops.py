@@ -8,7 +8,7 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
 from mxamp.passes import DropNoOps
-from mxamp.passes.drop_no_ops import _EXACT
+from mxamp.passes.drop_no_ops import EXACT
 from mxamp.policy import Policy
 from tests.building import BF16, Net, convert, reconvert
 from tests.passes.preparing import operators, prepared
@@ -157,7 +157,7 @@ def test_casts_that_may_change_a_value_stay(graph: Graph) -> None:
     assert after is graph
 
 
-@pytest.mark.parametrize("dtype", _EXACT, ids=str)
+@pytest.mark.parametrize("dtype", EXACT, ids=str)
 def test_every_value_survives_the_dtypes_that_are_called_exact(dtype: DType) -> None:
     size = 8 * dtype.itemsize
     if size <= 16:
@@ -166,7 +166,7 @@ def test_every_value_survives_the_dtypes_that_are_called_exact(dtype: DType) -> 
         bits = np.random.default_rng(0).integers(0, 2**size, 100_000, dtype=np.uint32)
         values = bits.view(dtype.numpy)
     with np.errstate(all="ignore"):
-        for way in _EXACT[dtype]:
+        for way in EXACT[dtype]:
             back = values.astype(way.numpy).astype(dtype.numpy)
             if dtype.is_float:
                 nan = np.isnan(values.astype(np.float64))

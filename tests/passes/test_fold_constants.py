@@ -191,7 +191,7 @@ def test_files_are_joined_part_by_part_and_other_results_are_bounded(
     turned = net.op("transpose", net.param("weight", 1000, 1000), name="turned")
     graph = net.graph(*graph.heads, net.op("broadcast_add", net.var("other"), turned, name="y"))
     Model.of(graph, net.params, {}).save(tmp_path / "net")
-    monkeypatch.setattr(fold_constants, "_IN_MEMORY", 1 << 20)  # turned needs twice as much
+    monkeypatch.setattr(fold_constants, "IN_MEMORY", 1 << 20)  # turned needs twice as much
     model = load(tmp_path / "net")
     tracemalloc.start()
     found = mxamp.convert_model(

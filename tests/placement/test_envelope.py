@@ -16,8 +16,7 @@ from mxamp.placement import (
     rounding_cost,
     trade_offs,
 )
-from tests.placement.test_place import allowed, chain
-from tests.placement.test_place_costs import costed, with_costs
+from tests.placement.sketches import allowed, chain, costed, with_costs
 
 
 @st.composite

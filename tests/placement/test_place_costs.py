@@ -18,18 +18,7 @@ from mxamp.placement import (
     place,
     placement_cost,
 )
-from tests.placement.test_place import Sketch, allowed, chain, crossed, problems
-
-
-def with_costs(
-    problem: PlacementProblem,
-    nodes: dict[int, tuple[int, int]],
-    cast: tuple[int, int] = (1, 1),
-) -> PlacementProblem:
-    """Return the problem with these costs of nodes, and every cast at the same two costs."""
-    casts = [(cast,) * node.num_outputs for node in problem.graph.nodes]
-    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts)})
-
+from tests.placement.sketches import Sketch, allowed, chain, costed, problems, with_costs
 
 # ---------------------------------------------------------------------- claims
 
@@ -125,19 +114,6 @@ def test_ten_thousand_nodes_with_costs_are_placed() -> None:
 
 
 # ---------------------------------------------------------------------- properties
-
-
-@st.composite
-def costed(draw: st.DrawFn, most_nodes: int, most_free: int) -> PlacementProblem:
-    problem = draw(problems(most_nodes=most_nodes, most_free=most_free) | crossed())
-    cost = st.integers(0, 12)
-    nodes = {n: draw(st.tuples(cost, cost)) for n in sorted(problem.free | problem.low)}
-    casts = [
-        tuple(draw(st.tuples(cost, cost)) for _ in range(node.num_outputs)) for node in problem.graph.nodes
-    ]
-    sets = st.frozensets(st.sampled_from(range(len(problem.graph.nodes))), min_size=1, max_size=4)
-    prices = [Price(*drawn) for drawn in draw(st.lists(st.tuples(sets, cost), max_size=4))]
-    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts, prices)})
 
 
 @given(costed(most_nodes=9, most_free=7))

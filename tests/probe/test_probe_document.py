@@ -85,7 +85,7 @@ def test_a_whole_probe_inherits_what_is_registered_for_the_built_in_target(
         "cast": {"bytes_per_us": 1e4, "overhead_us": 5.0},
         "operators": {},
     }
-    monkeypatch.setattr(mxamp.probe.document, "_cost", lambda *_: cost)
+    monkeypatch.setattr(mxamp.probe.document, "fitted_cost", lambda *_: cost)
     whole = document({})
     assert whole["based_on"] == "cpu-bf16"
     assert Target.from_document(whole, source="mine.json").based_on == ("cpu-bf16",)

@@ -45,8 +45,8 @@ def placed(
 
 def converted(candidates: Candidates, placing: Placing) -> Model:
     """Convert the model of the candidates, placed as was found."""
-    options = replace(candidates._options, placing=placing)
-    return convert_graph(candidates._source, options, warn=False)
+    options = replace(candidates.options, placing=placing)
+    return convert_graph(candidates.source, options, warn=False)
 
 
 def low_layers(model: Model) -> set[str]:

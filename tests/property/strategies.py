@@ -170,10 +170,10 @@ def samples(
     for _ in range(draw(st.integers(3, most_nodes))):
         writer.values.append(draw(st.sampled_from(steps))())
     heads = [writer.values[-1], *draw(st.lists(st.sampled_from(writer.values), max_size=2))]
-    return Sample(_reachable(writer.net.graph(*heads)), writer.net.params)
+    return Sample(reachable(writer.net.graph(*heads)), writer.net.params)
 
 
-def _reachable(graph: Graph) -> Graph:
+def reachable(graph: Graph) -> Graph:
     """Drop what no output needs: MXNet never stores it."""
     needed = set()
     pending = [head.node for head in graph.heads]
@@ -192,3 +192,7 @@ def _reachable(graph: Graph) -> Graph:
         graph.nodes[old]._replace(inputs=tuple(map(moved, graph.nodes[old].inputs))) for old in kept
     ]
     return Graph(tuple(nodes), tuple(map(moved, graph.heads)), graph.attrs)
+
+
+def kept_params(sample: Sample) -> dict[str, Any]:
+    return {name: sample.params[name] for name in sample.graph.variables if name in sample.params}

@@ -20,8 +20,7 @@ from mxamp.passes import Emulation
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, F16, capable, convert, variables_of
-from tests.property.strategies import SHAPE, Sample, samples
-from tests.property.test_random_graphs import kept_params
+from tests.property.strategies import SHAPE, Sample, kept_params, samples
 
 FORMATS = (F16, BF16, *EMULATED_ONLY)
 

@@ -16,7 +16,7 @@ from mxamp.runtime.symbol import symbol_from_graph
 from mxamp.targets.fusion_defect import lost_branches
 from tests.building import BF16, Net, parameters
 from tests.passes.preparing import prepare_graph
-from tests.property.strategies import SHAPE, Sample, _reachable
+from tests.property.strategies import SHAPE, Sample, reachable
 
 DATA = np.random.default_rng(5).uniform(-2, 2, SHAPE).astype(np.float32)
 
@@ -56,7 +56,7 @@ def fusable(draw: st.DrawFn) -> Sample:
             values.append(net.op(op, pick(), **attrs))
     # A variable that is an output as well is none of the backend's business.
     heads = {values[-1], *draw(st.lists(st.sampled_from(values[1:]), max_size=1))}
-    return Sample(_reachable(net.graph(*sorted(heads))), net.params)
+    return Sample(reachable(net.graph(*sorted(heads))), net.params)
 
 
 def run(sample: Sample, backend: str) -> list[np.ndarray]:

@@ -19,7 +19,7 @@ from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import LOW, assert_sound, convert, parameters, reconvert
 from tests.passes.harness import insert_casts
-from tests.property.strategies import Sample, samples
+from tests.property.strategies import Sample, kept_params, samples
 
 pytestmark = [
     pytest.mark.parametrize("dtype", LOW, ids=str),
@@ -29,10 +29,6 @@ pytestmark = [
 
 def converted(sample: Sample, dtype: DType, **options: Any) -> Model:
     return convert(sample.graph, kept_params(sample), dtype, **options)
-
-
-def kept_params(sample: Sample) -> dict[str, Any]:
-    return {name: sample.params[name] for name in sample.graph.variables if name in sample.params}
 
 
 def inserted(before: Graph, model: Model) -> list[int]:

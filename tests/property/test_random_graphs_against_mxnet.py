@@ -16,8 +16,7 @@ from mxamp.graph.infer import infer_dtypes
 from mxamp.runtime.symbol import symbol_from_graph
 from mxamp.targets import Target
 from tests.building import BF16, F16, convert, variables_of
-from tests.property.strategies import SHAPE, Sample, samples
-from tests.property.test_random_graphs import kept_params
+from tests.property.strategies import SHAPE, Sample, kept_params, samples
 
 DATA = np.random.default_rng(3).uniform(-1, 1, SHAPE).astype(np.float32)
 

@@ -18,8 +18,7 @@ from mxamp.runtime.symbol import symbol_from_graph
 from mxamp.targets.fusion_defect import lost_branches
 from tests.building import BF16, parameters
 from tests.passes.preparing import prepare_graph
-from tests.property.strategies import SHAPE, Sample, samples
-from tests.property.test_random_graphs import kept_params
+from tests.property.strategies import SHAPE, Sample, kept_params, samples
 
 DATA = np.random.default_rng(5).uniform(-4, 4, SHAPE).astype(np.float32)
 
@@ -68,9 +67,9 @@ def littered(draw: st.DrawFn) -> Sample:
 
 
 def reachable(sample: Sample) -> Sample:
-    from tests.property.strategies import _reachable
+    from tests.property.strategies import reachable
 
-    return Sample(_reachable(sample.graph), sample.params)
+    return Sample(reachable(sample.graph), sample.params)
 
 
 def run(graph: Graph, params: dict[str, np.ndarray]) -> list[np.ndarray]:

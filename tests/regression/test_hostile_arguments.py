@@ -22,7 +22,7 @@ from mxamp.model import Model
 from mxamp.passes import Emulation
 from mxamp.profile import Profiling
 from tests.building import F16, Net, capable
-from tests.regression.test_wrong_arguments import junk as plain_junk
+from tests.regression.junk import junk as plain_junk
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mxamp.errors.MxampWarning"),

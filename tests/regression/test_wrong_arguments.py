@@ -24,6 +24,7 @@ from mxamp.errors import (
 )
 from mxamp.policy import Policy
 from tests.building import F16, Net, capable
+from tests.regression.junk import fails, junk
 
 _NET = Net()
 GRAPH = _NET.graph(_NET.fc(_NET.op("exp", _NET.fc(_NET.var("data"), "first"), name="e"), "second"))
@@ -32,45 +33,6 @@ ARGS = dict(_NET.params)
 
 def convert(**options: Any) -> mxamp.Model:
     return mxamp.convert_model(GRAPH, ARGS, {}, **{"target": capable(F16), **options})
-
-
-def _fails(_: Any) -> None:
-    raise ZeroDivisionError("by zero")
-
-
-def junk() -> list[Any]:
-    """Return things that are an argument of nothing."""
-    return [
-        0,
-        -1,
-        3.5,
-        float("nan"),
-        True,
-        "",
-        "nonsense",
-        "a\0b",
-        ".",
-        b"first",
-        [],
-        (),
-        {},
-        set(),
-        [1],
-        [None],
-        [b"first"],
-        (name for name in ["nonsense"]),
-        {1: 2},
-        {None: "low"},
-        {"data": None},
-        {"nonsense": 1},
-        Path("nonsense"),
-        np.zeros(3),
-        np.array(["nonsense"]),
-        object(),
-        lambda: None,
-        _fails,
-        int,
-    ]
 
 
 CALLS: dict[str, Callable[[Any, Path], Any]] = {
@@ -171,9 +133,9 @@ def test_the_message_says_what_would_be_right(options: Any, error: type[Exceptio
 
 def test_an_error_in_a_color_function_names_the_function_and_the_node() -> None:
     with pytest.raises(
-        PolicyError, match=r"'_fails' failed at node 'first' .*ZeroDivisionError: by zero"
+        PolicyError, match=r"'fails' failed at node 'first' .*ZeroDivisionError: by zero"
     ) as info:
-        convert(color=_fails)
+        convert(color=fails)
     assert isinstance(info.value.__cause__, ZeroDivisionError)
 
 

@@ -27,7 +27,7 @@ print(mx.nd.amp_cast(out, dtype="float32").asnumpy().min(), out.shape)
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
-    monkeypatch.setattr(amx, "_request", lambda feature: asked.append(feature) or 0)
+    monkeypatch.setattr(amx, "request", lambda feature: asked.append(feature) or 0)
     return asked
 
 
@@ -47,14 +47,14 @@ def test_the_tiles_of_amx_are_asked_for(monkeypatch: pytest.MonkeyPatch, request
 
 def test_a_refusal_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amx, "asks_for_amx", lambda: True)
-    monkeypatch.setattr(amx, "_request", lambda feature: errno.EOPNOTSUPP)
+    monkeypatch.setattr(amx, "request", lambda feature: errno.EOPNOTSUPP)
     with pytest.raises(DeviceError, match=r"does not permit it: .*not supported.*Unset DNNL_MAX_CPU_ISA"):
         amx.permit_amx()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system call is Linux's")
 def test_the_system_answers_a_request_for_what_does_not_exist_with_an_error() -> None:
-    assert amx._request(10_000) != 0
+    assert amx.request(10_000) != 0
 
 
 def test_mxnet_computes_with_amx_where_the_cpu_has_it() -> None:

@@ -4,52 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
 
-from mxamp.graph import Entry, Graph
+from mxamp.graph import Graph
 from mxamp.runtime.batch_norm_cache import keep_norms_apart
 from tests.building import Net, reads
 
 pytest.importorskip("mxnet", reason="what fails is MXNet")
 
-from mxamp.model import Model
 from mxamp.runtime.executor import BoundModel
 from mxamp.runtime.shapes import infer_shapes
 from tests.building import parameters
-
-CHANNELS = 32
-PIXELS = (2, CHANNELS, 5, 5)
-
-
-def norm(net: Net, data: Entry, name: str, **attrs: Any) -> Entry:
-    values = [
-        net.param(f"{name}_{part}", CHANNELS, value=value)
-        for part, value in (("gamma", 1.5), ("beta", 0.25), ("moving_mean", 0.5), ("moving_var", 2.0))
-    ]
-    return net.op("BatchNorm", data, *values, name=name, outputs=3, fix_gamma=False, **attrs)
-
-
-def face_network(kernel: int = 5) -> tuple[Net, Graph]:
-    """Return the end of a MobileFaceNet whose embedding is as wide as its last convolution."""
-    net = Net()
-    weight = net.param("conv_weight", CHANNELS, 1, kernel, kernel)
-    pixel = net.op(
-        "Convolution",
-        net.var("data"),
-        weight,
-        name="conv",
-        num_filter=CHANNELS,
-        num_group=CHANNELS,
-        kernel=(kernel, kernel),
-        no_bias=True,
-    )
-    flat = net.op("Flatten", norm(net, pixel, "conv_bn"), name="flat")
-    weight = net.param("fc_weight", CHANNELS, CHANNELS * (6 - kernel) ** 2)
-    dense = net.op("FullyConnected", flat, weight, name="fc", num_hidden=CHANNELS, no_bias=True)
-    return net, net.graph(norm(net, dense, "fc_bn"))
+from tests.runtime.face_network import CHANNELS, PIXELS, face_network, model_of, norm
 
 
 def apart(net: Net, graph: Graph, **shapes: tuple[int, ...]) -> Graph:
@@ -92,19 +60,13 @@ _BOTH_WAYS = """
 import sys
 sys.path[:] = {path!r}
 import numpy as np
-from tests.runtime.test_batch_norm_cache import PIXELS, face_network, model_of
+from tests.runtime.face_network import PIXELS, face_network, model_of
 from mxamp.runtime.executor import BoundModel
 data = {{"data": np.random.default_rng(0).normal(size=PIXELS).astype(np.float32)}}
 outputs = [BoundModel(model_of(*face_network()), fusion=fusion).run(data)[0] for fusion in (False, True)]
 np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-4, atol=1e-5)
 print("ran")
 """
-
-
-def model_of(net: Net, graph: Graph) -> Model:
-    auxs = {name: value for name, value in net.params.items() if "moving" in name}
-    args = {name: value for name, value in net.params.items() if name not in auxs}
-    return Model(graph, parameters(args), parameters(auxs))
 
 
 def test_a_face_network_runs_without_fusion_and_then_with_it() -> None:

@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compil
 @pytest.fixture
 def not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Let load_operators believe that nothing is loaded, and nothing built; return where it would build."""
-    monkeypatch.setattr(library, "_is_loaded", lambda mx: False)
+    monkeypatch.setattr(library, "is_loaded", lambda mx: False)
     monkeypatch.setattr(libraries, "folders", lambda: (tmp_path,))
     return tmp_path
 
@@ -93,7 +93,7 @@ def test_what_is_built_is_loaded_from_an_absolute_path(
     not_loaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[Path] = []
-    monkeypatch.setattr(library, "_load", lambda mx, path: loaded.append(path))
+    monkeypatch.setattr(library, "load_library", lambda mx, path: loaded.append(path))
     monkeypatch.setattr(library, "build", lambda wanted: pytest.fail("built again"))
     wanted = building.operators_library()
     (not_loaded / wanted.file_name).touch()
@@ -104,7 +104,7 @@ def test_what_is_built_is_loaded_from_an_absolute_path(
 
 def test_what_is_not_built_yet_is_built(not_loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[Path] = []
-    monkeypatch.setattr(library, "_load", lambda mx, path: loaded.append(path))
+    monkeypatch.setattr(library, "load_library", lambda mx, path: loaded.append(path))
     monkeypatch.setattr(library, "build", lambda wanted: not_loaded / f"new {wanted.file_name}")
     library.load_operators()
     assert loaded == [not_loaded / f"new {building.operators_library().file_name}"]
@@ -114,12 +114,12 @@ def test_what_was_built_for_another_mxnet_is_built_again(
     not_loaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[Path] = []
-    monkeypatch.setattr(libraries, "_mxnet_version", lambda package: "1.8.0")
+    monkeypatch.setattr(libraries, "mxnet_version", lambda package: "1.8.0")
     (not_loaded / libraries.operators_library().file_name).touch()
     monkeypatch.undo()
-    monkeypatch.setattr(library, "_is_loaded", lambda mx: False)
+    monkeypatch.setattr(library, "is_loaded", lambda mx: False)
     monkeypatch.setattr(libraries, "folders", lambda: (not_loaded,))
-    monkeypatch.setattr(library, "_load", lambda mx, path: loaded.append(path))
+    monkeypatch.setattr(library, "load_library", lambda mx, path: loaded.append(path))
     monkeypatch.setattr(library, "build", lambda wanted: not_loaded / "new.so")
     library.load_operators()
     assert loaded == [not_loaded / "new.so"]
@@ -140,7 +140,7 @@ def refused(path: Path) -> str:
     """Return what loading a file says, which is an error; and check that MXNet is left as it was."""
     before = {module: dict(vars(module)) for module in (mx.nd, mx.sym)}
     with pytest.raises(LibraryError) as raised:
-        library._load(mx, path)
+        library.load_library(mx, path)
     for module, attributes in before.items():
         assert all(getattr(module, name) is value for name, value in attributes.items())
     assert isinstance(raised.value, MxampError)

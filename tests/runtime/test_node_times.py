@@ -55,4 +55,4 @@ def test_outputs_are_of_the_node_with_the_longest_name_that_fits(output: str, no
     class Bound:
         executor: Any = network().sym.simple_bind(mx.cpu(), data=(1, 4, 5, 5))
 
-    assert NodeClock(Bound(), ["n3", "sg_conv_0", "sg"])._node_of(output.encode()) == node
+    assert NodeClock(Bound(), ["n3", "sg_conv_0", "sg"]).node_of(output.encode()) == node

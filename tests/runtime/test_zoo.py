@@ -14,7 +14,7 @@ pytest.importorskip("gluoncv")
 import mxnet as mx
 
 from mxamp.errors import ModelFileNotFoundError, TracingError
-from mxamp.runtime.zoo import _build, default_input_shapes, load_zoo, zoo_names
+from mxamp.runtime.zoo import build_network, default_input_shapes, load_zoo, zoo_names
 
 pytestmark = pytest.mark.zoo
 
@@ -47,7 +47,7 @@ def test_no_weights_are_fetched_for_a_network_of_random_ones(offline, monkeypatc
         raise AssertionError("it asked the network")
 
     monkeypatch.setattr("socket.getaddrinfo", refuse)
-    assert _build(name, False).collect_params()
+    assert build_network(name, False).collect_params()
 
 
 @pytest.mark.parametrize("name", ["cifar_resnet20_v1", "ssd_512_mobilenet1.0_voc", "mobilenetv3_small"])

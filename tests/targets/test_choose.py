@@ -247,13 +247,13 @@ class Driver:
 
 
 def test_the_driver_tells_the_compute_capability(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_driver", lambda: Driver((7, 5)))
+    monkeypatch.setattr(machine, "cuda_driver", lambda: Driver((7, 5)))
     assert machine.compute_capability() == (7, 5)
 
 
 @pytest.mark.parametrize("fails", ["cuInit", "cuDeviceGet", "cuDeviceGetAttribute"])
 def test_a_driver_without_a_gpu_is_none(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    monkeypatch.setattr(machine, "_driver", lambda: Driver((7, 5), fails=fails))
+    monkeypatch.setattr(machine, "cuda_driver", lambda: Driver((7, 5), fails=fails))
     assert machine.compute_capability() is None
 
 

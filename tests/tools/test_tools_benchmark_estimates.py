@@ -94,7 +94,7 @@ def test_kernels_are_held_against_the_targets_costs(
     samples.append(KernelSample(CAST_UP, "amp_cast", work, (up, None)))
     monkeypatch.setattr(benchmark_estimates, "time_random_kernels", lambda timing, target, seed: seed)
     monkeypatch.setattr(benchmark_estimates, "read_kernels", lambda seed: samples)
-    found = benchmark_estimates._kernels(TARGET, 1.0)
+    found = benchmark_estimates.kernels_of(TARGET, 1.0)
     assert found["float32"]["relu"] == pytest.approx([1, 1 / 1.5, 1 / 3])
     assert found["float32"][CAST_UP] == pytest.approx([1])
     assert CAST_UP not in found["bfloat16"]
@@ -106,6 +106,6 @@ def test_kernels_are_held_against_the_targets_costs(
 def test_a_network_is_run_and_estimated() -> None:
     pytest.importorskip("mxnet", reason="runs a network")
     pytest.importorskip("sklearn", reason="has the photographs")
-    found = benchmark_estimates._network("perceptron", 0.01)
+    found = benchmark_estimates.network_of("perceptron", 0.01)
     assert set(found["measured_us"]) == {"float32", "prepared", "with shapes", "without shapes"}
     assert min([*found["measured_us"].values(), *found["estimated_us"].values()]) > 0

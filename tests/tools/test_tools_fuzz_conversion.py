@@ -228,7 +228,7 @@ def test_a_process_that_dies_is_a_finding_and_the_rest_goes_on(tmp_path):
 
 @pytest.mark.parametrize("once", [True, False], ids=["once", "always"])
 def test_what_hangs_is_a_finding_where_it_hangs_again(tmp_path, monkeypatch, once):
-    monkeypatch.setattr("tools.fuzz_conversion.campaign._PATIENCE", 2.0)
+    monkeypatch.setattr("tools.fuzz_conversion.campaign.PATIENCE", 2.0)
     hung = tmp_path / "hung"
     worker = tmp_path / "worker.py"
     worker.write_text(

@@ -15,7 +15,7 @@ import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import DataError, TargetError
 from tests.roofline import ROOFLINE, write_roofline
-from tests.tuning.test_prices import network, with_weights
+from tests.tuning.networks import network, with_weights
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ __all__ = ["Campaign", "Found"]
 _BATCH = 250
 """Cases a process: what one of them breaks in it, or leaks, ends with it."""
 
-_PATIENCE = 60.0
+PATIENCE = 60.0
 """Seconds that a case may take."""
 
 _SHRINKING = 150.0
@@ -129,7 +129,7 @@ class Campaign:
         """Let a process check cases; return the seed to go on with."""
         seed, stage, done = first, "start", first
         with _Process(self._worker, "seeds", str(first), str(end - first)) as process:
-            for line in process.lines(_PATIENCE):
+            for line in process.lines(PATIENCE):
                 seed = line["seed"]
                 if "stage" in line:
                     stage = line["stage"]
@@ -202,7 +202,7 @@ class Campaign:
     def _gets_to(self, first: int, seed: int) -> bool:
         """Whether a process that begins with one case gets a result of another."""
         with _Process(self._worker, "seeds", str(first), str(seed - first + 1)) as process:
-            return any("result" in line and line["seed"] == seed for line in process.lines(_PATIENCE))
+            return any("result" in line and line["seed"] == seed for line in process.lines(PATIENCE))
 
 
 class _Process:
