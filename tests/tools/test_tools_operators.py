@@ -1,4 +1,4 @@
-"""The list of registered operators reads back as written; docs/results/operators.md is what its tool writes."""
+"""The list of registered operators reads back as written, and docs/results/operators.md is made of it."""
 
 from __future__ import annotations
 
