@@ -302,29 +302,13 @@ def convert_symbol(
     PolicyError
         When ``cast_optional_params`` or ``saturate`` is true, and as in :func:`convert_model`.
     """
+    options = {name: value for name, value in locals().items() if name != "sym"}
     if _is_symbol_generator(sym):
         from mxamp.runtime.module import wrapped_generator
 
         wrapped = wrapped_generator(
             cast("SymbolGenerator", sym),
-            partial(
-                convert_symbol,
-                target_dtype=target_dtype,
-                target_dtype_ops=target_dtype_ops,
-                fp32_ops=fp32_ops,
-                conditional_fp32_ops=conditional_fp32_ops,
-                excluded_sym_names=excluded_sym_names,
-                data_names=data_names,
-                cast_optional_params=cast_optional_params,
-                policy=policy,
-                exclude=exclude,
-                color=color,
-                cast_op=cast_op,
-                saturate=saturate,
-                rewrite_masks=rewrite_masks,
-                prepare=prepare,
-                widest_dtype_ops=widest_dtype_ops,
-            ),
+            partial(convert_symbol, **options),
         )
         return cast("SomeSymbol", wrapped)
     check_flag(cast_optional_params, "cast_optional_params")

@@ -264,13 +264,7 @@ def explicit_casts_of(model: Model) -> Model:
 
 
 def low_dtypes(model: Model) -> set[DType]:
-    """Return the low dtypes that a model computes in, whatever its parameters are stored in.
-
-    Parameters
-    ----------
-    model
-        The model.
-    """
+    """Return the low dtypes that a model computes in, whatever its parameters are stored in."""
     stored = {name: value.dtype for name, value in {**model.arg_params, **model.aux_params}.items()}
     dtypes = infer_dtypes(model.graph, variable_dtypes(model.graph, stored))
     return {dtype for entries in dtypes for dtype in entries if dtype is not None and dtype.is_low_precision}

@@ -58,11 +58,6 @@ Progress = Callable[[int, "int | None"], None]
 def priced_heads(graph: Graph) -> tuple[Entry, ...]:
     """Return the entries whose errors are priced.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-
     Returns
     -------
     tuple of Entry

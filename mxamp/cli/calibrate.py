@@ -36,7 +36,6 @@ def add_parser(subparsers: Any) -> None:
         "range of every tensor, for every layer the moments of what it reads, and what every rounding costs\n"
         "in accuracy.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser, is_optional=True)
     parser.add_argument("--show", metavar="FILE", help="print what a calibration holds, and nothing else")

@@ -55,7 +55,6 @@ def add_parser(subparsers: Any) -> None:
         "output,\nthen layer by layer where they start to differ. Several conversions, or with --emulate\n"
         "mixed and pure low precision, are shown beside each other.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "prefix",

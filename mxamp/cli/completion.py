@@ -18,7 +18,6 @@ def add_parser(subparsers: Any) -> None:
         help="print what makes a shell complete mxamp's commands and options",
         description="Print what makes a shell complete commands, options, files, dtypes and targets.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     parser.set_defaults(run=run)

@@ -80,7 +80,6 @@ def add_parser(subparsers: Any) -> None:
         help="convert a model to mixed precision",
         description="Convert a trained FP32 model to mixed precision for inference.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
     parser.add_argument(

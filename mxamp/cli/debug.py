@@ -28,7 +28,6 @@ def add_parser(subparsers: Any) -> None:
         help="find the nodes whose low precision makes most of the error",
         description="Find the nodes whose low precision makes most of a conversion's error.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("prefix", metavar="PREFIX", help="the FP32 model's files, or zoo:NAME")
     parser.add_argument("converted", metavar="OUT", help="the converted model's files")

@@ -36,7 +36,6 @@ def add_parser(subparsers: Any) -> None:
         description="Run a model, and its conversion, on labelled samples, and print how well each does,\n"
         "whether they differ by more than chance, and how long both take by turns.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
     parser.add_argument("converted", metavar="OUT", nargs="?", help="its conversion, to compare with")

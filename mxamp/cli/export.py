@@ -51,7 +51,6 @@ def add_parser(subparsers: Any) -> None:
         help="write a model as ONNX",
         description="Write a model, FP32 or converted, as an ONNX file for ONNX Runtime, TensorRT, OpenVINO.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
     parser.add_argument(

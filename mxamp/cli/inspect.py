@@ -41,7 +41,6 @@ def add_parser(subparsers: Any) -> None:
         help="show what runs in which precision, the casts, the sizes",
         description="Show what a saved model runs in which precision, its casts and its sizes.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "model",

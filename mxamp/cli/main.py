@@ -60,6 +60,13 @@ Exit status: 0 success, 1 a comparison beyond its --tolerance or files that are 
 error you can act on, 70 a bug in mxamp, 130 interrupted."""
 
 
+class CommandParser(argparse.ArgumentParser):
+    """Parses one subcommand; its texts keep their lines."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **settings})
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with all subcommands; parsed arguments have ``run(args) -> int``."""
     parser = argparse.ArgumentParser(
@@ -70,7 +77,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mxamp {__version__}")
     _add_common_options(parser, default=False)
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    subparsers = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", parser_class=CommandParser
+    )
     for module in (
         convert,
         calibrate,

@@ -30,7 +30,6 @@ def add_parser(subparsers: Any) -> None:
         help="print a built-in policy as TOML",
         description="Print the built-in policy for a dtype as TOML: the color of every operator, and why.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--dtype",

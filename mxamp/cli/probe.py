@@ -41,7 +41,6 @@ def add_parser(subparsers: Any) -> None:
         "what they should, what the backend fuses, and how long operators, casts and kernels of random "
         "shapes take. Takes about ten minutes and writes a target for `mxamp convert --target`.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "-o", "--out", metavar="FILE", help="the target to write (default: probed-DTYPE.json)"

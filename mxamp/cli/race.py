@@ -38,7 +38,6 @@ def add_parser(subparsers: Any) -> None:
         description="Run models and files by turns in the runtimes that are installed, each with its\n"
         "distance from the FP32 model, and say what to deploy on this machine.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "models",

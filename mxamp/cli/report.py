@@ -51,7 +51,6 @@ def add_parser(subparsers: Any) -> None:
         description="Write one HTML file about a model: what was converted and why, how fast and how\n"
         "large it is, how far from FP32, layer by layer, and an interactive picture of its graph.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
     parser.add_argument("-o", "--output", "--html", dest="html", metavar="FILE.html", required=True)

@@ -28,7 +28,6 @@ def add_parser(subparsers: Any) -> None:
         description="Price every rounding of a conversion on samples of your data, and rank them, results\n"
         "of nodes and weights apart, with what avoiding each would cost in time.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
     add_samples_options(parser)

@@ -32,7 +32,6 @@ def add_parser(subparsers: Any) -> None:
         description="List the built-in targets, or explain one: which operators run in its low dtype and how "
         "well, what its backend fuses, and where its costs come from.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "target",

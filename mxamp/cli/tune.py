@@ -40,7 +40,6 @@ def add_parser(subparsers: Any) -> None:
         description="Price every rounding on samples, follow the curve of time and error from the fastest\n"
         "conversion to the most exact one, measure the points that matter, and choose.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_argument(parser)
     add_samples_options(parser, labelled=True)

@@ -29,7 +29,6 @@ def add_parser(subparsers: Any) -> None:
         description="Check PREFIX-symbol.json and PREFIX-0000.params against PREFIX-mxamp.json, which was "
         "written with them.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="PREFIX", help="the files' path up to -symbol.json and -0000.params")
     parser.add_argument("--epoch", type=int, metavar="N", help="check PREFIX-000N.params (default: 0)")

@@ -226,17 +226,7 @@ def why_spared(problem: PlacementProblem, chosen: AbstractSet[int]) -> dict[int,
 
 
 def without_large(graph: Graph, tails: Sequence[Tail], params: Mapping[str, Parameter]) -> list[Tail]:
-    """Return the tails with the regions whose weights would not make the model's file much larger.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    tails
-        The tails.
-    params
-        Parameters by name.
-    """
+    """Return the tails with the regions whose weights would not make the model's file much larger."""
     most = GROWTH * _all_weights(params)
     small = [
         tuple(region for region in tail if weights_read(graph, region, params) <= most) for tail in tails

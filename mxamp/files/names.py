@@ -22,10 +22,6 @@ def name_fault(name: str) -> str | None:
     makes files from names out of its folder. A separator itself is kept, for MXNet's own importer of ONNX
     models keeps ``/layer1/conv1/weight``, and Keras writes ``dense_1/kernel``.
 
-    Parameters
-    ----------
-    name
-        The text.
     """
     if len(name) > MAX_NAME_LENGTH:
         return f"has {len(name)} characters, more than the {MAX_NAME_LENGTH} that a name may have"

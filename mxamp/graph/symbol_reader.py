@@ -41,11 +41,6 @@ _ADVICE = "Export the model again."
 def read_symbol(path: str | Path) -> Graph:
     """Read a ``symbol.json`` file.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Raises
     ------
     ModelFileNotFoundError

@@ -42,13 +42,6 @@ def read_back(
 ) -> ReadBack:
     """Check that a pair of files, written but not yet in place, holds the model.
 
-    Parameters
-    ----------
-    symbol_file, params_file
-        The files.
-    graph, args, auxs
-        The model.
-
     Returns
     -------
     ReadBack

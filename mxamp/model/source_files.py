@@ -61,11 +61,6 @@ class FileRecord:
 class SourceFiles:
     """The files that a model was read from.
 
-    Parameters
-    ----------
-    symbol_path, params_path
-        The files.
-
     Notes
     -----
     The symbol is hashed at once. The parameters, which may be large, are hashed when they are asked for, from

@@ -116,23 +116,7 @@ class OpenvinoSession:
             raise OperatorError(f"OpenVINO cannot run {self.path}: {one_line(error)}") from error
 
     def run(self, data: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Run once.
-
-        Parameters
-        ----------
-        data
-            Input name -> values, cast to the dtype the file takes.
-
-        Returns
-        -------
-        list of numpy.ndarray
-            float16 results as float32, everything else as it is.
-
-        Raises
-        ------
-        DataError, OperatorError
-            See :meth:`load` and :meth:`forward`.
-        """
+        """Run once on inputs, as :meth:`load` takes them; float16 results are returned as float32."""
         self.load(data)
         self.forward()
         outputs = [np.array(self._request.get_tensor(port).data) for port in self._compiled.outputs]

@@ -206,13 +206,7 @@ class ArrayParameter(Parameter):
 
 
 class DerivedParameter(Parameter):
-    """A parameter that is made of another: of its shape, dtype and place, unless a subclass says otherwise.
-
-    Parameters
-    ----------
-    parameter
-        What it is made of.
-    """
+    """A parameter made of another: of its shape, dtype and place, unless a subclass says otherwise."""
 
     def __init__(self, parameter: Parameter) -> None:
         self._parameter = parameter

@@ -18,11 +18,6 @@ from mxamp.files import why_unreadable
 class PositionedFile:
     """A file that is read by position; it is closed when the last reference to this goes.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Raises
     ------
     ParamsError

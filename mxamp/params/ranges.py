@@ -1,4 +1,8 @@
-"""How large and how small the values of a parameter are, and what a narrower dtype would do to them."""
+"""How large and how small the values of a parameter are, and what a narrower dtype would do to them.
+
+Every ``array`` is float16, bfloat16, float32 or float64, and every ``dtype`` a floating-point one;
+anything else is a ParamsError.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +53,6 @@ class Range:
 def magnitude_range(array: NDArray[Any]) -> Range:
     """Measure the magnitudes of a floating-point array in one pass over memory.
 
-    Parameters
-    ----------
-    array
-        float16, bfloat16, float32 or float64.
-
-    Raises
-    ------
-    ParamsError
-        When the array holds no floating-point numbers.
-
     Notes
     -----
     Without its sign bit the pattern of an IEEE number is an unsigned integer in the same order, so integer
@@ -84,21 +78,7 @@ def magnitude_range(array: NDArray[Any]) -> Range:
 def overflows(array: NDArray[Any], dtype: DType) -> bool:
     """Tell whether a finite value of ``array`` becomes infinite when it is cast to ``dtype``.
 
-    Parameters
-    ----------
-    array
-        float16, bfloat16, float32 or float64. Its NaNs and infinities do not count: they stay what they are.
-    dtype
-        A floating-point dtype.
-
-    Raises
-    ------
-    ParamsError
-        When either holds no floating-point numbers.
-
-    Notes
-    -----
-    The limit is half an ulp beyond the largest finite value; the tie itself rounds to infinity.
+    NaNs and infinities do not count: they stay what they are. The limit is :func:`overflow_limit`.
     """
     source, array = as_float_array(array)
     limit = overflow_limit(dtype)
@@ -113,42 +93,14 @@ def overflows(array: NDArray[Any], dtype: DType) -> bool:
 def underflow_fraction(array: NDArray[Any], dtype: DType) -> float:
     """Return the share of the non-zero values of ``array`` that become zero when cast to ``dtype``.
 
-    Parameters
-    ----------
-    array
-        float16, bfloat16, float32 or float64.
-    dtype
-        A floating-point dtype.
-
-    Returns
-    -------
-    float
-        From 0.0 (also when every value is zero) to 1.0. NaN and infinity count as non-zero.
-
-    Raises
-    ------
-    ParamsError
-        When either holds no floating-point numbers.
+    It is 0.0 where every value is zero. NaN and infinity count as non-zero.
     """
     nonzero, lost = underflow_counts(array, dtype)
     return lost / nonzero if nonzero else 0.0
 
 
 def underflow_counts(array: NDArray[Any], dtype: DType) -> tuple[int, int]:
-    """Return how many values of ``array`` are not zero, and how many of them become zero in ``dtype``.
-
-    Parameters
-    ----------
-    array
-        float16, bfloat16, float32 or float64.
-    dtype
-        A floating-point dtype.
-
-    Raises
-    ------
-    ParamsError
-        When either holds no floating-point numbers.
-    """
+    """Return how many values of ``array`` are not zero, and how many of them become zero in ``dtype``."""
     source, array = as_float_array(array)
     _require_float(dtype)
     # Half the smallest subnormal is a tie, and rounds to the even one: zero. A source dtype that is too
@@ -167,20 +119,6 @@ def underflows_beyond(array: NDArray[Any], dtype: DType, share: float) -> bool:
 
     The same as ``underflow_fraction(array, dtype) > share``, but it stops as soon as enough values are known
     to survive, which for ordinary weights is after ``1 - share`` of them.
-
-    Parameters
-    ----------
-    array
-        float16, bfloat16, float32 or float64.
-    dtype
-        A floating-point dtype.
-    share
-        From 0.0 to 1.0.
-
-    Raises
-    ------
-    ParamsError
-        When either holds no floating-point numbers.
     """
     source, array = as_float_array(array)
     _require_float(dtype)
@@ -201,16 +139,6 @@ def magnitude_bound(array: NDArray[Any]) -> float:
     It is the Euclidean norm where BLAS can compute it, at the speed of memory, and the largest finite
     magnitude elsewhere. The norm of a weight is far below what overflows, so that nearly always this is all
     there is to know.
-
-    Parameters
-    ----------
-    array
-        float16, bfloat16, float32 or float64.
-
-    Raises
-    ------
-    ParamsError
-        When the array holds no floating-point numbers.
 
     Notes
     -----
@@ -265,11 +193,6 @@ def overflow_limit(dtype: DType) -> float:
     """Return the smallest magnitude that becomes infinite when it is cast to ``dtype``.
 
     It is half an ulp beyond the largest finite value; the tie itself rounds to infinity.
-
-    Raises
-    ------
-    ParamsError
-        When it is no floating-point dtype.
     """
     _require_float(dtype)
     if dtype.label == "float8_e4m3fn":

@@ -67,11 +67,6 @@ def _owned(tensor: Stored) -> Stored:
 def open_params(path: str | PathLike[str]) -> ParamsFile:
     """Open a ``.params`` file: read and check its index, and leave the tensors on disk.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Returns
     -------
     ParamsFile

@@ -112,13 +112,7 @@ def _range_fault(what: str, numbers: NDArray[np.int64], size: int) -> str | None
 
 
 class SparseParameter(Parameter):
-    """A sparse tensor as a parameter: it is handed on as it is, and what reads it stays FP32.
-
-    Parameters
-    ----------
-    tensor
-        The tensor.
-    """
+    """A sparse tensor as a parameter: it is handed on as it is, and what reads it stays FP32."""
 
     def __init__(self, tensor: SparseTensor) -> None:
         self.tensor = tensor

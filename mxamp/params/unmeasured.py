@@ -15,13 +15,7 @@ from mxamp.params.parameter import DerivedParameter, Parameter, RangeLoss
 
 
 class UnmeasuredParameter(DerivedParameter):
-    """A parameter that is taken to keep what matters in every dtype, until casting it shows otherwise.
-
-    Parameters
-    ----------
-    parameter
-        The parameter.
-    """
+    """A parameter that is taken to keep what matters in every dtype, until casting it shows otherwise."""
 
     def values(self) -> NDArray[Any]:
         """See :class:`Parameter`."""

@@ -61,8 +61,7 @@ class CompensationReport:
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any]) -> CompensationReport:
         """Return what :func:`dataclasses.asdict` made a mapping of."""
-        layers = [CompensatedLayer(**{**each, "nodes": tuple(each["nodes"])}) for each in document["layers"]]
-        return cls(document["mode"], document["samples"], tuple(layers), document["left"])
+        return cls(**{**document, "layers": tuple(CompensatedLayer(**each) for each in document["layers"])})
 
 
 def compensation_lines(report: CompensationReport) -> list[str]:

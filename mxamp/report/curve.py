@@ -41,13 +41,6 @@ class CurvePointReport:
     is_today: bool = False
     is_this: bool = False
 
-    @classmethod
-    def from_mapping(cls, document: Mapping[str, Any]) -> CurvePointReport:
-        """Return what :func:`dataclasses.asdict` made a mapping of."""
-        bounds = ("interval", "difference_interval")
-        pairs = {name: document[name] and tuple(document[name]) for name in bounds}
-        return cls(**{**document, **pairs})
-
 
 @dataclass(frozen=True)
 class CurveReport:
@@ -83,5 +76,4 @@ class CurveReport:
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any]) -> CurveReport:
         """Return what :func:`dataclasses.asdict` made a mapping of."""
-        points = tuple(CurvePointReport.from_mapping(point) for point in document["points"])
-        return cls(**{**document, "points": points})
+        return cls(**{**document, "points": tuple(CurvePointReport(**point) for point in document["points"])})

@@ -131,9 +131,7 @@ class GuardReport:
             name: None if document[name] is None else MeasuredRatio(**document[name])
             for name in ("result", "converted", "prepared")
         }
-        dropped = tuple(
-            DroppedRegion(**{**region, "nodes": tuple(region["nodes"])}) for region in document["dropped"]
-        )
+        dropped = tuple(DroppedRegion(**region) for region in document["dropped"])
         return cls(**{**document, **ratios, "dropped": dropped})
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Callable, Mapping
 
 from mxamp.errors import ReportError, UnknownNameError, nearest_names
 from mxamp.params.saturate import Saturation
@@ -361,53 +361,48 @@ class Report:
 
     @classmethod
     def _from_document(cls, document: Any) -> Report:
-        return cls(
-            target_dtype=document["target_dtype"],
-            target=document["target"],
-            nodes=tuple(
-                NodeReport(**{**node, "outputs": tuple(node["outputs"]), "inputs": tuple(node["inputs"])})
-                for node in document["nodes"]
-            ),
-            casts=tuple(
-                CastReport(**{**cast, "consumers": tuple(cast["consumers"])}) for cast in document["casts"]
-            ),
-            parameters=tuple(
-                ParameterReport(
-                    **{
-                        **parameter,
-                        "shape": tuple(parameter["shape"]),
-                        "saturation": _saturation(parameter.get("saturation")),
-                    }
-                )
-                for parameter in document["parameters"]
-            ),
-            inputs=document["inputs"],
-            outputs=document["outputs"],
-            warnings=tuple(document["warnings"]),
-            emulated=document.get("emulated"),
-            approximations=tuple(document.get("approximations", ())),
-            masks=tuple(
-                RewrittenMask(**{**mask, "inserted": tuple(mask["inserted"])})
-                for mask in document.get("masks", ())
-            ),
-            preparations=tuple(
-                PreparedNode(**preparation) for preparation in document.get("preparations", ())
-            ),
-            time=None if document.get("time") is None else TimeReport(**document["time"]),
-            race=tuple(PlanReport(**plan) for plan in document.get("race", ())),
-            guard=None if document.get("guard") is None else GuardReport.from_mapping(document["guard"]),
-            nothing_low=document.get("nothing_low"),
-            compensation=None
-            if document.get("compensation") is None
-            else CompensationReport.from_mapping(document["compensation"]),
-            curve=None if document.get("curve") is None else CurveReport.from_mapping(document["curve"]),
-            assumed_shapes={name: tuple(shape) for name, shape in document.get("assumed_shapes", {}).items()},
-            time_here=None if document.get("time_here") is None else TimeReport(**document["time_here"]),
-        )
+        given = {key: _as_tuples(value) for key, value in document.items()}
+        own = [(each.name, str(each.type)) for each in fields(cls) if each.name in given]
+        for name, kind in own:
+            if kind.startswith("tuple") and not isinstance(given[name], tuple):
+                raise TypeError(f"{name} is no list")
+            if name in _ROWS:
+                given[name] = tuple(_ROWS[name](**row) for row in given[name])
+            elif name in _PARTS and given[name] is not None:
+                given[name] = _PARTS[name](given[name])
+        return cls(**{name: given[name] for name, _ in own})
 
     def __str__(self) -> str:
         return summary(self)
 
 
-def _saturation(document: Any) -> Saturation | None:
-    return None if document is None else Saturation(**document)
+def _parameter(**row: Any) -> ParameterReport:
+    saturation = row.pop("saturation", None)
+    return ParameterReport(**row, saturation=None if saturation is None else Saturation(**saturation))
+
+
+_ROWS: Mapping[str, Callable[..., Any]] = {
+    "nodes": NodeReport,
+    "casts": CastReport,
+    "parameters": _parameter,
+    "masks": RewrittenMask,
+    "preparations": PreparedNode,
+    "race": PlanReport,
+}
+"""What a report has several of, and what each of them is."""
+
+_PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "time": lambda part: TimeReport(**part),
+    "time_here": lambda part: TimeReport(**part),
+    "guard": GuardReport.from_mapping,
+    "compensation": CompensationReport.from_mapping,
+    "curve": CurveReport.from_mapping,
+}
+"""What it has at most one of."""
+
+
+def _as_tuples(value: Any) -> Any:
+    """Return what was read from JSON with tuples for its lists."""
+    if isinstance(value, dict):
+        return {key: _as_tuples(item) for key, item in value.items()}
+    return tuple(map(_as_tuples, value)) if isinstance(value, (list, tuple)) else value
