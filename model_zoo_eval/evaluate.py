@@ -21,7 +21,7 @@ from model_zoo_eval.heads import entries_before, first_rankings
 from model_zoo_eval.job import FP32, ON_GPU, Job
 from model_zoo_eval.photographs import photographs
 from model_zoo_eval.registry import Entry
-from mxamp.compare.latency import LatencyComparison, alternate_latency
+from mxamp.compare.race import race
 from mxamp.convert import convert_model
 from mxamp.errors import DataError, OperatorError
 from mxamp.export import defined_reference
@@ -299,19 +299,16 @@ def _latency(
     model: Model, converted: Model, sample: Mapping[str, Array], ctx: Any, rounds: int
 ) -> dict[str, Any]:
     """Time both models alternately, more rounds for a model that takes less."""
-    first = alternate_latency(model, converted, sample, ctx=ctx, rounds=1, warmup=1)
-    pair = (first.median_a_ms + first.median_b_ms) / 1e3
+    first = race([model, converted], sample, ctx=ctx, rounds=1, warmup=1)
+    pair = sum(first.median_ms) / 1e3
     count = int(min(rounds, max(_FEWEST_ROUNDS, _LATENCY_SECONDS / max(pair, 1e-6))))
-    timed = alternate_latency(model, converted, sample, ctx=ctx, rounds=count, warmup=1)
-    return _latency_mapping(timed)
-
-
-def _latency_mapping(timed: LatencyComparison) -> dict[str, Any]:
+    timed = race([model, converted], sample, ctx=ctx, rounds=count, warmup=1, is_clear=None)
+    ratio = timed.ratio(1)
     return {
-        "fp32_ms": rounded(timed.median_a_ms, 4),
-        "converted_ms": rounded(timed.median_b_ms, 4),
-        "ratio": rounded(timed.ratio_median, 4),
-        "ratio_low": rounded(timed.ratio_low, 4),
-        "ratio_high": rounded(timed.ratio_high, 4),
-        "rounds": timed.rounds,
+        "fp32_ms": rounded(timed.median_ms[0], 4),
+        "converted_ms": rounded(timed.median_ms[1], 4),
+        "ratio": rounded(ratio.median, 4),
+        "ratio_low": rounded(ratio.low, 4),
+        "ratio_high": rounded(ratio.high, 4),
+        "rounds": ratio.rounds,
     }

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mxamp
-from mxamp.compare import alternate_latency, compare_models
+from mxamp.compare import compare_models
+from mxamp.compare.race import race
 from mxamp.report.text import summary
 from tools import digits, photographs, stock
 from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment, use_amx
@@ -144,15 +145,15 @@ def show_resnet50(
     _show_probabilities(fp32, deployed, pictures, zoo.is_pretrained)
 
     _say(f"Latency: one photograph, FP32 and BF16 in turn, {rounds} times each")
-    latency = alternate_latency(fp32, deployed, pictures.images[:1], rounds=rounds)
+    timed = race([fp32, deployed], pictures.images[:1], rounds=rounds, is_clear=None)
+    ratio = timed.ratio(1)
     report = _report(model)
     _table(
         ("", "FP32", "BF16", "FP32 / BF16"),
         (
             "one forward pass, ms",
-            f"{latency.median_a_ms:.1f}",
-            f"{latency.median_b_ms:.1f}",
-            f"{latency.ratio_median:.2f}  ({latency.ratio_low:.2f} to {latency.ratio_high:.2f})",
+            *(f"{milliseconds:.1f}" for milliseconds in timed.median_ms),
+            f"{ratio.median:.2f}  ({ratio.low:.2f} to {ratio.high:.2f})",
         ),
         (
             "parameters, MB",
@@ -163,7 +164,7 @@ def show_resnet50(
     )
     _say("Times are medians; the ratio is the median over rounds, with its 10th and 90th percentile.")
     _say()
-    if latency.ratio_high < 1:
+    if ratio.high < 1:
         _paragraph(
             "Slower than FP32: the bfloat16 instructions of this CPU, as MXNet uses them, are not faster "
             "than float32's. `mxamp convert` warns of it; with --target auto and the shapes of the inputs "

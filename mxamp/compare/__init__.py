@@ -2,7 +2,6 @@
 
 from mxamp.compare.candidates import CandidateComparison, compare_candidates
 from mxamp.compare.fidelity import Fidelity, LayerFidelity, OutputFidelity
-from mxamp.compare.latency import LatencyComparison, alternate_latency
 from mxamp.compare.measure import compare_models
 from mxamp.compare.metrics import Distance, DistanceMeter, distance
 from mxamp.compare.rounding_losses import RoundingLoss, rounding_losses
@@ -12,11 +11,9 @@ __all__ = [
     "Distance",
     "DistanceMeter",
     "Fidelity",
-    "LatencyComparison",
     "LayerFidelity",
     "OutputFidelity",
     "RoundingLoss",
-    "alternate_latency",
     "compare_candidates",
     "compare_models",
     "distance",

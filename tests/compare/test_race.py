@@ -181,3 +181,15 @@ def test_models_run_for_real_and_keep_nothing_that_was_made_for_it(conv_net):
     assert all(seconds > 0 for own in found.seconds for seconds in own)
     assert not any(model._mxnet for model in raced)
     assert bind_for_timing(np.zeros((2, 3, 8, 8), np.float32))(conv_net(), "one")() > 0
+
+
+def test_a_drift_that_both_share_leaves_the_ratio_alone():
+    times = [0.001 * (1 + number) for number in range(20)]
+    found = Ratio.of([3 * value for value in times], times)
+    assert (found.low, found.median, found.high) == pytest.approx((3.0, 3.0, 3.0))
+
+
+def test_the_spread_of_the_ratio_is_that_of_single_rounds():
+    found = Ratio.of([0.004] * 9 + [0.040], [0.002] * 10)
+    # Interpolated towards the one slow round.
+    assert (found.low, found.median, found.high) == pytest.approx((2.0, 2.0, 2.0 + 0.1 * 18))

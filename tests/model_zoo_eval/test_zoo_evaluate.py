@@ -28,8 +28,8 @@ from model_zoo_eval.process import Limits, run_in_process
 from model_zoo_eval.registry import CONTRIB, PRIMITIVE, Case, find_entry, registry
 from model_zoo_eval.rows import without_timings, worst_error
 from mxamp import convert_model, load
-from mxamp.compare.latency import LatencyComparison
 from mxamp.errors import DataError, ModelFileNotFoundError, OperatorError, ParamsError
+from mxamp.measuring.race import Race
 from mxamp.model import Model
 from mxamp.runtime.device import gpu_count
 from mxamp.runtime.executor import BoundModel, is_fusion_on
@@ -114,13 +114,13 @@ def test_with_a_gpu_float16_is_run_and_timed_there(monkeypatch: pytest.MonkeyPat
         # No GPU is here to run float16: the FP32 model's outputs stand for its.
         return BoundModel(fp32 if "float16" in dtypes else model, ctx=None, **more)
 
-    def time_both(*_: Any, ctx: Any, **more: Any) -> LatencyComparison:
+    def time_both(*_: Any, ctx: Any, **more: Any) -> Race:
         bound.append((ctx, set()))
-        return LatencyComparison(2.0, 1.0, 2.0, 1.9, 2.1, more["rounds"])
+        return Race(((0.002,) * more["rounds"], (0.001,) * more["rounds"]))
 
     monkeypatch.setattr("model_zoo_eval.evaluate.gpu_count", lambda: 1)
     monkeypatch.setattr("model_zoo_eval.evaluate.BoundModel", bind)
-    monkeypatch.setattr("model_zoo_eval.evaluate.alternate_latency", time_both)
+    monkeypatch.setattr("model_zoo_eval.evaluate.race", time_both)
     row = evaluate(replace(SMALL, dtypes=("float16",), samples=1))
     found = row["results"][ON_GPU]
     assert row["skipped"] == {}
