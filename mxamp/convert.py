@@ -17,14 +17,14 @@ from mxamp.conversion import (
     convert_graph,
     known_shapes,
 )
-from mxamp.conversion.emulation import as_emulation, emulate_model, emulation_target
+from mxamp.conversion.emulation import emulate_model, emulation_target
 from mxamp.decisions import IoDtype, LowPrecision
 from mxamp.dtypes import GivenDType
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import InputShapes, named_input_shapes
-from mxamp.guard import Guard, as_guard
-from mxamp.messages.arguments import check_flag, one_of
+from mxamp.guard import Guard
+from mxamp.messages.arguments import check_flag, one_of, settings_of
 from mxamp.model import Model, graph_of
 from mxamp.model.accepted import GivenSymbol, Module, Params, SymbolGenerator
 from mxamp.ops.casts import AMP_CAST
@@ -34,7 +34,7 @@ from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import Policy
 from mxamp.policy.resolve import names_given, resolve_policy
-from mxamp.profile import Profiling, as_profiling
+from mxamp.profile import Profiling
 from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
 
 SomeSymbol = TypeVar("SomeSymbol", bound=Union[GivenSymbol, SymbolGenerator])
@@ -203,7 +203,7 @@ def convert_model(
     *triple, fed = _parts(sym, arg_params, aux_params)
     model = Model.of(*triple)
     graph = model.graph
-    emulation = as_emulation(emulate)
+    emulation = settings_of(Emulation, emulate, "emulate")
     chosen = resolve_policy(
         policy,
         target_dtype,
@@ -367,7 +367,9 @@ def convert_source(
     was asked for, as fields of :class:`mxamp.conversion.Options`. To be profiled and guarded the model is fed
     ``input_shapes``, and profiled on ``ctx``, or else the target's device.
     """
-    guarding, profiling, is_emulated = as_guard(guard), as_profiling(profile), emulation is not None
+    guarding = settings_of(Guard, guard, "guard")
+    profiling = None if profile is None else settings_of(Profiling, profile, "profile")
+    is_emulated = emulation is not None
     machine = None if target is None else resolve_target(target, policy.target_dtype)
     if is_emulated:
         machine = emulation_target(policy, machine)

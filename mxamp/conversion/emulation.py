@@ -8,7 +8,6 @@ from typing import Mapping, Sequence
 import numpy as np
 
 from mxamp.dtypes import DType
-from mxamp.errors import PolicyError
 from mxamp.graph.graph import Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.messages.counts import count_of, some_of
@@ -31,21 +30,6 @@ _SUMS = frozenset(
     }
 )
 """Operators that add many values up; in which dtype they carry the sum, no graph can say."""
-
-
-def as_emulation(given: object) -> Emulation | None:
-    """Return how to emulate, for what the ``emulate`` argument may be: a bool or an :class:`Emulation`.
-
-    Raises
-    ------
-    PolicyError
-        When it is neither.
-    """
-    if isinstance(given, Emulation):
-        return given
-    if not isinstance(given, (bool, np.bool_)):
-        raise PolicyError(f"emulate must be True, False or an Emulation, not {given!r}.")
-    return Emulation() if given else None
 
 
 def emulation_target(policy: Policy, target: Target | None) -> Target | None:

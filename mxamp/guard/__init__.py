@@ -1,5 +1,5 @@
 """The guard: no model is converted to one that is slower on the machine where it was measured."""
 
-from mxamp.guard.options import Guard, as_guard
+from mxamp.guard.options import Guard
 
-__all__ = ["Guard", "as_guard"]
+__all__ = ["Guard"]

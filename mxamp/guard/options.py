@@ -52,18 +52,3 @@ class Guard:
             raise PolicyError(f"Guard: own_process must be True or False, not {self.own_process!r:.80}.")
         if self.measure is not None and not callable(self.measure):
             raise PolicyError(f"Guard: measure must be a function or None, not {self.measure!r:.80}.")
-
-
-def as_guard(given: object) -> Guard | None:
-    """Return how to guard, for what the ``guard`` argument may be: a bool or a :class:`Guard`.
-
-    Raises
-    ------
-    PolicyError
-        When it is neither.
-    """
-    if isinstance(given, Guard):
-        return given
-    if not isinstance(given, (bool, np.bool_)):
-        raise PolicyError(f"guard must be True, False or an mxamp.guard.Guard, not {given!r:.80}.")
-    return Guard() if given else None

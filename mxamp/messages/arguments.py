@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from contextvars import ContextVar
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, TypeVar
 
 import numpy as np
 
 from mxamp.errors import MxampError, PolicyError
+
+_Settings = TypeVar("_Settings")
 
 _OPTIONS = {
     "by_position": "--by-position",
@@ -98,6 +100,24 @@ def check_flag(given: Any, label: str, error: type[MxampError] = PolicyError) ->
     """
     if not isinstance(given, (bool, np.bool_)):
         raise error(f"{label} must be True or False, not {given!r:.80}.")
+
+
+def settings_of(kind: type[_Settings], given: Any, label: str) -> _Settings | None:
+    """Return what an argument means that is on or off, or says more: None where it is off.
+
+    Raises
+    ------
+    PolicyError
+        When it is neither a bool nor of that kind.
+    """
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, (bool, np.bool_)):
+        where = kind.__module__.split(".")[1]
+        raise PolicyError(
+            f"{label} must be True, False or an mxamp.{where}.{kind.__name__}, not {given!r:.80}."
+        )
+    return kind() if given else None
 
 
 def one_of(function: str, **given: Any) -> Any:

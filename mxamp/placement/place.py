@@ -183,27 +183,18 @@ def _add_cast_costs(cut: CutProblem, producer: int, consumers: set[int], costs: 
     """Charge for a cast up and for a cast down of an entry, once however many consumers share it."""
     if not consumers or consumers == {producer}:
         return
-    up, down = costs
-    if producer != SINK:  # it can be low, so a cast up can happen
-        if SINK in consumers:
-            cut.add_edge(producer, SINK, up)
-        elif len(consumers) == 1:
-            cut.add_edge(producer, next(iter(consumers)), up)
-        else:
-            shared = cut.add_vertex()
-            cut.add_edge(producer, shared, up)
-            for consumer in consumers:
-                cut.forbid(shared, consumer)
-    if producer != SOURCE:  # it can be FP32, so a cast down can happen
-        if SOURCE in consumers:
-            cut.add_edge(SOURCE, producer, down)
-        elif len(consumers) == 1:
-            cut.add_edge(next(iter(consumers)), producer, down)
-        else:
-            shared = cut.add_vertex()
-            cut.add_edge(shared, producer, down)
-            for consumer in consumers:
-                cut.forbid(consumer, shared)
+    # Up where it is low and they are not, down the other way: the same edges, turned round.
+    for cost, fixed, is_up in zip(costs, (SINK, SOURCE), (True, False)):
+        if producer == fixed:
+            continue
+        if fixed in consumers or len(consumers) == 1:
+            consumer = fixed if fixed in consumers else next(iter(consumers))
+            cut.add_edge(*((producer, consumer) if is_up else (consumer, producer)), cost)
+            continue
+        shared = cut.add_vertex()
+        cut.add_edge(*((producer, shared) if is_up else (shared, producer)), cost)
+        for consumer in consumers:
+            cut.forbid(*((shared, consumer) if is_up else (consumer, shared)))
 
 
 def _fixed_side(problem: PlacementProblem, group: tuple[int, ...]) -> int | None:

@@ -1,6 +1,6 @@
 """Measure the units of one model while it runs, place by that, and let plans compete as whole models."""
 
 from mxamp.profile.run import placing_by_profile
-from mxamp.profile.settings import Profiling, as_profiling
+from mxamp.profile.settings import Profiling
 
-__all__ = ["Profiling", "as_profiling", "placing_by_profile"]
+__all__ = ["Profiling", "placing_by_profile"]

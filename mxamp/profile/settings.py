@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable
-
-import numpy as np
+from typing import Callable
 
 from mxamp.errors import PolicyError
 
@@ -40,18 +38,3 @@ class Profiling:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
                 raise PolicyError(f"Profiling: {name} must be a number of seconds above 0, not {value!r}.")
-
-
-def as_profiling(given: Any) -> Profiling | None:
-    """Return what an argument ``profile`` means; None for no profiling.
-
-    Raises
-    ------
-    PolicyError
-        When it is neither a bool nor a :class:`Profiling`.
-    """
-    if isinstance(given, Profiling):
-        return given
-    if given is None or isinstance(given, (bool, np.bool_)):
-        return Profiling() if given else None
-    raise PolicyError(f"profile must be True, False or a mxamp.profile.Profiling, not {given!r:.80}.")

@@ -8,11 +8,10 @@ have to come from where a network's do. What is timed is a node of the graph as 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.node_times import NodeClock, kernels
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
-from mxamp.runtime.symbol import graph_from_symbol
+from mxamp.runtime.symbol import compose, graph_from_symbol
 
 _FEED_CHANNELS = 16
 _WARMUP = 2
@@ -93,33 +92,27 @@ class _Graph:
         attrs = dict(one.attrs)
         if one.op == _CAST:
             attrs["dtype"] = self._other.label
-        value = self._compose(one.op, name, inputs, attrs)
+        value = compose(self._mx, one.op, name, inputs, attrs)
         names = [name]
         for part in one.tail.split():
             names.append(f"{name}_{part}")
             if part == "add":
                 shape = self._output_shape(value)
-                value = self._compose(
-                    "elemwise_add", names[-1], [value[0], self._data(Operand(shape), names[-1], BLOCKED)], {}
+                value = compose(
+                    self._mx,
+                    "elemwise_add",
+                    names[-1],
+                    [value[0], self._data(Operand(shape), names[-1], BLOCKED)],
+                    {},
                 )
             else:
-                value = self._compose("Activation", names[-1], [value[0]], {"act_type": "relu"})
+                value = compose(self._mx, "Activation", names[-1], [value[0]], {"act_type": "relu"})
         return value, tuple(names)
 
     def _output_shape(self, value: Any) -> tuple[int, ...]:
         shapes = {name: array.shape for name, (array, _) in self.values.items()}
         known = {name: shapes[name] for name in value.list_arguments() if name in shapes}
         return tuple(value.infer_shape(**known)[1][0])
-
-    def _compose(self, op: str, name: str, inputs: Sequence[Any], attrs: Mapping[str, str]) -> Any:
-        from mxnet._ctypes.symbol import _symbol_creator
-
-        base = self._mx.base
-        handle = ctypes.c_void_p()
-        base.check_call(base._LIB.NNGetOpHandle(op.encode(), ctypes.byref(handle)))
-        return _symbol_creator(
-            handle.value, list(inputs), None, list(attrs), list(attrs.values()), name, False
-        )
 
     def bind(self) -> _Bound:
         """Return it bound, fused as deployed."""

@@ -6,7 +6,6 @@ what is bound is decided by environment variables that belong to all of it.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -27,7 +26,7 @@ from mxamp.probe.values import draw, rounded
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
-from mxamp.runtime.symbol import graph_from_symbol
+from mxamp.runtime.symbol import compose, graph_from_symbol
 
 _DEPTHWISE = "depthwise"
 """Where inputs come from when times are taken: a convolution that costs little itself."""
@@ -242,7 +241,7 @@ class _Builder:
                 flow[part.step] if isinstance(part, Ref) else self._variable(part) for part in one.inputs
             ]
             attrs = {key: self._attribute(value) for key, value in one.attrs.items()}
-            flow.append(self._compose(one.op, f"step{number}", [flow[-1], *inputs], attrs))
+            flow.append(compose(self._mx, one.op, f"step{number}", [flow[-1], *inputs], attrs))
         if feeds_only:
             return self._result(self._feeds)
         return self._result([flow[-1], *(flow[index] for index in self._case.extra_heads)])
@@ -254,17 +253,6 @@ class _Builder:
         symbol = heads[0] if len(heads) == 1 else self._mx.sym.Group(list(heads))
         used = {*symbol.list_arguments(), *symbol.list_auxiliary_states()}
         return _Built(symbol, {name: value for name, value in self._values.items() if name in used})
-
-    def _compose(self, op: str, name: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        """Compose an operator by its registered name, whichever Python namespace its function is in."""
-        from mxnet._ctypes.symbol import _symbol_creator
-
-        base = self._mx.base
-        handle = ctypes.c_void_p()
-        base.check_call(base._LIB.NNGetOpHandle(op.encode(), ctypes.byref(handle)))
-        return _symbol_creator(
-            handle.value, list(inputs), None, list(attrs), list(attrs.values()), name, False
-        )
 
     def _variable(self, given: Input, *, is_first: bool = False) -> Any:
         name = f"in{len(self._values)}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from concurrent.futures import Future
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Mapping, Sequence, TypeVar
 
 from mxamp.errors import GraphError, SymbolFormatError
 from mxamp.graph.graph import Graph
@@ -154,3 +155,12 @@ def _beside(name: str, do: Callable[[], _Result]) -> Callable[[], _Result]:
 
     threading.Thread(target=run, name=f"mxamp: {name}").start()
     return result.result
+
+
+def compose(mx: Any, op: str, name: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Compose an operator by its registered name, whichever Python namespace its function is in."""
+    from mxnet._ctypes.symbol import _symbol_creator
+
+    handle = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.NNGetOpHandle(op.encode(), ctypes.byref(handle)))
+    return _symbol_creator(handle.value, list(inputs), None, list(attrs), list(attrs.values()), name, False)

@@ -12,7 +12,8 @@ import pytest
 import mxamp
 from mxamp.cli.main import main
 from mxamp.errors import DeviceError, PolicyError
-from mxamp.profile import Profiling, as_profiling
+from mxamp.messages.arguments import settings_of
+from mxamp.profile import Profiling
 from tests.building import Net
 
 QUICK = Profiling(node_seconds=0.1, race_seconds=0.1)
@@ -136,8 +137,8 @@ def test_an_emulation_is_not_timed() -> None:
 
 @pytest.mark.parametrize("given", [1, "yes", 10.0, {}], ids=repr)
 def test_profile_is_a_flag_or_settings(given: Any) -> None:
-    with pytest.raises(PolicyError, match=r"profile must be True, False or a mxamp\.profile\.Profiling"):
-        as_profiling(given)
+    with pytest.raises(PolicyError, match=r"profile must be True, False or an mxamp\.profile\.Profiling"):
+        settings_of(Profiling, given, "profile")
 
 
 @pytest.mark.parametrize("given", [0, -1.0, True, float("inf"), float("nan"), "3"], ids=repr)
