@@ -13,7 +13,7 @@ from mxamp.errors import ExportError
 from mxamp.files.digest import fastest_algorithm, new_digest
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    pass
 
 _PIECE = 64 << 10
 """Bytes of a piece that is read back."""
@@ -225,9 +225,7 @@ class StagedFile(io.BufferedIOBase, BinaryIO):
     def __enter__(self) -> StagedFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -15,7 +15,6 @@ from mxamp.params.sparse import SparseTensor
 
 if TYPE_CHECKING:
     from os import PathLike
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -182,9 +181,7 @@ class ParamsFile:
     def __enter__(self) -> ParamsFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
