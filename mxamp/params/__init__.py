@@ -12,7 +12,7 @@ from mxamp.params.ranges import (
     underflows_beyond,
 )
 from mxamp.params.reader import ParamsFile, open_params, read_params
-from mxamp.params.sparse import SparseParameter, SparseTensor, parameter_of
+from mxamp.params.sparse import SparseParameter, SparseTensor
 from mxamp.params.writer import ParamsEncoder, encode_params, write_params
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "open_params",
     "overflow_limit",
     "overflows",
-    "parameter_of",
     "read_params",
     "underflow_fraction",
     "underflows_beyond",

@@ -14,7 +14,7 @@ import numpy as np
 from mxamp.errors import ParamsError
 from mxamp.params.format import StorageType, TensorHeader
 from mxamp.params.index import parse_record
-from mxamp.params.parameter import ArrayParameter, Parameter, RangeLoss
+from mxamp.params.parameter import Parameter, RangeLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,8 +157,3 @@ class SparseParameter(Parameter):
 
     def __repr__(self) -> str:
         return f"SparseParameter({self.dtype}, shape={self.shape}, {self.tensor.header.storage.name.lower()})"
-
-
-def parameter_of(tensor: NDArray[Any] | SparseTensor) -> Parameter:
-    """Wrap what a file holds, an array or a sparse tensor, as a parameter."""
-    return SparseParameter(tensor) if isinstance(tensor, SparseTensor) else ArrayParameter(tensor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,12 +144,9 @@ class GradientReader:
         OperatorError
             When an operator fails, or has no gradient.
         """
-        mx = import_mxnet()
-        try:
+        with _explained():
             self._load(data)
             outputs = [output.asnumpy() for output in self._executor.forward(is_train=True)]
-        except mx.base.MXNetError as error:
-            raise _failure(error) from error
         return outputs[: self._count], outputs[self._count :]
 
     def heads_with(
@@ -168,8 +166,7 @@ class GradientReader:
         OperatorError
             When an operator fails.
         """
-        mx = import_mxnet()
-        try:
+        with _explained():
             self._load(data)
             own = {name: self._executor.arg_dict[name].asnumpy() for name in parameters}
             self._store(parameters)
@@ -178,8 +175,6 @@ class GradientReader:
                 return [output.asnumpy() for output in outputs]
             finally:
                 self._store(own)
-        except mx.base.MXNetError as error:
-            raise _failure(error) from error
 
     def _store(self, parameters: Mapping[str, NDArray[np.float32]]) -> None:
         mx = import_mxnet()
@@ -200,7 +195,7 @@ class GradientReader:
             When an operator fails.
         """
         mx = import_mxnet()
-        try:
+        with _explained():
             given = [mx.nd.array(values, ctx=self._ctx) for values in cotangents]
             shared: dict[tuple[int, ...], Any] = {}
             for output in self._executor.outputs[self._count :]:
@@ -213,8 +208,6 @@ class GradientReader:
                 [found[name].asnumpy() for name in self._zeros],
                 {name: found[name].asnumpy() for name in self._parameters if name in found},
             )
-        except mx.base.MXNetError as error:
-            raise _failure(error) from error
 
     def _load(self, data: Mapping[str, NDArray[Any]]) -> None:
         mx = import_mxnet()
@@ -273,7 +266,14 @@ def _as_in_inference(node: Node) -> Node:
     return node if op is None else node._replace(op=op, attrs={}, inputs=node.inputs[:1])
 
 
-def _failure(error: Exception) -> OperatorError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if "differentiable" in line or line.startswith("MXNetError")] or lines[-1:]
-    return OperatorError(f"MXNet cannot compute the gradients of this model: {said[0] if said else error}")
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say of what MXNet cannot compute that it is a gradient."""
+    mx = import_mxnet()
+    try:
+        yield
+    except mx.base.MXNetError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = [line for line in lines if "differentiable" in line or line.startswith("MXNetError")]
+        why = (said or lines[-1:] or [error])[0]
+        raise OperatorError(f"MXNet cannot compute the gradients of this model: {why}") from error

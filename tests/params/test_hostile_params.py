@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxamp.errors import ParamsError
-from mxamp.params import SparseParameter, open_params, parameter_of, read_params
+from mxamp.params import SparseParameter, open_params, read_params
 from mxamp.params.index import parse_index
 from tools.fuzz_targets import TARGETS
 
@@ -143,8 +143,7 @@ def test_a_sound_sparse_tensor_is_carried_as_it_is(opened, record):
     with opened(record) as file:
         tensor = file.tensor("arg:w")
     assert tensor.record.tobytes() == record
-    parameter = parameter_of(tensor)
-    assert isinstance(parameter, SparseParameter)
+    parameter = SparseParameter(tensor)
     assert (parameter.is_sparse, parameter.shape) == (True, tensor.shape)
     assert parameter.cast(parameter.dtype) is parameter
     with pytest.raises(ParamsError, match="no array of values"):
