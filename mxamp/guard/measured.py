@@ -29,10 +29,8 @@ def measured_options(
     ----------
     source, options
         What is converted, and how.
-    profiling
-        How to profile; None for no profile.
-    guard
-        How to guard; None for no guard.
+    profiling, guard
+        How to do either; None for not at all.
     input_shapes
         Input name -> shape, as far as known.
     is_emulated
