@@ -136,21 +136,29 @@ def estimate(
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
     pricing = _Pricing(graph, names, shapes, works, model)
-    float32 = [pricing.microseconds((position,), low=False) for position in range(len(graph.nodes))]
-    alone = list(float32)
-    low = {position: pricing.microseconds((position,), low=True) for position in choices}
-    if target.convolves_batch_norm:
-        low.update({position: cost for position in choices for cost in pricing.convolved(position)})
+    # A chain costs what its head stands for; of what is in one, nothing else is priced.
+    in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))
+    float32 = [
+        0.0 if position in in_fused else pricing.microseconds((position,), low=False)
+        for position in range(len(graph.nodes))
+    ]
+    low = dict.fromkeys(choices, 0.0)
+    for position in choices - in_groups:
+        low[position] = pricing.microseconds((position,), low=True)
+        if target.convolves_batch_norm:
+            for cost in pricing.convolved(position):
+                low[position] = cost
     for chain in groups:
-        low.update(dict.fromkeys(chain, 0.0))
         low[chain[0]] = pricing.microseconds(chain, low=True)
     for chain in fused:
-        for position in chain:
-            float32[position] = 0.0
         float32[chain[0]] = pricing.microseconds(chain, low=False)
         if chain[0] in choices:
             # If the head is low, what must be FP32 behind it runs alone.
-            low[chain[0]] += sum(alone[position] for position in chain[1:] if position not in choices)
+            low[chain[0]] += sum(
+                pricing.microseconds((position,), low=False)
+                for position in chain[1:]
+                if position not in choices
+            )
 
     @lru_cache(maxsize=None)  # few shapes occur in a network, most of them often
     def cast(shape: tuple[int, ...] | None, is_blocked: bool, down: bool) -> float:

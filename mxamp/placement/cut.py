@@ -7,12 +7,11 @@ algorithm); the cut is read off the residual graph.
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+from scipy.sparse.csgraph import maximum_flow
 
 SOURCE = 0
 """The vertex on the low-precision side."""
@@ -29,10 +28,8 @@ class CutProblem:
     """
 
     def __init__(self) -> None:
-        self._tails: list[int] = []
-        self._heads: list[int] = []
-        self._capacities: list[int] = []
-        self._unbounded: list[int] = []
+        self._capacities: dict[tuple[int, int], int] = {}
+        self._forbidden: set[tuple[int, int]] = set()
         self._count = 2
         self._total = 0
 
@@ -45,19 +42,13 @@ class CutProblem:
         """Add an edge that costs ``capacity`` when cut; parallel edges add up."""
         if tail in (head, SINK) or head == SOURCE:
             return  # can never be cut
-        self._tails.append(tail)
-        self._heads.append(head)
-        self._capacities.append(capacity)
+        self._capacities[tail, head] = self._capacities.get((tail, head), 0) + capacity
         self._total += capacity
 
     def forbid(self, tail: int, head: int) -> None:
         """Add an edge that no minimum cut contains (infinite capacity)."""
-        if tail in (head, SINK) or head == SOURCE:
-            return
-        self._unbounded.append(len(self._tails))
-        self._tails.append(tail)
-        self._heads.append(head)
-        self._capacities.append(0)
+        if tail not in (head, SINK) and head != SOURCE:
+            self._forbidden.add((tail, head))
 
     def solve(self, prefer_source: Iterable[int] = ()) -> set[int]:
         """Return the vertices on the source side of a minimum cut.
@@ -88,32 +79,28 @@ class CutProblem:
         infinite = self._total + 1
         if infinite >= 2**31:
             raise ValueError(f"the costs add up to {self._total}, more than 32 bits hold; scale them down")
-        capacities = np.asarray(self._capacities, dtype=np.int64)
-        capacities[self._unbounded] = infinite
-        shape = (self._count, self._count)
-        capacity = csr_matrix(
-            (capacities, (np.asarray(self._tails, np.int32), np.asarray(self._heads, np.int32))), shape=shape
-        )
-        # Parallel forbidden edges add up on construction, in 64 bits; one infinity is as good as several.
-        capacity.sum_duplicates()
-        np.minimum(capacity.data, infinite, out=capacity.data)
-        capacity = capacity.astype(np.int32)
-        capacity.eliminate_zeros()
-        residual = capacity - maximum_flow(capacity, SOURCE, SINK).flow
-        residual.data[residual.data < 0] = 0
-        residual.eliminate_zeros()
-        reaches_sink = _reached(residual.T.tocsr(), SINK)
-        wanted = [vertex for vertex in prefer_source if not reaches_sink[vertex]]
-        if wanted:
-            extra = csr_matrix(
-                (np.ones(len(wanted), np.int32), (np.full(len(wanted), SOURCE), np.asarray(wanted))),
-                shape=shape,
-            )
-            residual = residual + extra
-        return set(np.flatnonzero(_reached(residual, SOURCE)).tolist())
+        capacities = {**self._capacities, **dict.fromkeys(self._forbidden, infinite)}
+        edges = np.array([edge for edge, capacity in capacities.items() if capacity], np.int32).reshape(-1, 2)
+        values = np.array([capacity for capacity in capacities.values() if capacity], np.int32)
+        matrix = csr_matrix((values, tuple(edges.T)), shape=(self._count, self._count))
+        flow = maximum_flow(matrix, SOURCE, SINK).flow.tocoo()
+        flows = dict(zip(zip(flow.row.tolist(), flow.col.tolist()), flow.data.tolist()))
+        left = [edge for edge, capacity in capacities.items() if capacity > flows.get(edge, 0)]
+        left += [(head, tail) for (tail, head), amount in flows.items() if amount > 0]
+        tails, heads = zip(*left) if left else ((), ())
+        reaches_sink = _reached(heads, tails, [SINK])
+        return _reached(tails, heads, [SOURCE, *(one for one in prefer_source if one not in reaches_sink)])
 
 
-def _reached(graph: csr_matrix, start: int) -> NDArray[np.bool_]:
-    reached = np.zeros(graph.shape[0], dtype=bool)
-    reached[breadth_first_order(graph, start, directed=True, return_predecessors=False)] = True
+def _reached(tails: Sequence[int], heads: Sequence[int], starts: Sequence[int]) -> set[int]:
+    """Return what edges lead to from any of the starts."""
+    ahead: dict[int, list[int]] = {}
+    for tail, head in zip(tails, heads):
+        ahead.setdefault(tail, []).append(head)
+    reached, waiting = set(starts), list(starts)
+    while waiting:
+        for vertex in ahead.get(waiting.pop(), ()):
+            if vertex not in reached:
+                reached.add(vertex)
+                waiting.append(vertex)
     return reached

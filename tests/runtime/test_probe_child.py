@@ -32,11 +32,10 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_mxnet_does_is_in_the_target(probed: Path) -> None:
     target = Target.load(probed)
-    assert {op: entry.support for op, entry in target.operators.items()} == {
-        "Flatten": Support.WORKS,
-        "_npx_sigmoid": Support.BIASED,
-        "hard_sigmoid": Support.UNSUPPORTED,
-    }
+    found = {op: entry.support for op, entry in target.operators.items()}
+    # Which of the two is a matter of times, and of what else the machine does.
+    assert found.pop("Flatten") in (Support.WORKS, Support.SLOW)
+    assert found == {"_npx_sigmoid": Support.BIASED, "hard_sigmoid": Support.UNSUPPORTED}
     assert target.operators["_npx_sigmoid"].note == "mean error -0.5 ulp"
     assert target.operators["hard_sigmoid"].note.startswith("MXNet raises: ")
     assert target.measured_on["mxnet"] == "1.9.1"
@@ -45,8 +44,8 @@ def test_what_mxnet_does_is_in_the_target(probed: Path) -> None:
 @pytest.mark.skipif(not has_bfloat16_instructions(), reason="oneDNN chooses other layouts on this CPU")
 def test_layouts_of_volumes_that_cannot_be_read_are_found(probed: Path) -> None:
     target = Target.load(probed)
-    assert target.refusal("Flatten", {}) is None
-    assert "three-dimensional" in (target.refusal("Flatten", {}, volume=True) or "")
+    assert not target.operators["Flatten"].volumes
+    assert target.operators["_npx_sigmoid"].volumes
 
 
 def test_a_conversion_follows_the_target(probed: Path) -> None:
