@@ -303,9 +303,9 @@ def test_one_model_that_is_worse_is_not_hidden_by_another_with_a_wide_margin():
 
 
 def test_a_slow_conversion_is_not_met():
-    found = judge(benchmark(model_row(), conversion_row(own=(41.0, 62.0, 41.0))))[-1]
+    found = judge(benchmark(model_row(), conversion_row(own=(101.0, 152.0, 101.0))))[-1]
     assert not found.is_met
-    assert found.figure == pytest.approx(2.05)
+    assert found.figure == pytest.approx(5.05)
 
 
 def test_a_model_that_mxamp_cannot_run_fails_the_first_bound():
