@@ -17,7 +17,7 @@ from mxamp.params.parameter import ArrayParameter
 from mxamp.params.scaled import ColumnScaledParameter, ScaledParameter
 from mxamp.passes.exact_scales import exact_scales
 from tests.building import AUXILIARY, LOW
-from tests.passes.test_convolve_batch_norm import CHANNELS, PreActivation, convolve
+from tests.passes.pre_activation import CHANNELS, PreActivation, convolve
 
 
 def rounded(values: Any, dtype: DType) -> Any:
