@@ -14,7 +14,10 @@ Where a test needs something that may be missing, it says so itself, in one way 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import gc
 import importlib.util
 import os
 from pathlib import Path
@@ -99,3 +102,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, package in (("zoo", "gluoncv"), ("dask", "dask")):
         if item.get_closest_marker(marker) and importlib.util.find_spec(package) is None:
             pytest.skip(f"needs {package}, which is not installed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Give back what a network of the zoo took: a worker would keep several gigabytes that nobody uses."""
+    if item.get_closest_marker("zoo"):
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)  # glibc keeps what was freed

@@ -12,7 +12,7 @@ from mxamp.policy.parts import UserRule
 from mxamp.policy.selector import Selector
 from mxamp.targets import Target
 from tests.building import BF16, F16, Net, plan_for
-from tests.decisions.test_dear_roundings import conv, low, pooled, reason
+from tests.decisions.classifiers import conv, low, pooled, reason
 from tests.roofline import ROOFLINE
 
 SIZE = 64
