@@ -8,6 +8,7 @@ from mxamp.errors import OperatorError
 from mxamp.ops.facts import OperatorFacts
 
 Table = MutableMapping[Any, Any]
+Entries = Mapping[Any, Any]
 
 
 class Registration:
@@ -23,9 +24,7 @@ class Registration:
         Each table that changes, and what its keys lead to from now on; None for nothing.
     """
 
-    def __init__(
-        self, name: str, facts: OperatorFacts | None, *tables: tuple[Table, Mapping[Any, Any]]
-    ) -> None:
+    def __init__(self, name: str, facts: OperatorFacts | None, *tables: tuple[Table, Entries]) -> None:
         self.facts = facts
         self._name = name
         self._done = tables
@@ -60,7 +59,7 @@ class Registration:
         return f"<registration of {self._name}>"
 
 
-def _put(table: Table, entries: Mapping[Any, Any]) -> None:
+def _put(table: Table, entries: Entries) -> None:
     for key, entry in entries.items():
         if entry is None:
             table.pop(key, None)
