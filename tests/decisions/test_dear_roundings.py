@@ -205,5 +205,5 @@ def test_shapes_assumed_for_times_that_are_not_known_say_nothing_of_means() -> N
     )
     maps = net.op("Correlation", narrow, narrow, kernel_size=1, max_displacement=1, pad_size=1)
     first = mxamp.convert_model(net.graph(averaged, maps), net.params, {}, "bfloat16")
-    again = mxamp.convert_model(first.graph, dict(first.args), {}, "bfloat16")
+    again = mxamp.convert_model(first.graph, dict(first.arg_params), {}, "bfloat16")
     assert again.graph == first.graph

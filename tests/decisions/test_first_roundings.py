@@ -115,5 +115,5 @@ def test_a_second_conversion_changes_nothing() -> None:
     assert first.report is not None
     assert first.report.node("first1").compute == "float32"
     assert first.report.node("wide1").compute == "bfloat16"
-    again = mxamp.convert_model(first.graph, dict(first.args), {}, "bfloat16", **options)
+    again = mxamp.convert_model(first.graph, dict(first.arg_params), {}, "bfloat16", **options)
     assert again.graph == first.graph
