@@ -92,7 +92,7 @@ def calibrate(
         Whether to run backward as well, over at most the first 32 samples, which tells what every rounding
         costs in accuracy.
     prices_memory
-        The most bytes that running backward may take; by default those that are available. It takes up to 10
+        The most bytes that running backward may take; by default those that are available. It takes up to 11
         times the values of a sample and 9 times the parameters. Where that is more, prices are left out, and
         a warning and ``why_unpriced`` say so.
     input_shapes

@@ -58,7 +58,7 @@ def exact_scales(scale: NDArray[np.float64], shift: NDArray[np.float64], dtype: 
         return cast_array(values.astype(np.float32), dtype).astype(np.float64)
 
     nearest = rounded(scale)
-    gap = np.ldexp(1.0, np.frexp(nearest)[1] - _bits(dtype))
+    gap = np.ldexp(1.0, np.frexp(nearest)[1] - dtype.format.significand_bits)
     steps = sorted(range(-_NEIGHBOURS, _NEIGHBOURS + 1), key=abs)  # of equally good ones the nearest
     with np.errstate(all="ignore"):
         tried = np.stack([rounded(nearest + step * gap) for step in steps])
@@ -75,12 +75,7 @@ def exact_scales(scale: NDArray[np.float64], shift: NDArray[np.float64], dtype: 
     )
 
 
-def _bits(dtype: DType) -> int:
-    """Return the bits of a significand, with the one that is not stored."""
-    return int(np.log2(dtype.max_exact_integer))
-
-
-def takers(state: State, position: int, channels: int) -> list[int] | None:
+def takers(state: State, position: int, channels: int) -> list[int]:
     """Return the layers that can take over factors of a node's channels.
 
     Parameters
@@ -94,25 +89,25 @@ def takers(state: State, position: int, channels: int) -> list[int] | None:
 
     Returns
     -------
-    list of int or None
-        None where something else reads them: anything but layers with parameters of their own, directly or
+    list of int
+        Empty where something else reads them: anything but layers with parameters of their own, directly or
         behind relu, pooling and Flatten.
     """
     graph, found, waiting = state.graph, [], [Entry(position)]
     while waiting:
         entry = waiting.pop()
         if entry in graph.heads:
-            return None
+            return []
         for use in graph.uses_of(entry):
             node = graph.nodes[use.node]
             if use.input == 0 and _hands_on(node):
                 if set(graph.uses[use.node]) - {0}:
-                    return None
+                    return []
                 waiting.append(Entry(use.node))
             elif use.input == 0 and _takes(state, use.node, node, channels):
                 found.append(use.node)
             else:
-                return None
+                return []
     return found
 
 

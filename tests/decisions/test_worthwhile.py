@@ -10,31 +10,21 @@ from mxamp.model import Model
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, convert
+from tests.decisions import priced
 
 CAST_US, TANH_US = 2.0, 800.0
 
 
 def target(tanh_us: float, rates: Mapping[str, float] = {"float32": 0.1, "low": 0.2}) -> Target:
     """Return a target where layers are twice as fast low, and ``tanh``, 800 us in FP32, takes ``tanh_us``."""
-    return Target.from_document(
+    return priced.target(
         {
-            "name": "priced",
-            "dtype": "bfloat16",
-            "device": "cpu",
-            "description": "",
-            "default": "works",
-            "operators": {},
-            "cost": {
-                "measured": False,
-                "source": "a test",
-                "flops_per_us": rates,
-                "bytes_per_us": {"float32": 2, "low": 1},
-                "overhead_us": {"float32": 0, "low": 0},
-                "cast": {"bytes_per_us": 1e6, "overhead_us": CAST_US},
-                "operators": {"tanh": [{"float32": 2, "low": tanh_us / 400}]},
-            },
+            "flops_per_us": rates,
+            "bytes_per_us": {"float32": 2, "low": 1},
+            "cast": {"bytes_per_us": 1e6, "overhead_us": CAST_US},
+            "operators": {"tanh": [{"float32": 2, "low": tanh_us / 400}]},
         },
-        source="priced.json",
+        rounds_once=[],
     )
 
 
@@ -46,9 +36,7 @@ def island(net: Net) -> Entry:
 def converted(where: Target, **options: Any) -> Model:
     net = Net()
     graph = net.graph(island(net))
-    shapes = [
-        (net.params[node.name].shape if node.name in net.params else (1, 4, 5, 5),) for node in graph.nodes
-    ]
+    shapes = priced.shapes_of(graph, net, (1, 4, 5, 5))
     return convert(graph, net.params, target=where, policy=Policy.default(BF16), shapes=shapes, **options)
 
 
