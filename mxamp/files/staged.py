@@ -7,13 +7,10 @@ import os
 import threading
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from mxamp.errors import ExportError
 from mxamp.files.digest import fastest_algorithm, new_digest
-
-if TYPE_CHECKING:
-    pass
 
 _PIECE = 64 << 10
 """Bytes of a piece that is read back."""
