@@ -39,8 +39,9 @@ from numpy.typing import NDArray
 import mxamp
 from model_zoo_eval.journal import Journal, read_results
 from model_zoo_eval.trained.networks import NETWORKS
+from mxamp.calibration.priced_heads import priced_heads
 from mxamp.calibration.prices import Prices
-from mxamp.calibration.pricing import price_roundings, priced_heads
+from mxamp.calibration.pricing import price_roundings
 from mxamp.calibration.sites import rounding_sites
 from mxamp.compare.inputs import input_names
 from mxamp.dtypes import DType

@@ -16,7 +16,7 @@ from mxamp.calibration.moments import Moments
 from mxamp.calibration.rounding import DAMPING, Rounded, correct_bias, round_for_output
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
-from mxamp.graph.graph import Graph
+from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.params.parameter import ArrayParameter, DerivedParameter, Parameter
 from mxamp.report.compensation import CompensatedLayer, CompensationReport
@@ -175,9 +175,10 @@ class Compensator:
             return f"the layers that read {first.weight!r} read it in different ways"
         merged: Moments | None = None
         for layer in layers:
-            known = calibration.layers.get(layer.name)
+            name = layer.name if layer.name in calibration.layers else _name_of_slice(graph, layer)
+            known = calibration.layers.get(name)
             if known is None or not known.rows:
-                return calibration.unseen.get(layer.name, "the calibration does not know it")
+                return calibration.unseen.get(name, "the calibration does not know it")
             fitted = _padded(known, layer)
             if fitted is None or (merged is not None and not merged.has_shape_of(fitted)):
                 return (
@@ -199,6 +200,16 @@ def _own_bias(
         return None
     readers = {use.node for use in graph.uses[graph.variables[bias]].get(0, ())}
     return bias if readers == {layer.position for layer in layers} else None
+
+
+def _name_of_slice(graph: Graph, layer: Layer) -> str:
+    """Return what a layer was called before it got more channels, if it is an output.
+
+    It has given its name to the slice that takes the channels off.
+    """
+    uses = graph.uses_of(Entry(layer.position))
+    readers = [graph.nodes[use.node] for use in uses]
+    return readers[0].name if len(readers) == 1 and readers[0].op == "slice_axis" else layer.name
 
 
 def _padded(moments: Moments, layer: Layer) -> Moments | None:

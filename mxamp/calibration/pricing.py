@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.calibration.pass_memory import PassMemory
+from mxamp.calibration.priced_heads import priced_heads
 from mxamp.calibration.prices import LABELS, Prices
 from mxamp.calibration.record import EntryName
 from mxamp.calibration.samples import Samples
@@ -36,57 +37,7 @@ DRAWS = 4
 """Cotangents a batch. A price is a mean of squares: its relative error is the root of 2 over the number of
 cotangents times samples."""
 
-_HAVE_NO_GRADIENT = frozenset(
-    {
-        *("argmax", "argmax_channel", "argmin", "argsort", "sort", "topk", "pick_index", "one_hot"),
-        *("_contrib_box_nms", "_contrib_MultiBoxDetection", "_contrib_MultiBoxPrior", "_contrib_box_decode"),
-        *("_contrib_MultiBoxTarget", "_contrib_Proposal", "_contrib_MultiProposal", "_contrib_box_encode"),
-        *("_contrib_bipartite_matching", "_contrib_boolean_mask", "_contrib_box_iou", "_contrib_index_array"),
-        *("sign", "round", "rint", "ceil", "floor", "trunc", "fix", "shape_array", "size_array"),
-        *("_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"),
-        *("_equal_scalar", "_not_equal_scalar", "_greater_scalar", "_greater_equal_scalar"),
-        *("_lesser_scalar", "_lesser_equal_scalar", "broadcast_equal", "broadcast_not_equal"),
-        *("broadcast_greater", "broadcast_greater_equal", "broadcast_lesser", "broadcast_lesser_equal"),
-        *("_npi_argmax", "_npi_argmin", "_npx_nonzero", "_npi_unique", "Custom"),
-    }
-)
-"""Operators whose results do not answer to small changes, or for which MXNet has no gradient."""
-
 Progress = Callable[[int, "int | None"], None]
-
-
-def priced_heads(graph: Graph) -> tuple[Entry, ...]:
-    """Return the entries whose errors are priced.
-
-    Returns
-    -------
-    tuple of Entry
-        The graph's outputs; in place of those that are made by ranking or comparing, what is ranked.
-    """
-    blind: set[int] = set()
-    for position, node in enumerate(graph.nodes):
-        if node.is_variable:
-            continue
-        computed = [entry.node for entry in node.inputs if not graph.nodes[entry.node].is_variable]
-        is_blind = FACTS.canonical(node.op) in _HAVE_NO_GRADIENT or bool(node.subgraphs)
-        if is_blind or (computed and blind.issuperset(computed)):
-            blind.add(position)
-    heads = dict.fromkeys(
-        head for head in graph.heads if head.node not in blind and not graph.nodes[head.node].is_variable
-    )
-    waiting = [head.node for head in graph.heads]
-    seen = set(waiting)
-    while waiting:
-        position = waiting.pop()
-        for entry in graph.nodes[position].inputs:
-            if graph.nodes[entry.node].is_variable:
-                continue
-            if position in blind and entry.node not in blind:
-                heads[entry] = None
-            if entry.node not in seen:
-                seen.add(entry.node)
-                waiting.append(entry.node)
-    return tuple(heads)
 
 
 def price_roundings(

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from mxamp.decisions import Decision
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Node
+from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.ops.equivalents import DEPTHWISE_BLOCK, depthwise_of
 from mxamp.params.cast import cast_array, float32_rounded_to_odd
-from mxamp.params.parameter import ArrayParameter
-from mxamp.params.scaled import ColumnScaledParameter
+from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.scaled import ColumnScaledParameter, ScaledParameter
 from mxamp.passes.edit import Edited, GraphEdit
 from mxamp.passes.exact_scales import exact_scales, takers
 from mxamp.passes.planned import PlannedPass
@@ -177,9 +178,15 @@ def _edited(state: State, layers: Mapping[int, _Layer]) -> Edited:
         inputs = (node.inputs[0], weight, bias)
         edit.replace(position, Node(op, node.name, attrs, inputs, control_deps=node.control_deps))
         for taker in layer.takers:
+            assert layer.ratio is not None  # there are layers that take it
             own = graph.nodes[taker].inputs[1].node
             parameter = state.params[graph.nodes[own].name]
-            assert layer.ratio is not None  # there are layers that take it
-            factors = np.repeat(layer.ratio, math.prod(parameter.shape[1:]) // layer.ratio.size)
-            edit.change_parameter(own, ColumnScaledParameter(parameter, factors))
+            edit.change_parameter(own, _taking(graph.nodes[taker], parameter, layer.ratio))
     return edit.finish()
+
+
+def _taking(node: Node, weight: Parameter, ratio: NDArray[np.float64]) -> Parameter:
+    """Return the weight of a layer, multiplied by one factor a channel that it reads."""
+    if FACTS.canonical(node.op) == "Deconvolution":  # (in, out, kernel)
+        return ScaledParameter(weight, ratio.reshape(-1, *[1] * (len(weight.shape) - 1)))
+    return ColumnScaledParameter(weight, np.repeat(ratio, math.prod(weight.shape[1:]) // ratio.size))

@@ -124,7 +124,7 @@ def _hands_on(node: Node) -> bool:
 def _takes(state: State, position: int, node: Node, channels: int) -> bool:
     """Return whether the columns of a layer's weight, its own, can be multiplied."""
     op, attrs = FACTS.canonical(node.op), node.attrs
-    if op == "Convolution":
+    if op in ("Convolution", "Deconvolution"):
         if attrs.get("num_group", "1") != "1" or attrs.get("layout", "None") not in ("None", "NCHW"):
             return False
     elif op != "FullyConnected":
@@ -136,8 +136,8 @@ def _takes(state: State, position: int, node: Node, channels: int) -> bool:
     uses = state.graph.uses_of(weight)
     if [use.node for use in uses] != [position] or weight in state.graph.heads:
         return False
-    columns = parameter.shape[1] if len(parameter.shape) > 1 else 0
-    fits = columns == channels if op == "Convolution" else bool(columns) and columns % channels == 0
+    read = parameter.shape[0 if op == "Deconvolution" else 1] if len(parameter.shape) > 1 else 0
+    fits = bool(read) and read % channels == 0 if op == "FullyConnected" else read == channels
     # A few percent more must not leave the range; of bfloat16's no weight comes near.
     low = state.policy.target_dtype
     return fits and (low is DType.BFLOAT16 or 1.1 * parameter.magnitude_bound < low.max_finite)

@@ -17,6 +17,7 @@ from mxamp.errors import MxampWarning, PolicyError
 from mxamp.model import Model
 from tests.building import Net, parameters
 from tests.calibration.models import deep_model, small_model
+from tests.tuning.networks import with_weights
 
 mx = pytest.importorskip("mxnet")
 
@@ -113,6 +114,29 @@ def test_files_and_memory_give_the_same_model(channels: int, tmp_path: Path) -> 
     assert from_file.report is not None
     assert in_memory.report.compensation == from_file.report.compensation
     assert len(in_memory.report.compensation.layers) == 5
+
+
+def test_an_output_that_gets_more_channels_is_compensated() -> None:
+    x = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), pad=(1, 1), num_filter=16, name="conv0")
+    x = mx.sym.Convolution(
+        mx.sym.Activation(x, act_type="relu"), kernel=(9, 9), pad=(4, 4), num_filter=3, name="conv1"
+    )
+    model = with_weights(x, data=(1, 4, 12, 12))
+    calibration = mxamp.calibrate(model, correlated(16, 1))
+    converted = convert(
+        model,
+        calibration=calibration,
+        compensate="full",
+        target="cpu-bf16",
+        input_shapes={"data": (1, 4, 64, 64)},
+        low_precision="required",
+    )
+    assert converted.report is not None
+    assert converted.report.compensation is not None
+    done = {layer.nodes[0]: layer for layer in converted.report.compensation.layers}
+    assert set(done) == {"conv0", "conv1_padded"}
+    assert done["conv1_padded"].chosen < done["conv1_padded"].nearest
+    assert not converted.report.compensation.left
 
 
 def test_blocks_are_compensated(tmp_path: Path) -> None:

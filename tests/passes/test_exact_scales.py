@@ -70,6 +70,22 @@ def test_behind_pooling_and_flatten_a_dense_layer_takes_it() -> None:
     )
 
 
+def test_a_deconvolution_takes_it_in_the_rows_of_its_weight() -> None:
+    net = PreActivation()
+    weight = net.param("up_weight", CHANNELS, 3, 2, 2)
+    net.params["up_weight"] = np.random.default_rng(1).normal(size=(CHANNELS, 3, 2, 2)).astype(np.float32)
+    attrs = {"kernel": "(2, 2)", "stride": "(2, 2)", "num_filter": "3", "no_bias": "True"}
+    net.last = net.op("Deconvolution", entry_of(net, "relu"), weight, name="up", **attrs)
+    _, done = convolve(net.graph(net.last), net.params)
+    ratio = truth(net)[0] / done.arg_params["bn_weight"].numpy().reshape(-1)
+    assert np.abs(ratio - 1).max() > 1e-3
+    np.testing.assert_allclose(
+        done.arg_params["up_weight"].numpy(),
+        net.params["up_weight"] * ratio.reshape(-1, 1, 1, 1),
+        rtol=1e-6,
+    )
+
+
 @pytest.mark.parametrize("dtype", LOW, ids=str)
 def test_weights_behind_take_the_ratio(dtype: DType) -> None:
     net = PreActivation()

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mxamp.calibration import EntryName
-from mxamp.calibration.pricing import price_roundings, priced_heads, rounding_error
+from mxamp.calibration.priced_heads import priced_heads
+from mxamp.calibration.pricing import price_roundings, rounding_error
 from mxamp.compare.inputs import as_model
 from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import DType
@@ -109,6 +110,51 @@ def test_what_is_ranked_is_priced_in_place_of_the_ranks() -> None:
     prices = price_roundings(model, data, draws=1)
     assert prices.heads == (EntryName("probabilities"),)
     assert all(price > 0 for price in prices.entries["bfloat16"].values())
+
+
+def peaks(scores: Any) -> Any:
+    """Scores where they are the largest around them, and 0 elsewhere: CenterNet's way to suppress."""
+    largest = mx.sym.Pooling(scores, kernel=(3, 3), pad=(1, 1), pool_type="max", name="largest")
+    return mx.sym.broadcast_mul(scores, mx.sym.broadcast_equal(scores, largest, name="is_peak"), name="peaks")
+
+
+def convolved(image: Any, name: str) -> Any:
+    return mx.sym.Convolution(image, kernel=(1, 1), num_filter=1, name=name)
+
+
+def chosen(image: Any) -> Any:
+    """Values of one convolution where another one's are largest."""
+    ranks = mx.sym.topk(mx.sym.Flatten(peaks(convolved(image, "scores"))), k=4, name="best")
+    return mx.sym.pick(
+        mx.sym.Flatten(convolved(image, "sizes"), name="flat"), mx.sym.max(ranks, axis=1), name="chosen"
+    )
+
+
+def priced_names(sym: Any) -> set[str]:
+    graph = with_weights(sym, data=(1, 3, 6, 6)).graph
+    return {graph.nodes[head.node].name for head in priced_heads(graph)}
+
+
+def test_what_jumps_where_two_nearly_tie_is_priced_as_what_it_is_chosen_from() -> None:
+    image = mx.sym.var("data")
+    assert priced_names(peaks(convolved(image, "scores"))) == {"scores", "largest"}
+    assert priced_names(chosen(image)) == {"scores", "largest", "flat"}
+
+
+def test_behind_a_layer_what_was_chosen_is_priced_as_it_was_chosen() -> None:
+    image = mx.sym.var("data")
+    sym = mx.sym.FullyConnected(mx.sym.expand_dims(chosen(image), axis=1), num_hidden=2, name="second_stage")
+    assert priced_names(sym) == {"scores", "largest", "second_stage"}
+
+
+def test_what_only_the_shape_of_something_decides_has_no_price() -> None:
+    image = mx.sym.var("data")
+    places = mx.sym.slice_like(
+        mx.sym.arange(0, 100), mx.sym.Reshape(convolved(image, "sizes"), shape=(-1,)), axes=(0,)
+    )
+    ones = mx.sym.ones_like(convolved(image, "scores"), name="ones")
+    sym = mx.sym.Group([mx.sym.cast(places, "int32"), ones, convolved(image, "third")])
+    assert priced_names(sym) == {"third"}
 
 
 def test_a_training_head_is_priced_as_it_computes_in_inference() -> None:
