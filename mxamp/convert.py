@@ -166,8 +166,8 @@ def convert_model(
     time_budget
         With a calibration that has prices of roundings, and shapes: how much longer than the fastest
         placement the model may take, as a share and by the target's estimates. For that the roundings are
-        avoided that err most. None: 0.02, as much as is given up without a calibration. ``profile`` places by
-        times alone.
+        avoided that err most, and the file may become as large as FP32's. None: 0.02, as much as is given up
+        without a calibration, and a file larger by a quarter at most. ``profile`` places by times alone.
     guard
         Whether to measure the result against the FP32 model on this machine, for ``input_shapes``, and to
         give up low precision where it makes the model no faster; ``report.guard`` tells. A

@@ -180,7 +180,8 @@ def predict(subject: Subject) -> float:
 
 def _without_weights(curve: Curve, prices: Prices) -> Curve:
     """Return the curve of results alone, as if compensation left nothing of the weights' error."""
-    sites = rounding_sites(curve.problem, prices, DType.BFLOAT16, weights=0.0)
+    fold_into = curve.options.target.fold_into
+    sites = rounding_sites(curve.problem, prices, DType.BFLOAT16, fold_into=fold_into, weights=0.0)
     return dataclasses.replace(curve, sites=sites)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Mapping
+from typing import AbstractSet, Collection, Mapping
 
 from mxamp.calibration.compensate import FULL, Compensation
 from mxamp.calibration.prices import LABELS, Prices
@@ -11,6 +11,7 @@ from mxamp.decisions.dear_roundings import GIVEN_UP, GROWTH, weights_read
 from mxamp.decisions.placing import Placing
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
+from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
 from mxamp.placement import PlacementProblem, least_error, place
 
@@ -51,7 +52,8 @@ def placing_by_prices(
     dtype: DType,
     params: Mapping[str, Parameter],
     *,
-    time_budget: float = TIME_BUDGET,
+    fold_into: Collection[str] = LAYERS,
+    time_budget: float | None = None,
     weights: float = 1.0,
 ) -> Placing | None:
     """Return what places nodes so that the error is least for a little of the time.
@@ -63,8 +65,10 @@ def placing_by_prices(
     dtype
         The low dtype.
     params
-        Parameters by name: the file may grow by a quarter of them so that weights stay FP32, and by more with
-        more time than :data:`TIME_BUDGET`.
+        Parameters by name: without a budget of the caller's, the file may grow by a quarter of them so that
+        weights stay FP32.
+    fold_into
+        The operators into which a BatchNorm behind them is folded.
     time_budget
         How much longer the placement may take than the fastest, as a share of what has a choice.
     weights
@@ -78,6 +82,8 @@ def placing_by_prices(
     if dtype.label not in LABELS:
         return None
 
+    budget = TIME_BUDGET if time_budget is None else time_budget
+
     def choose(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
         assert problem.costs is not None  # it needs them
         choices = problem.free | problem.low
@@ -88,15 +94,15 @@ def placing_by_prices(
 
         read = weights_read(problem.graph, choices, params)
         most = grown(fastest) + GROWTH * read
-        sites = rounding_sites(problem, prices, dtype, weights=weights)
+        sites = rounding_sites(problem, prices, dtype, fold_into=fold_into, weights=weights)
         point = least_error(
             problem,
             [site.price for site in sites],
-            time_budget,
-            allows=lambda low: time_budget > TIME_BUDGET or grown(low) <= most,
+            budget,
+            allows=lambda low: time_budget is not None or grown(low) <= most,
             others=[place(problem)],
         )
         return set(point.low)
 
-    reason = f"errs least for at most {100 * time_budget:g} % more time, as priced by the calibration"
+    reason = f"errs least for at most {100 * budget:g} % more time, as priced by the calibration"
     return Placing(choose, reason, needs_costs=True)

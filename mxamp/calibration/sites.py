@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Collection, NamedTuple
 
 from mxamp.calibration.prices import Prices
 from mxamp.calibration.record import EntryName
@@ -10,6 +10,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.grid import keeps_grid
+from mxamp.ops.parameters import LAYERS
 from mxamp.placement import Demand, PlacementProblem, RoundingPrice, Supply
 
 
@@ -32,7 +33,12 @@ class Site(NamedTuple):
 
 
 def rounding_sites(
-    problem: PlacementProblem, prices: Prices, dtype: DType, *, weights: float = 1.0
+    problem: PlacementProblem,
+    prices: Prices,
+    dtype: DType,
+    *,
+    fold_into: Collection[str] = LAYERS,
+    weights: float = 1.0,
 ) -> list[Site]:
     """Return the roundings that placements of a problem may bring about.
 
@@ -44,6 +50,8 @@ def rounding_sites(
         What roundings cost, by the names of the nodes.
     dtype
         The low dtype.
+    fold_into
+        The operators into which a BatchNorm behind them is folded. Others hand it what is rounded.
     weights
         What the prices of parameters are multiplied with: the share of their error that compensation leaves.
 
@@ -60,7 +68,7 @@ def rounding_sites(
     graph = problem.graph
     of_entries, of_parameters = prices.entries[dtype.label], prices.of_parameters(dtype.label)
     moves = _moving(graph, dtype)
-    inner = _inner(problem, moves)
+    inner = _inner(problem, moves, fold_into)
     found = []
     for position, node in enumerate(graph.nodes):
         if node.is_variable and node.name in of_parameters:
@@ -99,7 +107,7 @@ def _moving(graph: Graph, dtype: DType) -> frozenset[int]:
     return frozenset(found)
 
 
-def _inner(problem: PlacementProblem, moves: frozenset[int]) -> frozenset[Entry]:
+def _inner(problem: PlacementProblem, moves: frozenset[int], fold_into: Collection[str]) -> frozenset[Entry]:
     """Return what a fused chain computes and does not round: the next link makes another value of it."""
     found = set()
     graph = problem.graph
@@ -113,7 +121,7 @@ def _inner(problem: PlacementProblem, moves: frozenset[int]) -> frozenset[Entry]
         # A BatchNorm behind a layer is folded into it, whether the target fuses the two or not.
         if node.op != "BatchNorm" or graph.uses_of(node.inputs[0]) != ((position, 0),):
             continue
-        if graph.nodes[node.inputs[0].node].op in ("Convolution", "FullyConnected", "Deconvolution"):
+        if graph.nodes[node.inputs[0].node].op in fold_into:
             found.add(node.inputs[0])
     return frozenset(found)
 

@@ -60,7 +60,8 @@ def add_calibration_options(parser: Any, *, of_a_curve: bool = False) -> None:
         type=float,
         metavar="SHARE",
         help="how much longer than the fastest placement it may take, by estimate, for the least error that "
-        f"those samples predict; needs --calibration (default with one: {TIME_BUDGET:g})",
+        f"those samples predict; needs --calibration (default with one: {TIME_BUDGET:g}, and a file "
+        "larger by a quarter at most)",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Mapping
 
 import numpy as np
 
-from mxamp.calibration.placing import TIME_BUDGET, left_of_weights, placing_by_prices
+from mxamp.calibration.placing import left_of_weights, placing_by_prices
 from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.conversion.assumed_shapes import assumed_for
@@ -71,7 +71,8 @@ def _placing(options: Options, state: State) -> Placing | None:
         calibration.prices,
         options.policy.target_dtype,
         state.params,
-        time_budget=TIME_BUDGET if options.time_budget is None else options.time_budget,
+        fold_into=options.target.fold_into,
+        time_budget=options.time_budget,
         weights=left_of_weights(options.compensate),
     )
 

@@ -170,7 +170,7 @@ def explore(
             "cannot be weighed against error. Take one with costs (`mxamp targets`), or probe this machine: "
             "`mxamp probe`."
         )
-    sites = rounding_sites(problem, prices, chosen.target_dtype, weights=weights)
+    sites = rounding_sites(problem, prices, chosen.target_dtype, fold_into=machine.fold_into, weights=weights)
     float32 = rewrites.plan.estimates.float32
     fixed = sum(cost for position, cost in enumerate(float32) if position not in problem.costs.nodes)
     unplaced = TradeOff(frozenset(today), 0, 0.0)

@@ -128,7 +128,7 @@ def test_more_time_buys_a_smaller_error(model: Model, calibration: Calibration, 
     errors, times = zip(*(error_and_time(model, each, samples) for each in found))
     assert all(time <= (1.001 + budget) * times[0] for time, budget in zip(times, budgets))
     assert errors[1] <= errors[0]
-    assert errors[-1] < 1e-5  # whoever gives so much time wants no file that is small besides
+    assert errors[-1] < 1e-5  # whoever gives a budget wants no file that is small besides
     assert found[1].report is not None
     reasons = [node.reason for node in found[1].report.nodes]
     assert any(
