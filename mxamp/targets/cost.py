@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple
 
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
-from mxamp.targets.kernel_terms import amounts_and_traits, family_of
+from mxamp.targets.kernel_terms import BROADER, amounts_and_traits, family_of
 from mxamp.targets.work import Work
 
 CAST_DOWN, CAST_UP = "cast down", "cast up"
@@ -168,7 +168,7 @@ class CostModel:
         """
         if low and self.low_over_float32:
             return self.low_over_float32 * self.microseconds(op, work, low=False)
-        costs = self.kernels.get(family_of(op, work)) if work.inputs and self.kernels else None
+        costs = self._kernels_like(op, work) if work.inputs and self.kernels else None
         if costs is None:
             return self._by_roofline(op, work, low=low)
         own = costs.low if low else costs.float32
@@ -181,6 +181,10 @@ class CostModel:
             return table
         known = kernel_microseconds(other, *amounts_and_traits(op, work, low=not low))
         return known * table / max(self._by_roofline(op, work, low=not low), 1e-9)
+
+    def _kernels_like(self, op: str, work: Work) -> KernelCosts | None:
+        family = family_of(op, work)
+        return self.kernels.get(family, self.kernels.get(BROADER.get(family, family)))
 
     def _by_roofline(self, op: str, work: Work, *, low: bool) -> float:
         factors = self.default

@@ -23,6 +23,12 @@ _BLOCK = 16
 _FEW = 4
 """Convolutions of no more channels have kernels of their own: those of images."""
 
+_WIDEST = 11
+"""Kernels of images are no wider (AlexNet's first)."""
+
+BROADER = {"Convolution of rows": "Convolution of few channels"}
+"""Family -> what it is one of, for targets that were measured before it was told apart."""
+
 _CACHE = 1 << 20
 """Bytes that stay near a core; what is beyond comes from farther away."""
 
@@ -59,7 +65,9 @@ def family_of(op: str, work: Work) -> str:
         if groups > 1:
             return "Convolution grouped"
         if weight and weight[1] <= _FEW:
-            return "Convolution of few channels"
+            # A kernel as wide as a row, and wider than any for images: of words, each one row of its vector.
+            reads_rows = weight[3] == work.inputs[0][3] > _WIDEST
+            return "Convolution of rows" if reads_rows else "Convolution of few channels"
         return "Convolution 1x1" if math.prod(weight[2:]) == 1 else "Convolution"
     if op in ("Activation", "LeakyReLU", "RNN"):
         key, default = (

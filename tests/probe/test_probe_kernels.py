@@ -38,6 +38,12 @@ def convolution(filters: int, channels: int = 32, side: int = 14, taps: int = 3,
     )
 
 
+def of_words(width: int, image: int) -> Work:
+    """Return a convolution with kernels of three rows, as wide as said."""
+    inputs, output = ((1, 1, 32, image), (16, 1, 3, width)), (1, 16, 30, image - width + 1)
+    return convolution(16)._replace(channels=1, inputs=inputs, output=output)
+
+
 def timed(work: Work) -> float:
     """Return what a library takes that has a fast kernel for whole blocks of 16 filters, and a slow one."""
     fills = work.output[1] % 16 == 0
@@ -102,6 +108,9 @@ def test_what_was_timed_in_one_process_is_read_in_another() -> None:
         ("Convolution", convolution(16), "Convolution"),
         ("Convolution", convolution(16, taps=1), "Convolution 1x1"),
         ("Convolution", convolution(16, channels=3), "Convolution of few channels"),
+        ("Convolution", of_words(300, 300), "Convolution of rows"),
+        ("Convolution", of_words(300, 400), "Convolution of few channels"),
+        ("Convolution", of_words(11, 11), "Convolution of few channels"),
         ("Convolution", convolution(32, groups=32), "Convolution depthwise"),
         ("Convolution", convolution(32, groups=4), "Convolution grouped"),
         ("Activation", Work(0, 1, attributes={"act_type": "tanh"}), "Activation tanh"),
@@ -111,6 +120,18 @@ def test_what_was_timed_in_one_process_is_read_in_another() -> None:
 )
 def test_kernels_are_told_apart(op: str, work: Work, family: str) -> None:
     assert family_of(op, work) == family
+
+
+def test_a_target_that_was_measured_before_a_family_was_told_apart_prices_the_broader_one() -> None:
+    rates = {"float32": {"one": 7.0}, "low": {"one": 3.0}}
+    before, since = (
+        {"Convolution of few channels": rates},
+        {"Convolution of few channels": rates, "Convolution of rows": {"float32": {"one": 5.0}}},
+    )
+    work = of_words(300, 300)
+    assert model(**before).microseconds("Convolution", work, low=False) == 7
+    assert model(**since).microseconds("Convolution", work, low=False) == 5
+    assert model(**since).microseconds("Convolution", of_words(9, 300), low=True) == 3
 
 
 # ---------------------------------------------------------------------- documents

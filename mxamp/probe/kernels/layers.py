@@ -91,6 +91,27 @@ def _first(draw: Draw) -> Kernel:
     )
 
 
+def _words(draw: Draw) -> Kernel:
+    n, length, width, filters = draw.batch(), draw.size(8, 256), draw.size(16, 512), draw.channels(256)
+    size, bias = min(length, int(str(draw.one_of(1, 2, 3, 3, 4, 5, 7)))), draw.chance(0.8)
+    while length > 2 * size and n * filters * length * width * size > draw.most_multiply_adds:
+        length = max(2 * size, length * 3 // 4)
+    return kernel(
+        "Convolution of rows",
+        "Convolution",
+        [
+            Operand((n, 1, length, width)),
+            Operand((filters, 1, size, width), "weight"),
+            *([Operand((filters,), "weight")] if bias else []),
+        ],
+        layout=PLAIN,
+        tail=str(draw.one_of("", "relu", "relu")),
+        kernel=(size, width),
+        num_filter=filters,
+        no_bias=not bias,
+    )
+
+
 def _depthwise(draw: Draw) -> Kernel:
     c = draw.channels()
     return _convolution(
@@ -209,6 +230,7 @@ LAYERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "Convolution 1x1": (6, _pointwise),
     "Convolution": (8, _spatial),
     "Convolution of few channels": (3, _first),
+    "Convolution of rows": (1, _words),
     "Convolution depthwise": (4, _depthwise),
     "Convolution grouped": (3, _grouped),
     "Convolution of sequences": (2, _sequence),
