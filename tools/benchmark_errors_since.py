@@ -7,11 +7,10 @@
 The code of the revision (of this repository, by git) converts each network in a process of its own, by its
 default, with shapes, and saves it; stock MXNet could load it, and so does this program. The network is
 calibrated and converted with compensated weights, for several time budgets. All of them race on one sample:
-the largest budget is taken with which the model takes at most one percent longer than the earlier one, and
-one percent of the fastest placement's estimated time at least. Then the two race again, and the times told are
-those. Errors are relative L2 distances from float32's outputs
-(fusion off) on samples that the calibration has not seen, as in tools.benchmark_calibrated_errors: a detector
-ends at what it ranks, and weights are random.
+the largest budget is taken with which the model takes at most one percent longer than the earlier one, and at
+least one percent, by estimate, of the fastest placement. Then the two race again: those are the times told.
+Errors are relative L2 distances from float32's outputs (fusion off) on samples that the calibration has not
+seen, as in tools.benchmark_calibrated_errors: a detector ends at what it ranks, and weights are random.
 """
 
 from __future__ import annotations
