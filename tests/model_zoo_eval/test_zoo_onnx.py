@@ -84,8 +84,11 @@ def test_what_a_network_moves_by_itself_is_seen_at_inputs_and_parameters() -> No
         assert (apart > 0).all()
         assert (apart <= 2 * np.spacing(np.abs(values))).all()
     data = {"data": np.random.default_rng(0).standard_normal((1, 4, 5, 5)).astype(np.float32)}
-    (moved,) = own_movement(model, data, run_outputs(model, data, fusion=False))
+    expected = run_outputs(model, data, fusion=False)
+    (moved,) = own_movement(model, data, expected)
     assert 1e-8 < moved < 1e-6
+    (more,) = own_movement(model, data, expected, units=16)
+    assert 8 < more / moved < 32
 
 
 def test_where_a_network_amplifies_ten_times_the_error_is_a_regression() -> None:
