@@ -19,7 +19,7 @@ from mxamp.ops.equivalents import depthwise_of
 from mxamp.ops.parameters import LAYERS
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
-from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
+from mxamp.targets.layout import JOIN_LAYOUTS, KEEP_LAYOUT, WRITE_BLOCKS
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
@@ -215,9 +215,14 @@ class _Pricing:
         return self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
 
     def convolved(self, position: int) -> Sequence[float]:
-        """Return what a low BatchNorm costs as a depthwise convolution, for those that become one."""
+        """Return what a low BatchNorm costs as a depthwise convolution, for those that become one.
+
+        Where it reads plain tensors, the convolution has to bring them into blocks first, and gains nothing.
+        """
         node, work = self._graph.nodes[position], self._works[position]
         if work is None or len(work.output) != _IMAGE or set(self._graph.uses[position]) - {0}:
+            return ()
+        if not work.is_blocked:
             return ()
         channels = work.output[1]
         layer = depthwise_of(self._names[position], node.attrs, channels)
@@ -325,7 +330,7 @@ def _is_blocked(graph: Graph, position: int) -> bool:
             return True
         if node.op not in KEEP_LAYOUT or not node.inputs:
             return False
-        position = node.inputs[0].node
+        position = node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
     return False
 
 

@@ -34,6 +34,10 @@ WRITE_BLOCKS = frozenset({"Convolution", "Deconvolution"})
 KEEP_LAYOUT = _KEEPS - {"amp_cast", "amp_multicast"}
 """The operators whose readers find the layout that they themselves found; casts write plain tensors."""
 
+JOIN_LAYOUTS = frozenset({"Concat"})
+"""Operators that keep the layout of all that they read; in DenseNet the first goes back through all before
+it, and the last is a layer's."""
+
 
 def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
     """Return the nodes that may read what a three-dimensional convolution or pooling wrote, in its layout.

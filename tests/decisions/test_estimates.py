@@ -97,14 +97,31 @@ def test_depthwise_convolutions_and_biases_are_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "attrs", "is_convolved"),
-    [(32, {}, True), (24, {}, False), (32, {"axis": "2"}, False)],
-    ids=["blocks", "no whole blocks", "another axis"],
+    ("channels", "attrs", "reads", "is_convolved"),
+    [
+        (32, {}, "Pooling", True),
+        (24, {}, "Pooling", False),
+        (32, {"axis": "2"}, "Pooling", False),
+        (32, {}, "broadcast_mul", False),
+        (32, {}, "Concat", True),
+    ],
+    ids=["blocks", "no whole blocks", "another axis", "plain order", "behind many others"],
 )
-def test_a_batch_norm_costs_what_it_becomes(channels: int, attrs: dict[str, str], is_convolved: bool) -> None:
+def test_a_batch_norm_costs_what_it_becomes(
+    channels: int, attrs: dict[str, str], reads: str, is_convolved: bool
+) -> None:
     net = Net()
     parts = [net.param(f"bn_{part}", channels) for part in ("gamma", "beta", "moving_mean", "moving_var")]
-    graph = net.graph(net.op("BatchNorm", net.var("data"), *parts, name="bn", outputs=3, **attrs))
+    weight = net.param("conv_weight", channels, channels, 1, 1)
+    layer = net.op("Convolution", net.var("data"), weight, kernel="(1, 1)", num_filter=channels, no_bias=True)
+    if reads == "Concat":  # as in DenseNet: each reads the one before
+        read = layer
+        for _ in range(20):
+            read = net.op("Concat", read, layer, dim=2, num_args=2)
+    else:
+        second = [net.param("scale", 1, channels, 1, 1)] if reads == "broadcast_mul" else []
+        read = net.op(reads, layer, *second, **({} if second else {"kernel": "(1, 1)"}))
+    graph = net.graph(net.op("BatchNorm", read, *parts, name="bn", outputs=3, **attrs))
     costs = {
         "operators": {
             "BatchNorm": [{"float32": 1, "low": 50}],
