@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 import mxamp
 from model_zoo_eval.journal import Journal, read_results
 from model_zoo_eval.trained.networks import NETWORKS
+from mxamp.calibration import Calibration
 from mxamp.calibration.priced_heads import priced_heads
 from mxamp.calibration.prices import Prices
 from mxamp.calibration.pricing import price_roundings
@@ -59,6 +60,7 @@ from tools.zoo_graphs import with_heads
 __all__ = [
     "BEFORE",
     "DEFAULT",
+    "convert_calibrated",
     "main",
     "measure",
     "predict",
@@ -131,17 +133,7 @@ def measure(subject: Subject, budgets: Sequence[float] = BUDGETS) -> dict[str, A
     add(DEFAULT, curve.convert(curve.today), curve.microseconds(curve.today), curve.error(curve.today))
     started = time.perf_counter()
     for budget in budgets:
-        model = mxamp.convert_model(
-            subject.model.graph,
-            subject.model.arg_params,
-            subject.model.aux_params,
-            "bfloat16",
-            target=TARGET,
-            input_shapes=shape,
-            calibration=calibration,
-            compensate="full",
-            time_budget=budget,
-        )
+        model = convert_calibrated(subject.model, shape, calibration, budget)
         assert model.report is not None  # a conversion has one
         assert model.report.time is not None  # the target has costs
         add(_way(budget), model, model.report.time.mixed_us)
@@ -161,6 +153,23 @@ def measure(subject: Subject, budgets: Sequence[float] = BUDGETS) -> dict[str, A
         "calibrate_seconds": calibrated,
         "convert_seconds": (time.perf_counter() - started) / len(budgets),
     }
+
+
+def convert_calibrated(
+    model: Model, shapes: Mapping[str, tuple[int, ...]], calibration: Calibration, time_budget: float
+) -> Model:
+    """Return a model in bfloat16 with compensated weights, for so much time over the fastest placement's."""
+    return mxamp.convert_model(
+        model.graph,
+        model.arg_params,
+        model.aux_params,
+        "bfloat16",
+        target=TARGET,
+        input_shapes=shapes,
+        calibration=calibration,
+        compensate="full",
+        time_budget=time_budget,
+    )
 
 
 def predict(subject: Subject) -> float:

@@ -45,7 +45,7 @@ from mxamp.model import Model
 from mxamp.policy.resolve import resolve_policy
 from mxamp.report.table import Column, format_table, terminal_width
 from mxamp.targets.choose import resolve_target
-from tools.benchmark_calibrated_errors import TARGET, relative_error, subject_of
+from tools.benchmark_calibrated_errors import TARGET, convert_calibrated, relative_error, subject_of
 from tools.benchmark_calibration import Subject
 from tools.benchmark_models.names import MODELS
 from tools.machine import ROOT, describe_machine, machine_lines, prepare_environment, use_amx
@@ -145,17 +145,7 @@ def measure(subject: Subject, code: Path, seconds: float) -> dict[str, Any]:
         first = _times([earlier, *trials], sample, seconds)
         budgets = [budget for budget, own in zip(BUDGETS, first[1:]) if own.median >= 1 / SLOWER]
         budget = max(budgets, default=BUDGETS[0])
-        own = mxamp.convert_model(
-            model.graph,
-            model.arg_params,
-            model.aux_params,
-            "bfloat16",
-            target=TARGET,
-            input_shapes=shapes,
-            calibration=calibration,
-            compensate=FULL,
-            time_budget=budget,
-        )
+        own = convert_calibrated(model, shapes, calibration, budget)
         ratio = _times([earlier, own], sample, seconds, seed=1)[1]
         return {
             "earlier": error(earlier),
