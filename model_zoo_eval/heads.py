@@ -8,9 +8,9 @@ compared, where rounding shows and ranking does not.
 from __future__ import annotations
 
 from mxamp.errors import UnknownNameError
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Node
 
-__all__ = ["entries_before", "first_rankings"]
+__all__ = ["entries_before", "first_rankings", "is_ranking"]
 
 _RANKING = frozenset(
     {
@@ -28,6 +28,11 @@ _RANKING = frozenset(
 """Operators whose result jumps when two candidates change places."""
 
 
+def is_ranking(node: Node) -> bool:
+    """Return whether a node's result jumps when two candidates change places."""
+    return node.op in _RANKING
+
+
 def first_rankings(graph: Graph) -> tuple[str, ...]:
     """Return the names of the ranking nodes that no other ranking node feeds, in graph order."""
     ranked = set()
@@ -35,7 +40,7 @@ def first_rankings(graph: Graph) -> tuple[str, ...]:
     for position, node in enumerate(graph.nodes):
         if any(entry.node in ranked for entry in node.inputs):
             ranked.add(position)
-        elif node.op in _RANKING:
+        elif is_ranking(node):
             ranked.add(position)
             first.append(node.name)
     return tuple(first)

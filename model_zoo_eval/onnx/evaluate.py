@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from model_zoo_eval.build import build_model
 from model_zoo_eval.heads import first_rankings
 from model_zoo_eval.job import FP32
-from model_zoo_eval.onnx.job import AMPLIFIES, LIMIT, ONNX, PASSES, OnnxJob
+from model_zoo_eval.onnx.job import AMPLIFIES, LIMIT, ONNX, PASSES, RANKS, OnnxJob
+from model_zoo_eval.onnx.stages import staged_errors
 from mxamp.dtypes import DType
 from mxamp.export import defined_reference, relative_error
 from mxamp.model import Model
@@ -29,10 +30,6 @@ __all__ = ["evaluate_onnx"]
 
 _AMPLIFIED = 10
 """How much larger an error may be than what MXNet's own output moves by for other last bits."""
-
-_UNITS, _UNITS_OF_RANKINGS = 1, 16
-"""How many units in the last place are changed. One is as little as can be. The sums of a deep network, added
-in another order, differ by more, and where it ranks, near ties fall otherwise for that alone."""
 
 _RAW = 128.0
 """What inputs of a model that reads pixels up to 255 are multiplied by: their weights are divided by it."""
@@ -55,8 +52,8 @@ def evaluate_onnx(job: OnnxJob, publish: Publish = lambda row: None) -> dict[str
     dict
         The row. Its result passes where every output is within `LIMIT`. Where one is not, MXNet's own outputs
         for inputs, or parameters, changed in their last bits are looked at: a network that amplifies those as
-        much, within a factor of 10, is said to amplify; all else is an error. Where a network ranks, 16 units
-        in the last place are tried after one.
+        much, within a factor of 10, is said to amplify. One that ranks is compared piece by piece, where near
+        ties decide nothing; all else is an error.
     """
     row: dict[str, Any] = {"kind": ONNX, "stage": "build"}
     publish(row)
@@ -94,20 +91,22 @@ def evaluate_onnx(job: OnnxJob, publish: Publish = lambda row: None) -> dict[str
     result["errors"] = _errors(found, expected)
     result["verdict"] = PASSES
     if max(result["errors"]) > LIMIT:
+        result["amplified"] = own_movement(reference, data, expected)
+        error = _more_than_its_own(result, found, expected)
         result["verdict"] = AMPLIFIES
-        ranks = bool(first_rankings(reference.graph))
-        for units in (_UNITS, _UNITS_OF_RANKINGS) if ranks else (_UNITS,):
-            result["amplified"] = own_movement(reference, data, expected, units)
-            error = _judged(result, found, expected)
-            if error is None:
-                break
+        if error is not None and first_rankings(reference.graph):
+            row.update(stage="stages")
+            publish(row)
+            result["stages"] = staged_errors(reference, data)
+            if max(result["stages"].values()) <= LIMIT:
+                result["verdict"], error = RANKS, None
         if error is not None:
             result["error"] = error
     row.update(results={FP32: result}, stage="done")
     return row
 
 
-def _judged(
+def _more_than_its_own(
     result: Mapping[str, Any], found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]
 ) -> str | None:
     """Return which output differs by more than the network itself amplifies."""
@@ -124,32 +123,32 @@ def _judged(
 
 
 def own_movement(
-    model: Model, data: Mapping[str, NDArray[np.float32]], expected: Sequence[NDArray[Any]], units: int = 1
+    model: Model, data: Mapping[str, NDArray[np.float32]], expected: Sequence[NDArray[Any]]
 ) -> list[float]:
     """Return how far MXNet's own outputs move where the last bits of inputs, or of parameters, change."""
-    moved = {name: values * _last_bits(values.shape, units) for name, values in data.items()}
+    moved = {name: values * _last_bits(values.shape) for name, values in data.items()}
     of_inputs = _errors(run_outputs(model, moved, fusion=False), expected)
-    of_parameters = _errors(run_outputs(other_last_bits(model, units), data, fusion=False), expected)
+    of_parameters = _errors(run_outputs(other_last_bits(model), data, fusion=False), expected)
     return [max(errors) for errors in zip(of_inputs, of_parameters)]
 
 
-def other_last_bits(model: Model, units: int = 1) -> Model:
+def other_last_bits(model: Model) -> Model:
     """Return a model whose float32 parameters differ in the last bits."""
 
     def changed(params: Mapping[str, Parameter]) -> dict[str, Parameter]:
         found = dict(params)
         for seed, (name, parameter) in enumerate(params.items()):
             if parameter.dtype is DType.FLOAT32:
-                found[name] = ArrayParameter(parameter.numpy() * _last_bits(parameter.shape, units, seed))
+                found[name] = ArrayParameter(parameter.numpy() * _last_bits(parameter.shape, seed))
         return found
 
     return Model(model.graph, changed(model.arg_params), changed(model.aux_params))
 
 
-def _last_bits(shape: Sequence[int], units: int, seed: int = 1) -> NDArray[np.float32]:
-    """Return factors that change float32 values by about so many units in the last place, up or down."""
+def _last_bits(shape: Sequence[int], seed: int = 1) -> NDArray[np.float32]:
+    """Return factors that change float32 values by about a unit in the last place, up or down."""
     signs = np.random.default_rng(seed).choice([-1, 1], shape)
-    return (1 + signs * units * 2.0**-23).astype(np.float32)
+    return (1 + signs * 2.0**-23).astype(np.float32)
 
 
 def _errors(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> list[float]:

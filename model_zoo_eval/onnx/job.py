@@ -7,12 +7,12 @@ from typing import Any, Mapping
 
 from model_zoo_eval.registry import Case
 
-__all__ = ["AMPLIFIES", "LIMIT", "ONNX", "PASSES", "SHORT_ONNX_SET", "OnnxJob"]
+__all__ = ["AMPLIFIES", "LIMIT", "ONNX", "PASSES", "RANKS", "SHORT_ONNX_SET", "OnnxJob"]
 
 ONNX = "onnx"
 """The kind of a result, told from those of fidelity, which have none."""
 
-PASSES, AMPLIFIES = "passes", "amplifies"
+PASSES, AMPLIFIES, RANKS = "passes", "amplifies", "ranks otherwise"
 
 LIMIT = 1e-5
 """The largest relative L2 error of an output that is rounding: FP32, sums in another order."""
