@@ -60,11 +60,23 @@ def _suppressed(call: Call, flat: Tensor, rows: int, width: int) -> tuple[Tensor
     if id_index >= 0 and not call.flag("force_suppress"):
         ids = _column(call, candidates, id_index)
     is_center = call.text("in_format", "corner") == "center"
+    if not is_center:
+        boxes = _without_area_if_turned(call, boxes)
     left = ranks_kept(call, boxes, ranks, ids, call.number("overlap_thresh", 0.5), is_center=is_center)
     again = top(call, left, most)
     marks = call.emit("GatherElements", left, again, axis=1)
     marks = call.emit("Greater", call.unsqueeze(marks, 2), call.array(0, DType.FLOAT32))
     return rows_in_order(call, candidates, again, width), marks
+
+
+def _without_area_if_turned(call: Call, boxes: Tensor) -> Tensor:
+    """Return boxes whose second corner is not before the first.
+
+    A box with its corners in the wrong order has no area in MXNet, so nothing overlaps with it.
+    NonMaxSuppression puts the corners in order instead.
+    """
+    first, second = (call.slice(boxes, [start], [start + 2], [2]) for start in (0, 2))
+    return call.emit("Concat", first, call.emit("Max", second, first), axis=2)
 
 
 def ranks_kept(
