@@ -100,7 +100,8 @@ def test_a_network_that_ranks_is_compared_piece_by_piece() -> None:
     best = mx.sym.slice_axis(ranked, axis=1, begin=0, end=8, name="best")
     second = mx.sym.FullyConnected(best, num_hidden=4, flatten=False, name="second")
     order = mx.sym.topk(mx.sym.max(second, axis=2), k=3, ret_typ="indices", name="order")
-    sym = mx.sym.Group([second, mx.sym.identity(order, name="found")])
+    ties = mx.sym.argsort(mx.sym.Reshape(rows > 0, shape=(1, -1)), axis=1, is_ascend=False, name="ties")
+    sym = mx.sym.Group([second, mx.sym.identity(order, name="found"), mx.sym.identity(ties, name="tied")])
     random = np.random.default_rng(0)
     shapes, _, _ = sym.infer_shape(data=(1, 3, 6, 6))
     args = {
