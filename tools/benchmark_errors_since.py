@@ -34,17 +34,13 @@ from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.compensate import FULL
 from mxamp.compare.inputs import input_names
 from mxamp.compare.race import race
-from mxamp.conversion import Source, convert_graph
-from mxamp.conversion.options import Options
-from mxamp.conversion.shapes import known_shapes
-from mxamp.dtypes import DType
-from mxamp.errors import MxampError, MxampWarning
+from mxamp.conversion import convert_graph
+from mxamp.errors import DataError, MxampError, MxampWarning
 from mxamp.measuring.process import process_environment
 from mxamp.measuring.race import Ratio
 from mxamp.model import Model
-from mxamp.policy.resolve import resolve_policy
 from mxamp.report.table import Column, format_table, terminal_width
-from mxamp.targets.choose import resolve_target
+from mxamp.tuning.curve import explore
 from tools.benchmark_calibrated_errors import TARGET, convert_calibrated, relative_error, subject_of
 from tools.benchmark_calibration import Subject
 from tools.benchmark_models.names import MODELS
@@ -141,8 +137,7 @@ def measure(subject: Subject, code: Path, seconds: float) -> dict[str, Any]:
     calibration = mxamp.calibrate(model, subject.calibration)
     with tempfile.TemporaryDirectory() as folder:
         earlier = converted_by(code, model, shapes, Path(folder))
-        trials = [_trial(model, shapes, calibration, budget) for budget in BUDGETS]
-        first = _times([earlier, *trials], sample, seconds)
+        first = _times([earlier, *_trials(model, shapes, calibration)], sample, seconds)
         budgets = [budget for budget, own in zip(BUDGETS, first[1:]) if own.median >= 1 / SLOWER]
         budget = max(budgets, default=BUDGETS[0])
         own = convert_calibrated(model, shapes, calibration, budget)
@@ -166,20 +161,16 @@ def _default(model: Model, shapes: Mapping[str, Any]) -> Model:
     )
 
 
-def _trial(model: Model, shapes: Mapping[str, Any], calibration: Calibration, budget: float) -> Model:
-    """Return what a budget makes of a model, with weights that are not compensated: it is only timed."""
-    graph, params = model.graph, {**model.arg_params, **model.aux_params}
-    known = known_shapes(graph, shapes, params)
-    names = [name for name in graph.variables if name not in params]
-    source = Source(graph, model.arg_params, model.aux_params, names, known.entries, known.notes)
-    options = Options(
-        resolve_policy(None, "bfloat16", graph),
-        resolve_target(TARGET, DType.BFLOAT16),
-        calibration=calibration,
-        compensate=Compensation(FULL),
-        time_budget=budget,
-    )
-    return convert_graph(source, dataclasses.replace(options, is_trial=True))
+def _trials(model: Model, shapes: Mapping[str, Any], calibration: Calibration) -> list[Model]:
+    """Return what each budget makes of a model, its weights not compensated: only to be timed."""
+    if calibration.prices is None:
+        raise DataError(f"Roundings have no prices: {calibration.why_unpriced}")
+    own = Compensation(FULL)
+    curve = explore(model, calibration.prices, shapes, target=TARGET, calibration=calibration, compensate=own)
+    return [
+        convert_graph(curve.source, dataclasses.replace(curve.options, time_budget=budget, is_trial=True))
+        for budget in BUDGETS
+    ]
 
 
 def _times(models: Sequence[Model], sample: Mapping[str, Any], seconds: float, seed: int = 0) -> list[Ratio]:
