@@ -29,6 +29,7 @@ from mxamp.passes import (
     RewriteActivations,
     RewriteGlobalPooling,
     RewriteHardSigmoid,
+    RewriteHardSwish,
     RewriteInstanceNorm,
     RewriteLastAxisConcat,
     RewriteLastAxisSum,
@@ -91,6 +92,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteInstanceNorm),
     preparing(PadChannels),
     preparing(RewritePReLU),
+    preparing(RewriteHardSwish),
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
     preparing(SeparateDenseInput),
     preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.

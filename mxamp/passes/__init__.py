@@ -14,6 +14,7 @@ from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
+from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
@@ -71,6 +72,7 @@ __all__ = [
     "RewriteActivations",
     "RewriteGlobalPooling",
     "RewriteHardSigmoid",
+    "RewriteHardSwish",
     "RewriteInstanceNorm",
     "RewriteLastAxisConcat",
     "RewriteLastAxisSum",

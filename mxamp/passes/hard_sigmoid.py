@@ -56,16 +56,10 @@ class RewriteHardSigmoid(PreparationPass):
     multiplies before it divides overflowed where 6x does, and no longer.
 
     Why this form, measured on a CPU with avx512_bf16 and MXNet 1.9.1: the chain takes 2 to 3 times as long in
-    float32. There is no faster one in bfloat16. ``hard_sigmoid`` does not run in it on CPUs, each step of the
-    chain is slow and truncates, and the oneDNN operators that are fast have no product of two tensors. A
-    ``clip`` from 0 would be fused behind a Convolution whose bias is 3 greater, but a hard swish reads x a
-    second time, which ends fusion.
-
-    A depthwise 1x1 Convolution (weight 1/6, bias 0.5) and a ``clip`` from 0 to 1, fused with it, is slower
-    than the operator as well: MobileNetV3's large form takes 1.05 to 1.07 times as long with it in float32
-    and 1.07 to 1.15 times converted (one thread, batch 1). The operator takes 0.73 ns a value, any other pass
-    over a plain tensor 0.62; a convolution writes blocks, and the product then needs another reorder. Only
-    where values scatter about the kinks at random does it take more, 2.0 to 2.7 ns, for it branches.
+    float32. ``hard_sigmoid`` does not run in bfloat16 on CPUs, and each step of the chain is slow in it and
+    truncates. It takes 0.73 ns a value where all lie between the kinks, as any other pass over a plain tensor
+    (0.62), and 2.0 to 2.7 where they scatter about them, for it branches: where a layer writes what a hard
+    swish reads, :mod:`mxamp.passes.hard_swish` has a faster form.
 
     Linear in nodes and inputs.
 

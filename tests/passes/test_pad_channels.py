@@ -171,6 +171,11 @@ def gated(net: Layers) -> Entry:
     return net.layer(net.op("elemwise_mul", layer, net.op("hard_sigmoid", layer)), "next", 20, 16)
 
 
+def gated_little(net: Layers) -> Entry:
+    layer = net.layer(net.var("x"), "layer", 16, 184)
+    return net.layer(net.op("elemwise_mul", layer, net.op("hard_sigmoid", layer)), "next", 184, 16)
+
+
 def sliced_deconvolution(net: Layers) -> Entry:
     return net.layer(net.var("x"), "layer", 16, 3, op="Deconvolution")
 
@@ -180,6 +185,7 @@ def sliced_deconvolution(net: Layers) -> Entry:
     [
         one_place,
         gated,
+        gated_little,
         sliced_deconvolution,
         grouped,
         shared_weight,
@@ -195,6 +201,14 @@ def test_refused(build: Any) -> None:
     graph = net.graph(build(net))
     after, _ = prepared(PadChannels, graph, net.params)
     assert after is graph
+
+
+@pytest.mark.parametrize(("build", "filters"), [(gated, 20), (gated_little, 192)])
+def test_a_little_more_of_a_gate_pays_where_it_is_computed_in_blocks(build: Any, filters: int) -> None:
+    net = Layers()
+    target = replace(Target.builtin("cpu-bf16"), rewrites=("pad_channels", "hard_swish"))
+    _, done = prepared(PadChannels, net.graph(build(net)), net.params, target=target)
+    assert done.params["layer_weight"].shape[0] == filters
 
 
 def test_a_product_with_what_comes_from_elsewhere_reads_a_slice() -> None:
