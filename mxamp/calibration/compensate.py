@@ -179,7 +179,7 @@ class Compensator:
             known = calibration.layers.get(name)
             if known is None or not known.rows:
                 return calibration.unseen.get(name, "the calibration does not know it")
-            fitted = _padded(known, layer)
+            fitted = _padded(_read_twice(graph, layer, known), layer)
             if fitted is None or (merged is not None and not merged.has_shape_of(fitted)):
                 return (
                     f"the calibration knows a layer of {known.groups} groups of {known.columns} columns by "
@@ -210,6 +210,42 @@ def _name_of_slice(graph: Graph, layer: Layer) -> str:
     uses = graph.uses_of(Entry(layer.position))
     readers = [graph.nodes[use.node] for use in uses]
     return readers[0].name if len(readers) == 1 and readers[0].op == "slice_axis" else layer.name
+
+
+def _read_twice(graph: Graph, layer: Layer, moments: Moments) -> Moments:
+    """Return moments with the channel in front that a layer reads twice since it was calibrated.
+
+    That is what :mod:`mxamp.passes.even_channels` writes. What is in the dearer of the two columns off by
+    rounding is carried on to the other, which is finer; where the second moments were cut into blocks, the
+    columns in front are one more.
+    """
+    joined = graph.nodes[graph.nodes[layer.position].inputs[0].node]
+    if joined.op != "Concat" or len(joined.inputs) != 2 or layer.columns != moments.columns + layer.taps:
+        return moments
+    first, rest = joined.inputs
+    taken = graph.nodes[first.node]
+    if taken.op != "slice_axis" or taken.inputs != (rest,) or taken.attrs["axis"] != "1":
+        return moments
+    start = int(taken.attrs["begin"]) * layer.taps
+    again = np.arange(start, start + layer.taps)
+    mean = np.concatenate([moments.mean[:, again], moments.mean], axis=1)
+    first_block, *blocks = moments.blocks
+    if not blocks:
+        order = np.concatenate([again, np.arange(moments.columns)])
+        return Moments(moments.rows, mean, (first_block[:, order[:, np.newaxis], order],))
+    own = _own_block(moments, again)
+    return Moments(moments.rows, mean, (own, *moments.blocks))
+
+
+def _own_block(moments: Moments, columns: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the second moments of columns that lie within one block."""
+    start = 0
+    for block in moments.blocks:
+        if columns[0] < start + block.shape[1]:
+            inner = columns - start
+            return block[:, inner[:, np.newaxis], inner]
+        start += block.shape[1]
+    raise AssertionError("blocks hold whole channels")
 
 
 def _padded(moments: Moments, layer: Layer) -> Moments | None:

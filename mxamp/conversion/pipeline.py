@@ -15,6 +15,7 @@ from mxamp.passes import (
     ConvolveBatchNorm,
     DropNeedlessCasts,
     DropNoOps,
+    EvenChannels,
     FoldBatchNorm,
     FoldConstants,
     FoldPadding,
@@ -124,6 +125,11 @@ PLANNING: tuple[Step, ...] = (
     Step(
         lambda o: BlocksForPooling(),
         lambda o: BlocksForPooling.step in o.target.rewrites and not o.policy.is_pure,
+    ),
+    # Behind folding, which makes the weights that are rounded.
+    Step(
+        lambda o: EvenChannels(),
+        lambda o: EvenChannels.step in o.target.rewrites and not o.policy.is_pure,
     ),
     # What is only known to do nothing now that there is a plan.
     Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),

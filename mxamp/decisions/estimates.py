@@ -15,11 +15,11 @@ from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.ops.attributes import integers
-from mxamp.ops.equivalents import depthwise_of
+from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
 from mxamp.ops.parameters import LAYERS
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
-from mxamp.targets.layout import JOIN_LAYOUTS, KEEP_LAYOUT, WRITE_BLOCKS
+from mxamp.targets.layout import writes_blocks
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
@@ -135,7 +135,7 @@ def estimate(
     patterns = (*target.rounds_once, *target.fusion)
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
-    pricing = _Pricing(graph, names, shapes, works, model)
+    pricing = _Pricing(graph, names, shapes, works, model, evens=EVEN_CHANNELS in target.rewrites)
     # A chain costs what its head stands for; of what is in one, nothing else is priced.
     in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))
     float32 = [
@@ -173,18 +173,49 @@ def estimate(
     def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
         found = []
         for position, outputs in enumerate(shapes):
-            is_blocked = _is_blocked(graph, position)
+            is_blocked = writes_blocks(graph, position)
             found.append(tuple([cast(shape, is_blocked, down) for shape in outputs]))
         return found
 
     return Estimates(
         groups=groups,
         float32=float32,
+        float32_beside=_beside_casts(graph, pricing, float32, choices, groups),
         low=low,
         casts=casts(down=False),
         is_measured=model.is_measured,
         casts_down=casts(down=True) if model.kernels else None,
     )
+
+
+def _beside_casts(
+    graph: Graph,
+    pricing: _Pricing,
+    float32: Sequence[float],
+    choices: AbstractSet[int],
+    groups: Sequence[tuple[int, ...]],
+) -> Sequence[float]:
+    """Return what nodes take in FP32, with what is spent on plain order at those that write blocks.
+
+    What can only be FP32 and reads plain order reorders blocks for itself, but finds plain order behind a
+    cast. So what the reorder takes is a cost of the FP32 layer that wrote the blocks, and none where it is
+    low.
+    """
+    found = list(float32)
+    head = {position: chain[0] for chain in groups for position in chain}
+    for position, node in enumerate(graph.nodes):
+        if position in choices or not float32[position]:
+            continue
+        writers = [
+            entry.node
+            for entry in dict.fromkeys(node.inputs)
+            if entry.node in choices and writes_blocks(graph, entry.node)
+        ]
+        reorder = pricing.reorder(position) if writers else 0.0
+        found[position] -= reorder
+        for writer in writers:
+            found[head.get(writer, writer)] += reorder / len(writers)
+    return found
 
 
 def unknown_work(graph: Graph, shapes: Shapes, positions: AbstractSet[int]) -> list[int]:
@@ -202,9 +233,12 @@ class _Pricing:
         shapes: Shapes,
         works: Sequence[Work | None],
         model: CostModel,
+        *,
+        evens: bool,
     ) -> None:
         self._graph, self._names, self._shapes = graph, names, shapes
         self._works, self._model = works, model
+        self._evens = evens
 
     def microseconds(self, chain: tuple[int, ...], *, low: bool) -> float:
         """Return what a chain costs; one node is a chain too. Variables cost nothing."""
@@ -212,7 +246,36 @@ class _Pricing:
         if self._graph.nodes[head].is_variable:
             return 0.0
         work = chain_work(self._graph, chain, self._shapes, [self._works[position] for position in chain])
+        if low and self._evens and work is not None and self._is_odd(head, work):
+            return self._evened(head, work)
         return self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
+
+    def _is_odd(self, head: int, work: Work) -> bool:
+        return len(work.inputs) > 1 and reads_odd_channels(self._names[head], work.attributes, work.inputs[1])
+
+    def _evened(self, head: int, work: Work) -> float:
+        """Return what a low layer costs that reads one channel more, and what it takes to put that there."""
+        data, weight, *others = work.inputs
+        more = math.prod((data[0], *data[2:]))
+        wide = (data[0], data[1] + 1, *data[2:])
+        twin = work._replace(
+            multiply_adds=work.multiply_adds // data[1] * wide[1],
+            elements=work.elements + more + math.prod(weight) // weight[1],
+            channels=wide[1],
+            inputs=(wide, (weight[0], wide[1], *weight[2:]), *others),
+        )
+        # Two copies, which take about as long as a cast of what they write.
+        moved = self._model.cast_microseconds(math.prod(wide), shape=wide, around=work.around, down=True)
+        return self._model.microseconds(self._names[head], twin, low=True) + moved
+
+    def reorder(self, position: int) -> float:
+        """Return how much longer an FP32 node takes because it finds blocks of channels."""
+        work = self._works[position]
+        if work is None or not work.is_blocked:
+            return 0.0
+        name = self._names[position]
+        plain = self._model.microseconds(name, work._replace(is_blocked=False), low=False)
+        return max(0.0, self._model.microseconds(name, work, low=False) - plain)
 
     def convolved(self, position: int) -> Sequence[float]:
         """Return what a low BatchNorm costs as a depthwise convolution, for those that become one.
@@ -318,20 +381,8 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         output=output,
         is_blocked=first is not None
         and len(first) in _BLOCKED_RANKS
-        and _is_blocked(graph, node.inputs[0].node),
+        and writes_blocks(graph, node.inputs[0].node),
     )
-
-
-def _is_blocked(graph: Graph, position: int) -> bool:
-    """Return whether a node writes oneDNN's blocked layout: a layer does, and what keeps what it reads."""
-    for _ in range(_LOOK_BACK):
-        node = graph.nodes[position]
-        if node.op in WRITE_BLOCKS:
-            return True
-        if node.op not in KEEP_LAYOUT or not node.inputs:
-            return False
-        position = node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
-    return False
 
 
 _IMAGE = 4
@@ -339,9 +390,6 @@ _IMAGE = 4
 
 _BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""
-
-_LOOK_BACK = 16
-"""How far back a layout is followed; nothing but operators that keep it stand in between."""
 
 
 def _nanoseconds(microseconds: float) -> int:

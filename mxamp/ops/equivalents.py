@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, Sequence
 
 DEPTHWISE_BLOCK = 16
 """oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
+
+
+EVEN_CHANNELS = "even_channels"
+"""What a target names that runs low convolutions faster on an even number of channels."""
+
+IMAGE_CHANNELS = 16
+"""Of fewer channels oneDNN's convolutions read plain order; their filters are still blocks of so many."""
 
 
 def depthwise_of(op: str, attrs: Mapping[str, str], channels: int) -> tuple[str, Mapping[str, str]] | None:
@@ -27,3 +34,26 @@ def depthwise_of(op: str, attrs: Mapping[str, str], channels: int) -> tuple[str,
         return None
     size = str(channels)
     return "Convolution", {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "False"}
+
+
+def reads_odd_channels(op: str, attrs: Mapping[str, str], weight: Sequence[int]) -> bool:
+    """Return whether a node is a Convolution of images that reads an odd number of channels, few but not one.
+
+    Parameters
+    ----------
+    op
+        Its canonical operator name.
+    attrs
+        The node's attributes.
+    weight
+        The shape of its weight.
+    """
+    return (
+        op == "Convolution"
+        and len(weight) == 4
+        and weight[1] % 2 == 1
+        and 1 < weight[1] < IMAGE_CHANNELS
+        and weight[0] % IMAGE_CHANNELS == 0
+        and attrs.get("num_group", "1") == "1"
+        and attrs.get("layout", "None") in ("None", "NCHW")
+    )

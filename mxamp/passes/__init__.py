@@ -9,6 +9,7 @@ from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
 from mxamp.passes.emulated_graph import InsertedRound
+from mxamp.passes.even_channels import EvenChannels
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
@@ -50,6 +51,7 @@ __all__ = [
     "DropNoOps",
     "EmulateLowPrecision",
     "Emulation",
+    "EvenChannels",
     "FoldBatchNorm",
     "FoldConstants",
     "FoldPadding",

@@ -39,6 +39,31 @@ JOIN_LAYOUTS = frozenset({"Concat"})
 it, and the last is a layer's."""
 
 
+_LOOK_BACK = 16
+"""How far back a layout is followed; nothing but operators that keep it stand in between."""
+
+
+def writes_blocks(graph: Graph, position: int) -> bool:
+    """Return whether a node writes oneDNN's blocked layout: a layer does, and what keeps what it reads."""
+    for _ in range(_LOOK_BACK):
+        node = graph.nodes[position]
+        if node.op in WRITE_BLOCKS:
+            return True
+        if (node.op not in KEEP_LAYOUT and not _is_fused_clip(graph, position)) or not node.inputs:
+            return False
+        position = node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
+    return False
+
+
+def _is_fused_clip(graph: Graph, position: int) -> bool:
+    """Return whether a node is a clip that MXNet makes a part of the layer before it."""
+    node = graph.nodes[position]
+    if node.op != "clip" or float(node.attrs.get("a_min", "nan")) != 0.0:
+        return False
+    before = node.inputs[0].node
+    return graph.nodes[before].op in (*WRITE_BLOCKS, "BatchNorm") and len(graph.uses[before].get(0, ())) == 1
+
+
 def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
     """Return the nodes that may read what a three-dimensional convolution or pooling wrote, in its layout.
 

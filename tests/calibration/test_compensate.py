@@ -15,6 +15,7 @@ from mxamp.calibration import Calibration, Compensation
 from mxamp.dtypes import DType
 from mxamp.errors import MxampWarning, PolicyError
 from mxamp.model import Model
+from mxamp.targets import Target
 from tests.building import Net, parameters
 from tests.calibration.models import deep_model, small_model
 from tests.tuning.networks import with_weights
@@ -44,12 +45,11 @@ def convert(model: Model, dtype: str = "bfloat16", **options: Any) -> Model:
 
 def error_of_weights(model: Model, converted: Model, images: Images) -> float:
     """Return the relative error of the outputs where nothing but the parameters is rounded."""
-    folded = convert(model, "bfloat16" if "bfloat16" in str(converted.report) else "float16")
     widened = {name: value.cast(DType.FLOAT32) for name, value in converted.arg_params.items()}
     # The same graph, in float32: casts to float32 do nothing there, and those to the low dtype are left out.
     nodes = [
         node._replace(attrs={**node.attrs, "dtype": "float32"}) if node.op == "amp_cast" else node
-        for node in folded.graph.nodes
+        for node in converted.graph.nodes
     ]
     graph = dataclasses.replace(converted.graph, nodes=tuple(nodes))
     (expected,) = run_outputs(model, {"data": images}, fusion=False)
@@ -265,3 +265,32 @@ def test_options_that_contradict_each_other_are_told(images: Images) -> None:
         convert(small_model(), calibration=calibration, compensate="full", cast_optional_params=False)
     with pytest.raises(PolicyError, match="damping"):
         Compensation(damping=0.0)
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["one block", "blocks"])
+def test_a_channel_that_is_read_twice_makes_up_for_the_others(cut: bool) -> None:
+    """The first layer of the networks of images, on targets that run it with an even number of channels."""
+    net = Net()
+    weight = net.param("weight", 16, 3, 3, 3)
+    layer = net.op(
+        "Convolution", net.var("data"), weight, name="layer", num_filter=16, kernel="(3, 3)", no_bias=True
+    )
+    model = Model(net.graph(layer), parameters(net.params), {})
+    images = correlated(32, 1)[:, :3]
+    calibration = mxamp.calibrate(model, images, **({"memory": 1500} if cut else {}))
+    assert (len(calibration.layers["layer"].blocks) > 1) is cut
+    errors = []
+    for rewrites in ((), ("even_channels",)):
+        target = dataclasses.replace(Target.builtin("cpu-bf16"), rewrites=rewrites)
+        for compensate in (None, "mean", "full"):
+            options: dict[str, Any] = {"calibration": calibration} if compensate else {}
+            converted = convert(model, target=target, compensate=compensate, **options)
+            assert converted.arg_params["weight"].shape[1] == 3 + len(rewrites)
+            if compensate:
+                assert converted.report.compensation is not None
+                assert [layer.weight for layer in converted.report.compensation.layers] == ["weight"]
+            errors.append(error_of_weights(model, converted, correlated(64, 2)[:, :3]))
+    plain, _, full, even, _, even_full = errors
+    assert full < 0.8 * plain
+    assert even < plain
+    assert even_full < (0.9 if cut else 0.8) * full

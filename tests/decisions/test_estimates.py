@@ -93,6 +93,63 @@ def test_depthwise_convolutions_and_biases_are_seen() -> None:
     assert (work.channels, work.is_depthwise, work.has_bias, work.rank) == (8, True, True, 4)
 
 
+@pytest.mark.parametrize(("channels", "is_evened"), [(3, True), (5, True), (4, False), (1, False)])
+def test_a_low_layer_of_odd_channels_costs_what_it_takes_with_one_more(
+    channels: int, is_evened: bool
+) -> None:
+    net = Net()
+    weight = net.param("weight", 16, channels, 3, 3)
+    layer = net.op("Convolution", net.var("x"), weight, name="layer", kernel="(3, 3)", num_filter=16)
+    graph = net.graph(layer)
+    found = []
+    for rewrites in ([], ["even_channels"]):
+        # Nothing but bytes counts.
+        where = target({"flops_per_us": {"float32": 1e9, "low": 1e9}}, rewrites=rewrites)
+        assert where.cost is not None
+        shapes = shapes_of(graph, net, (1, channels, 6, 6))
+        shapes[layer.node] = ((1, 16, 6, 6),)
+        priced = estimate(graph, ["null", "null", "Convolution"], where, where.cost, shapes, choices={2})
+        found.append((priced.float32[2], priced.low[2]))
+    (float32, alone), (float32_too, evened) = found
+    assert float32 == float32_too
+    # A channel more of data and weight, two bytes each, and a cast's time for what is moved, six bytes each.
+    more = 2 * (36 + 16 * 9) + 6 * (channels + 1) * 36
+    assert evened == pytest.approx(alone + more * is_evened)
+
+
+@pytest.mark.parametrize("behind", ["layer", "clip", "input", "two layers"])
+def test_what_reads_plain_order_beside_a_layer_is_paid_by_the_layer(behind: str) -> None:
+    """Behind a cast it finds plain order: low, the layer saves its readers the reorder."""
+    by_layout = {"trait": "layout", "below": 1, "then": {"one": 10.0}, "else": {"one": 70.0}}
+    where = target({"kernels": {"softmax": {"float32": by_layout}, "elemwise_mul": {"float32": by_layout}}})
+    assert where.cost is not None
+    net = Net()
+    net.param("weight", 16, 16, 1, 1)
+    data = net.var("x")
+    layers = [
+        net.op("Convolution", data, Entry(0), kernel="(1, 1)", num_filter=16, no_bias=True) for _ in range(2)
+    ]
+    read = data if behind == "input" else layers[0]
+    if behind == "clip":
+        read = net.op("clip", read, a_min=0, a_max=6)
+    both = (layers[0], layers[1])
+    reader = net.op("elemwise_mul", *both) if behind == "two layers" else net.op("softmax", read)
+    graph = net.graph(reader)
+    names = [FACTS.canonical(node.op) for node in graph.nodes]
+    shapes = shapes_of(graph, net, (1, 16, 4, 4))
+    choices = {n for n, name in enumerate(names) if name in ("Convolution", "clip")}
+    found = estimate(graph, names, where, where.cost, shapes, choices=choices)
+    assert found.float32_beside is not None
+    beside = [found.float32_beside[n] - found.float32[n] for n in range(len(names))]
+    expected = dict.fromkeys(range(len(names)), 0.0)
+    if behind != "input":
+        expected[reader.node] = -60.0
+        writers = [layer.node for layer in layers] if behind == "two layers" else [read.node]
+        for writer in writers:
+            expected[writer] = 60.0 / len(writers)
+    assert dict(enumerate(beside)) == pytest.approx(expected)
+
+
 # ---------------------------------------------------------------------- what is decided by them
 
 
