@@ -53,8 +53,8 @@ _MUCH = 4 / 3
 
 _LITTLE = 1.12
 """So much more of what is slow pays where the gates of hard swishes are computed in blocks of channels, as in
-MobileNetV3: 200, 184 and 88 become 208, 192 and 96, with which it is 1.04 and 1.03 times as fast (its large and its
-small form in bfloat16, AMD EPYC, one thread)."""
+MobileNetV3: 200, 184 and 88 become 208, 192 and 96. Its large and its small form are 1.04 and 1.03 times as
+fast with them (bfloat16, AMD EPYC, one thread)."""
 
 _TOO_MUCH = 2
 """An image to 8 channels and fewer was not measured."""
