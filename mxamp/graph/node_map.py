@@ -34,6 +34,15 @@ class NodeMap:
         """Return the node before whose values a node after has, or helps to compute."""
         return self.origins[position]
 
+    def first(self, position: int) -> int:
+        """Return the first of the nodes before of which a node after has the values, or helps to compute them.
+
+        Of a layer and the BatchNorm that was folded into it, that is the layer. Linear in nodes.
+        """
+        return next(
+            (before for before, place in enumerate(self.places) if place == position), self.back(position)
+        )
+
     def then(self, following: NodeMap) -> NodeMap:
         """Return the map over two steps: this one, and one of the graph after."""
         places = [None if place is None else following.places[place] for place in self.places]

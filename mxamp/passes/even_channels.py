@@ -103,10 +103,15 @@ class EvenChannels(PlannedPass):
 
     def _split(self, state: State, position: int, node: Node) -> _Split | None:
         plan, low = self.plan(state), state.policy.target_dtype
-        decision, parameter = plan.decisions[position], state.parameter(node.inputs[1])
-        if decision is None or decision.compute is not low or decision.inputs[0] is not low:
+        decision = plan.decisions[position]
+        if decision is None or decision.compute is not low or len(node.inputs) < 2:
             return None
-        if parameter is None or not reads_odd_channels(node.op, node.attrs, parameter.shape):
+        parameter = state.parameter(node.inputs[1])
+        if (
+            decision.inputs[0] is not low
+            or parameter is None
+            or not reads_odd_channels(node.op, node.attrs, parameter.shape)
+        ):
             return None
         weight = node.inputs[1]
         is_own = len(state.graph.uses_of(weight)) == 1 and weight not in state.graph.heads

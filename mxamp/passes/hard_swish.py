@@ -56,10 +56,10 @@ class RewriteHardSwish(NodeRewrite):
     convolution reads the blocks that the layer wrote, has the clip fused, takes 0.17 ns and runs in low
     precision. The product reads plain order still; each factor is reordered for it.
 
-    Numerical effect: in float32 alpha times a parameter is rounded, u = 2^-24 of each term of the layer's
-    sum, which is what another order of summation does as well; 1 / alpha and beta / alpha are rounded by u
-    each, or exact, as 6 and 3 are. In low precision alpha is multiplied to the parameters before they are
-    rounded, once, and 1 / alpha is exact; the gate is rounded, which it was not. NaN becomes what a clip
+    Numerical effect: in float32 alpha and its product with a parameter are rounded, each by u = 2^-24, and so
+    is each term of the layer's sum, as by another order of summation; 1 / alpha and beta / alpha are rounded
+    by u each, or exact, as 6 and 3 are. In low precision alpha is multiplied to the parameters before they are
+    rounded, and 1 / alpha is exact; the gate is rounded, which it was not. NaN becomes what a clip
     makes of it, and where x overflows alpha x no longer does. Linear in nodes.
 
     References
@@ -74,24 +74,28 @@ class RewriteHardSwish(NodeRewrite):
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one gate."""
         graph, node = state.graph, state.graph.nodes[position]
-        source = node.inputs[0]
         product = state.only_reader(position)
+        if product is None or len(node.inputs) != 1:
+            return None
+        source = node.inputs[0]
         if (
-            product is None
-            or FACTS.canonical(graph.nodes[product].op) != "elemwise_mul"
+            FACTS.canonical(graph.nodes[product].op) != "elemwise_mul"
             or set(graph.nodes[product].inputs) != {source, Entry(position)}
             or state.is_fixed(product)
             or source.node not in state.images
             or state.dtypes[source.node][source.output] is not DType.FLOAT32
         ):
             return None
-        slope = _inverse(np.float32(node.attrs.get("alpha", "0.2")))
+        alpha, beta = (_number(node, name, default) for name, default in (("alpha", 0.2), ("beta", 0.5)))
+        slope = _inverse(alpha)
         channels = channels_of(graph, source)
         scaled = _scaled(state, source)
         if scaled is None or channels is None or channels % DEPTHWISE_BLOCK or slope is None:
             return None
-        shift = float(np.float32(slope * np.float32(node.attrs.get("beta", "0.5"))))
-        _scale(state, edit, scaled, 1.0 / slope)
+        shift = float(np.float32(slope) * beta)
+        if not np.isfinite(shift):
+            return None
+        _scale(state, edit, scaled, np.float32(1.0 / slope))
         name = node.name
         weights = {
             "slope": np.full((channels, 1, 1, 1), slope, np.float32),
@@ -110,6 +114,13 @@ class RewriteHardSwish(NodeRewrite):
             f"{graph.nodes[source.node].name!r} is multiplied by {1 / slope:.3g}, and the gate computed in "
             "the order in which it is written"
         )
+
+
+def _number(node: Node, name: str, default: float) -> np.float32:
+    try:
+        return np.float32(node.attrs.get(name, default))
+    except ValueError:
+        return np.float32(np.nan)
 
 
 def _inverse(alpha: np.float32) -> float | None:
@@ -154,7 +165,7 @@ def _scaled(state: State, entry: Entry) -> _Scaled | None:
     return _Scaled(position, tuple([each.node for each in own]))
 
 
-def _scale(state: State, edit: GraphEdit, scaled: _Scaled, factor: float) -> None:
+def _scale(state: State, edit: GraphEdit, scaled: _Scaled, factor: np.float32) -> None:
     """Multiply what a layer writes."""
     graph, node = state.graph, state.graph.nodes[scaled.source]
     for number, position in enumerate(scaled.parameters):
@@ -166,5 +177,5 @@ def _scale(state: State, edit: GraphEdit, scaled: _Scaled, factor: float) -> Non
             edit.change_parameter(position, _times(parameter, factor))
 
 
-def _times(parameter: Parameter, factor: float) -> Parameter:
-    return ScaledParameter(parameter, np.full((1,) * len(parameter.shape), factor))
+def _times(parameter: Parameter, factor: np.float32) -> Parameter:
+    return ScaledParameter(parameter, np.full((1,) * len(parameter.shape), factor, np.float64))

@@ -49,4 +49,4 @@ class PlannedPass(Pass):
         is_gone
             Whether another node computes its values now.
         """
-        return PlannedNode(state.since_plan.back(position), self.step.replace("_", " "), reason, is_gone)
+        return PlannedNode(state.since_plan.first(position), self.step.replace("_", " "), reason, is_gone)

@@ -9,6 +9,7 @@ from typing import Collection, NamedTuple, Sequence
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
+from mxamp.targets.layout import clips_from_zero
 
 _ACTIVATION_TYPES = frozenset({"relu", "sigmoid", "softrelu", "tanh"})
 _LEAKY_AFTER_CONVOLUTION = frozenset({"leaky", "gelu"})
@@ -236,10 +237,7 @@ def _takes(chain: _Chain, node: Node) -> bool:
         known = _LEAKY_AFTER_DENSE if dense else _LEAKY_AFTER_CONVOLUTION
         return node.attrs.get("act_type", "leaky") in known
     if op == "clip":
-        try:
-            return float(node.attrs["a_min"]) == 0.0
-        except (KeyError, ValueError):
-            return False
+        return clips_from_zero(node)
     if op == "BatchNorm":
         return chain is _Chain.CONVOLUTION
     return _takes_sum(chain, node) or (dense and op in _AFTER_DENSE)

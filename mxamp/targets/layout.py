@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Sequence
 
-from mxamp.graph.graph import Graph
+from mxamp.graph.graph import Graph, Node
 
 _MAKES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 _KEEPS = frozenset(
@@ -55,10 +55,17 @@ def writes_blocks(graph: Graph, position: int) -> bool:
     return False
 
 
+def clips_from_zero(node: Node) -> bool:
+    """Return whether a clip is one that MXNet makes a part of the layer before it: a relu with an upper bound."""
+    try:
+        return float(node.attrs["a_min"]) == 0.0
+    except (KeyError, ValueError):
+        return False
+
+
 def _is_fused_clip(graph: Graph, position: int) -> bool:
-    """Return whether a node is a clip that MXNet makes a part of the layer before it."""
     node = graph.nodes[position]
-    if node.op != "clip" or float(node.attrs.get("a_min", "nan")) != 0.0:
+    if node.op != "clip" or not node.inputs or not clips_from_zero(node):
         return False
     before = node.inputs[0].node
     return graph.nodes[before].op in (*WRITE_BLOCKS, "BatchNorm") and len(graph.uses[before].get(0, ())) == 1

@@ -160,6 +160,22 @@ def test_which_weights(weight: tuple[int, ...], attrs: dict[str, str], expected:
     assert not reads_odd_channels("Deconvolution", attrs, weight)
 
 
+def test_behind_a_folded_norm_the_report_says_it_of_the_layer() -> None:
+    net, layer = image_layer()
+    parts = ("gamma", "beta", "moving_mean", "moving_var")
+    own = [net.param(f"norm_{part}", 16, value=float(part in ("gamma", "moving_var"))) for part in parts]
+    norm = net.op("BatchNorm", layer, *own, name="norm", outputs=3, fix_gamma=False)
+    graph = net.graph(net.op("Activation", norm, act_type="relu"))
+    given = parameters(net.params)
+    auxs = {name: given.pop(name) for name in list(given) if "moving" in name}
+    target = replace(Target.builtin("cpu-bf16"), rewrites=("even_channels",))
+    model = mxamp.convert_model(graph, given, auxs, "bfloat16", target=target, low_precision="required")
+    report = model.report
+    assert report is not None
+    assert "reads one channel twice" in report.node("layer").reason
+    assert report.node("norm").rule == "fold batch norm"
+
+
 def exact(graph: Graph, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, data: Any) -> Any:
     (found,) = outputs(monkeypatch, graph, given, {"data": data})
     return found.astype(np.float64)

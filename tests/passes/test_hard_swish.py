@@ -65,8 +65,8 @@ def test_the_gate_is_a_depthwise_layer_and_a_clip(turned: bool) -> None:
     ]
     assert set(done.params["gate_slope"].values().reshape(-1)) == {6.0}
     assert set(done.params["gate_shift"].values()) == {3.0}
-    weight = net.params["layer_weight"].astype(np.float64) / 6
-    np.testing.assert_array_equal(done.params["layer_weight"].values(), weight.astype(np.float32))
+    weight = net.params["layer_weight"] * np.float32(1 / 6)
+    np.testing.assert_array_equal(done.params["layer_weight"].values(), weight)
     (change,) = done.changes
     assert (change.node, change.op, change.into) == ("gate", "hard_sigmoid", "gate")
 
@@ -75,7 +75,7 @@ def test_the_bias_is_multiplied_as_well() -> None:
     net, graph = network(behind="bias")
     _, done = prepared(RewriteHardSwish, graph, net.params, inserted=INSERTED)
     for name in ("layer_weight", "layer_bias"):
-        expected = (net.params[name].astype(np.float64) / 6).astype(np.float32)
+        expected = net.params[name] * np.float32(1 / 6)
         np.testing.assert_array_equal(done.params[name].values(), expected)
 
 
@@ -83,9 +83,8 @@ def test_behind_a_norm_gamma_and_beta_are() -> None:
     net, graph = network(behind="norm")
     _, done = prepared(RewriteHardSwish, graph, net.params, inserted=INSERTED)
     for name, values in net.params.items():
-        factor = 6.0 if name in ("norm_gamma", "norm_beta") else 1.0
-        expected = (values.astype(np.float64) / factor).astype(np.float32)
-        np.testing.assert_array_equal(done.params[name].values(), expected)
+        factor = np.float32(1 / 6 if name in ("norm_gamma", "norm_beta") else 1)
+        np.testing.assert_array_equal(done.params[name].values(), values * factor)
 
 
 def test_a_fixed_gamma_is_free_then_and_what_was_stored_is_not_read() -> None:
@@ -126,6 +125,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a slope that rounding changes": {"alpha": "0.166"},
     "no slope": {"alpha": "0"},
     "falling": {"alpha": "-0.25"},
+    "no number": {"alpha": "a sixth"},
+    "no finite shift": {"beta": "inf"},
     "float16": {"dtype": "2"},
     "another axis": {"behind": "norm", "norm": {"axis": "2"}},
 }
