@@ -35,7 +35,7 @@ class NodeMap:
         return self.origins[position]
 
     def first(self, position: int) -> int:
-        """Return the first of the nodes before of which a node after has the values, or helps to compute them.
+        """Return the first of the nodes before whose values a node after has, or helps to compute.
 
         Of a layer and the BatchNorm that was folded into it, that is the layer. Linear in nodes.
         """

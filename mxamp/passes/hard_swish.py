@@ -58,9 +58,9 @@ class RewriteHardSwish(NodeRewrite):
 
     Numerical effect: in float32 alpha and its product with a parameter are rounded, each by u = 2^-24, and so
     is each term of the layer's sum, as by another order of summation; 1 / alpha and beta / alpha are rounded
-    by u each, or exact, as 6 and 3 are. In low precision alpha is multiplied to the parameters before they are
-    rounded, and 1 / alpha is exact; the gate is rounded, which it was not. NaN becomes what a clip
-    makes of it, and where x overflows alpha x no longer does. Linear in nodes.
+    by u each, or exact, as 6 and 3 are. In low precision alpha is multiplied to the parameters before they
+    are rounded, and 1 / alpha is exact; the gate is rounded, which it was not. Where x overflows alpha x no
+    longer does. Linear in nodes.
 
     References
     ----------

@@ -56,7 +56,7 @@ def writes_blocks(graph: Graph, position: int) -> bool:
 
 
 def clips_from_zero(node: Node) -> bool:
-    """Return whether a clip is one that MXNet makes a part of the layer before it: a relu with an upper bound."""
+    """Return whether MXNet makes a clip a part of the layer before it: a relu with an upper bound."""
     try:
         return float(node.attrs["a_min"]) == 0.0
     except (KeyError, ValueError):
