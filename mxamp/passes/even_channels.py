@@ -106,24 +106,19 @@ class EvenChannels(PlannedPass):
         decision = plan.decisions[position]
         if decision is None or decision.compute is not low or len(node.inputs) < 2:
             return None
-        parameter = state.parameter(node.inputs[1])
+        weight = state.own_parameter(node.inputs[1])
         if (
             decision.inputs[0] is not low
-            or parameter is None
-            or not reads_odd_channels(node.op, node.attrs, parameter.shape)
+            or weight is None
+            or state.graph.nodes[node.inputs[1].node].name not in plan.cast_offline
+            or not reads_odd_channels(node.op, node.attrs, weight.shape)
         ):
             return None
-        weight = node.inputs[1]
-        is_own = len(state.graph.uses_of(weight)) == 1 and weight not in state.graph.heads
-        if not is_own or state.graph.nodes[weight.node].name not in plan.cast_offline:
-            return None
-        return _split(parameter, low)
+        return _in_two_parts(weight, low)
 
 
-def _split(parameter: Parameter, low: DType) -> _Split | None:
+def _in_two_parts(parameter: Parameter, low: DType) -> _Split | None:
     """Return the weight with a column for what rounding leaves of the channel that loses most."""
-    if parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
-        return None
     values = np.asarray(parameter.values(), np.float32)
     if not np.isfinite(values).all() or ArrayParameter(values).range_loss(low) is not None:
         return None

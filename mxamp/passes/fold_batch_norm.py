@@ -180,13 +180,10 @@ class FoldBatchNorm(PlannedPass):
 
     def _own_parameter(self, state: State, entry: Entry, dtype: DType) -> Parameter | None:
         """Return the FP32 parameter an entry is, when nothing else reads it and it may become a dtype."""
-        graph, parameter = state.graph, state.parameter(entry)
-        if parameter is None or parameter.is_sparse:
+        name = state.graph.nodes[entry.node].name
+        if dtype is not DType.FLOAT32 and name not in self.plan(state).cast_offline:
             return None
-        if dtype is not DType.FLOAT32 and graph.nodes[entry.node].name not in self.plan(state).cast_offline:
-            return None
-        alone = len(graph.uses_of(entry)) == 1 and entry not in graph.heads
-        return parameter if alone and parameter.dtype is DType.FLOAT32 else None
+        return state.own_parameter(entry)
 
     # ------------------------------------------------------------------ the new graph
 

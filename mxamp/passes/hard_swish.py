@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Sequence
 
 import numpy as np
 
@@ -20,15 +20,6 @@ from mxamp.passes.state import State
 
 _EXACT_BITS = 8
 """Significand bits that every low dtype has: a slope of so few is rounded in none."""
-
-
-class _Scaled(NamedTuple):
-    """What is multiplied so that a layer's result is."""
-
-    source: int
-    """The Convolution, or the BatchNorm behind it."""
-    parameters: tuple[int, ...]
-    """Those of the source."""
 
 
 class RewriteHardSwish(NodeRewrite):
@@ -89,13 +80,17 @@ class RewriteHardSwish(NodeRewrite):
         alpha, beta = (_number(node, name, default) for name, default in (("alpha", 0.2), ("beta", 0.5)))
         slope = _inverse(alpha)
         channels = channels_of(graph, source)
-        scaled = _scaled(state, source)
-        if scaled is None or channels is None or channels % DEPTHWISE_BLOCK or slope is None:
+        if (
+            slope is None
+            or channels is None
+            or channels % DEPTHWISE_BLOCK
+            or not _may_be_scaled(state, source)
+        ):
             return None
         shift = float(np.float32(slope) * beta)
         if not np.isfinite(shift):
             return None
-        _scale(state, edit, scaled, np.float32(1.0 / slope))
+        _scale(state, edit, source.node, np.float32(1.0 / slope))
         name = node.name
         weights = {
             "slope": np.full((channels, 1, 1, 1), slope, np.float32),
@@ -105,9 +100,7 @@ class RewriteHardSwish(NodeRewrite):
             edit.add_parameter(f"{name}_{what}", ArrayParameter(values), before=position)
             for what, values in weights.items()
         ]
-        layer = depthwise(f"{name}_steep", source, weight, channels)
-        layer = layer._replace(inputs=(source, weight, bias), attrs={**layer.attrs, "no_bias": "False"})
-        steep = edit.insert(layer, before=position)
+        steep = edit.insert(depthwise(f"{name}_steep", source, weight, channels, bias), before=position)
         attrs = {**own_attributes(node), "a_min": "0.0", "a_max": str(slope)}
         edit.replace(position, Node("clip", name, attrs, (steep,)))
         return (
@@ -132,8 +125,8 @@ def _inverse(alpha: np.float32) -> float | None:
     return slope if fraction == np.round(fraction) else None
 
 
-def _scaled(state: State, entry: Entry) -> _Scaled | None:
-    """Return the layer that writes an entry, if nothing but a hard swish sees that it is multiplied."""
+def _may_be_scaled(state: State, entry: Entry) -> bool:
+    """Return whether a layer writes an entry, and nothing but a hard swish sees that it is multiplied."""
     graph, position = state.graph, entry.node
     node = graph.nodes[position]
     if (
@@ -143,39 +136,32 @@ def _scaled(state: State, entry: Entry) -> _Scaled | None:
         or len(graph.uses[position][0]) != 2
         or state.is_fixed(position, updating=False)
     ):
-        return None
+        return False
     if node.op == "BatchNorm":
-        before = graph.nodes[node.inputs[0].node]
-        if before.op != "Convolution" or node.attrs.get("axis", "1") != "1" or len(node.inputs) != 5:
-            return None
+        if len(node.inputs) != 5 or node.attrs.get("axis", "1") != "1":
+            return False
+        if graph.nodes[node.inputs[0].node].op != "Convolution":
+            return False
     elif node.op != "Convolution":
-        return None
-    own = node.inputs[1:3]
-    for each in own:
-        parameter = state.parameter(each)
-        uses = graph.uses_of(each)
-        if (
-            parameter is None
-            or parameter.dtype is not DType.FLOAT32
-            or parameter.is_sparse
-            or [use.node for use in uses] != [position]
-            or each in graph.heads
-        ):
-            return None
-    return _Scaled(position, tuple([each.node for each in own]))
+        return False
+    return all(state.own_parameter(each) is not None for each in _own(node))
 
 
-def _scale(state: State, edit: GraphEdit, scaled: _Scaled, factor: np.float32) -> None:
+def _own(node: Node) -> Sequence[Entry]:
+    """Return the parameters by which what a layer writes is multiplied: weight and bias, gamma and beta."""
+    return node.inputs[1:3]
+
+
+def _scale(state: State, edit: GraphEdit, layer: int, factor: np.float32) -> None:
     """Multiply what a layer writes."""
-    graph, node = state.graph, state.graph.nodes[scaled.source]
-    for number, position in enumerate(scaled.parameters):
-        parameter = state.params[graph.nodes[position].name]
-        if number == 0 and node.op == "BatchNorm" and is_true(node.attrs, "fix_gamma", default=True):
-            edit.replace(scaled.source, node._replace(attrs={**node.attrs, "fix_gamma": "False"}))
-            edit.change_parameter(position, ArrayParameter(np.full(parameter.shape, factor, np.float32)))
+    node = state.graph.nodes[layer]
+    is_fixed = node.op == "BatchNorm" and is_true(node.attrs, "fix_gamma", default=True)
+    if is_fixed:
+        edit.replace(layer, node._replace(attrs={**node.attrs, "fix_gamma": "False"}))
+    for number, entry in enumerate(_own(node)):
+        parameter = state.params[state.graph.nodes[entry.node].name]
+        if is_fixed and number == 0:
+            scaled: Parameter = ArrayParameter(np.full(parameter.shape, factor, np.float32))
         else:
-            edit.change_parameter(position, _times(parameter, factor))
-
-
-def _times(parameter: Parameter, factor: np.float32) -> Parameter:
-    return ScaledParameter(parameter, np.full((1,) * len(parameter.shape), factor, np.float64))
+            scaled = ScaledParameter(parameter, np.full((1,) * len(parameter.shape), factor, np.float64))
+        edit.change_parameter(entry.node, scaled)

@@ -62,8 +62,8 @@ def channels_of(graph: Graph, entry: Entry) -> int | None:
         entry = node.inputs[0]
 
 
-def depthwise(name: str, source: Entry, weight: Entry, channels: int) -> Node:
-    """Return a Convolution that multiplies each channel of an image with its own weight."""
+def depthwise(name: str, source: Entry, weight: Entry, channels: int, bias: Entry | None = None) -> Node:
+    """Return a Convolution that multiplies each channel of an image with its weight, and adds its bias."""
     size = str(channels)
-    attrs = {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "True"}
-    return Node("Convolution", name, attrs, (source, weight))
+    attrs = {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": str(bias is None)}
+    return Node("Convolution", name, attrs, (source, weight) if bias is None else (source, weight, bias))

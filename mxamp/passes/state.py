@@ -270,6 +270,14 @@ class State:
         node = self.graph.nodes[entry.node]
         return self.params.get(node.name) if node.op == VARIABLE else None
 
+    def own_parameter(self, entry: Entry) -> Parameter | None:
+        """Return the dense float32 parameter that an entry is, where one input alone reads it; else None."""
+        parameter = self.parameter(entry)
+        if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
+            return None
+        is_alone = len(self.graph.uses_of(entry)) == 1 and entry not in self.graph.heads
+        return parameter if is_alone else None
+
     # ------------------------------------------------------------------ parameters, as MXNet has them
 
     @cached_property
