@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from functools import cached_property
+from typing import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,20 @@ class NodeMap:
         """Return the node before whose values a node after has, or helps to compute."""
         return self.origins[position]
 
-    def first(self, position: int) -> int:
-        """Return the first of the nodes before whose values a node after has, or helps to compute.
+    def first(self, position: int) -> int | None:
+        """Return the first of the nodes before whose values a node after has; None where there is none.
 
-        Of a layer and the BatchNorm that was folded into it, that is the layer. Linear in nodes.
+        Of a layer and the BatchNorm that was folded into it, that is the layer.
         """
-        return next(
-            (before for before, place in enumerate(self.places) if place == position), self.back(position)
-        )
+        return self._firsts.get(position)
+
+    @cached_property
+    def _firsts(self) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        for before, place in enumerate(self.places):
+            if place is not None:
+                found.setdefault(place, before)
+        return found
 
     def then(self, following: NodeMap) -> NodeMap:
         """Return the map over two steps: this one, and one of the graph after."""

@@ -49,4 +49,7 @@ class PlannedPass(Pass):
         is_gone
             Whether another node computes its values now.
         """
-        return PlannedNode(state.since_plan.first(position), self.step.replace("_", " "), reason, is_gone)
+        node = state.since_plan.first(position)
+        if node is None:  # it was put in by a pass
+            node = state.since_plan.back(position)
+        return PlannedNode(node, self.step.replace("_", " "), reason, is_gone)

@@ -321,19 +321,19 @@ def _casts(rewrites: Rewrites) -> tuple[CastReport, ...]:
     reports = []
     before, after, insert = rewrites.decided.graph, rewrites.converted.graph, rewrites.casts
     heads = set(after.heads)
-    # A layer that a BatchNorm was folded into is what reads; what it hands on goes by the BatchNorm's name.
-    reader: dict[int, str] = {}
-    for old, node in enumerate(before.nodes):
-        new = rewrites.converted.since_plan.forward(old)
-        if new is not None:
-            reader.setdefault(new, node.name)
+
+    def reader(position: int) -> str:
+        # A layer that a BatchNorm was folded into reads; what it hands on goes by the BatchNorm's name.
+        known = rewrites.converted.since_plan.first(position)
+        return after.nodes[position].name if known is None else before.nodes[known].name
+
     read_by: dict[int, list[int]] = {cast.node: [] for cast in insert.casts}
     for position, node in enumerate(after.nodes):
         for entry in node.inputs:
             if entry.node in read_by:
                 read_by[entry.node].append(position)
     for cast in insert.casts:
-        consumers = [reader.get(position, after.nodes[position].name) for position in read_by[cast.node]]
+        consumers = [reader(position) for position in read_by[cast.node]]
         if Entry(cast.node) in heads:
             consumers.append("(output)")
         moved = _cast_bytes(rewrites, cast)
