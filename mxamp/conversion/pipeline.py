@@ -39,6 +39,7 @@ from mxamp.passes import (
     RewritePReLU,
     RewriteRelu,
     RewriteShortSums,
+    SeparateDeconvolutionBias,
     SeparateDenseInput,
     ShareLayout,
     State,
@@ -91,7 +92,8 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisSum),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
-    preparing(PadChannels),
+    preparing(PadChannels),  # which knows a layer's bias where it stands,
+    preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,

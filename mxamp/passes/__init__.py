@@ -5,6 +5,7 @@ from mxamp.passes.base import Pass, run_passes
 from mxamp.passes.blocks_for_pooling import BlocksForPooling
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
+from mxamp.passes.deconvolution_bias import SeparateDeconvolutionBias
 from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
@@ -85,6 +86,7 @@ __all__ = [
     "RewriteShortSums",
     "RewrittenMask",
     "RoundedOnce",
+    "SeparateDeconvolutionBias",
     "SeparateDenseInput",
     "ShareLayout",
     "State",

@@ -219,6 +219,7 @@ _PREPARED = {
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),
     "prelu": ("PReLU", "written as depthwise convolutions"),
+    "deconvolution_bias": ("Deconvolution", "whose bias a depthwise convolution adds"),
     "hard_swish": ("hard swish", "whose gate is computed in blocks of channels"),
     "share_layout": ("layer", "whose result is reordered once"),
     "dense_input": (

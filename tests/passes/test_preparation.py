@@ -102,6 +102,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "nearest_upsampling",
         "pad_channels",
         "prelu",
+        "deconvolution_bias",
         "hard_swish",
         "share_layout",
         "dense_input",
