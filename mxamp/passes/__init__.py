@@ -2,6 +2,7 @@
 
 from mxamp.passes.activations import RewriteActivations
 from mxamp.passes.base import Pass, run_passes
+from mxamp.passes.bilinear_upsampling import RewriteBilinearUpsampling
 from mxamp.passes.blocks_for_pooling import BlocksForPooling
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
@@ -21,6 +22,7 @@ from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
+from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
 from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
@@ -73,11 +75,13 @@ __all__ = [
     "RescaleOverflows",
     "RescaledEntries",
     "RewriteActivations",
+    "RewriteBilinearUpsampling",
     "RewriteGlobalPooling",
     "RewriteHardSigmoid",
     "RewriteHardSwish",
     "RewriteInstanceNorm",
     "RewriteLastAxisConcat",
+    "RewriteLastAxisSoftmax",
     "RewriteLastAxisSum",
     "RewriteMasks",
     "RewriteNearestUpsampling",

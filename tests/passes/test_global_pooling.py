@@ -9,7 +9,7 @@ from mxamp.graph import Graph
 from mxamp.passes import RewriteGlobalPooling
 from mxamp.policy import Policy
 from tests.building import BF16, Net, named
-from tests.passes.preparing import operators, prepared
+from tests.passes.preparing import operators, prepare_graph, prepared
 
 ADAPTIVE = "_contrib_AdaptiveAvgPooling2D"
 
@@ -34,6 +34,55 @@ def test_attributes_of_the_users_stay() -> None:
     assert named(after, "mean").attrs["__mark__"] == "here"
 
 
+def reduced(op: str, axis: str, *, image: bool = True, **attrs: object) -> Graph:
+    net = Net()
+    data = net.var("data")
+    if image:
+        data = net.op("Activation", net.op("Pooling", data, name="pool", kernel="(1, 1)"), act_type="relu")
+    return net.graph(net.op(op, data, name="reduced", axis=axis, **attrs))
+
+
+@pytest.mark.parametrize("axis", ["(2, 3)", "[2, 3]", "(3, 2)", "(-1, -2)", "(2, -1)"])
+@pytest.mark.parametrize(("op", "kind"), [("mean", "avg"), ("max", "max"), ("max_axis", "max")])
+def test_what_is_reduced_over_an_image_is_global_pooling(op: str, kind: str, axis: str) -> None:
+    after, done = prepared(RewriteGlobalPooling, reduced(op, axis), inserted=["reduced_pooled"])
+    assert operators(after)[-2:] == [
+        f"reduced_pooled = Pooling(activation2) {{global_pool: True, kernel: (1, 1), pool_type: {kind}}}",
+        "reduced = Flatten(reduced_pooled)",
+    ]
+    assert [(change.node, change.op, change.into) for change in done.changes] == [("reduced", op, "reduced")]
+    after, _ = prepared(RewriteGlobalPooling, reduced(op, axis, keepdims=True))
+    assert operators(after)[-1] == (
+        f"reduced = Pooling(activation2) {{global_pool: True, kernel: (1, 1), pool_type: {kind}}}"
+    )
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("op", ["mean", "max"])
+def test_reductions_are_the_same_but_for_rounding(op: str, keepdims: bool) -> None:
+    pytest.importorskip("mxnet", reason="runs the model")
+    from mxamp.model import Model
+    from mxamp.runtime.executor import run_outputs
+
+    graph = reduced(op, "(2, 3)", keepdims=keepdims)
+    after, _ = prepared(RewriteGlobalPooling, graph, inserted=["reduced_pooled"])
+    data = {"data": np.random.default_rng(2).uniform(-1, 1, (2, 5, 33, 9)).astype(np.float32)}
+    values = np.maximum(data["data"].astype(np.float64), 0)
+    exact = getattr(values, op)(axis=(2, 3), keepdims=keepdims)
+    for each in (graph, after):
+        (found,) = run_outputs(Model.of(each, {}, {}), data)
+        assert found.shape == exact.shape
+        np.testing.assert_allclose(found, exact, rtol=0, atol=2e-6 if op == "mean" else 0)
+
+
+def test_shapes_go_with_a_reduction() -> None:
+    shapes = [((2, 5, 7, 9),)] * 3 + [((2, 5),)]
+    graph = reduced("mean", "(2, 3)")
+    done = prepare_graph(graph, {}, Policy.default(BF16), [RewriteGlobalPooling.step], shapes=shapes)
+    assert done.shapes is not None
+    assert list(done.shapes[-2:]) == [((2, 5, 1, 1),), ((2, 5),)]
+
+
 @pytest.mark.parametrize(
     "graph",
     [
@@ -42,6 +91,12 @@ def test_attributes_of_the_users_stay() -> None:
         pytest.param(network(output_size="(0, 1)"), id="one axis as it is"),
         pytest.param(network("float16"), id="float16"),
         pytest.param(network("float64"), id="float64"),
+        pytest.param(reduced("mean", "(1, 2)"), id="another axis"),
+        pytest.param(reduced("mean", "3"), id="rows"),
+        pytest.param(reduced("mean", "()"), id="everything"),
+        pytest.param(reduced("mean", "(2, 3)", exclude=True), id="all but an image"),
+        pytest.param(reduced("max", "(2, 3)", image=False), id="no image"),
+        pytest.param(reduced("sum", "(2, 3)"), id="a sum"),
     ],
 )
 def test_refuses(graph: Graph) -> None:

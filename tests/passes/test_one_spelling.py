@@ -64,6 +64,8 @@ TWINS = [
     (on("_npx_sigmoid"), "sigmoid(x0)"),
     (on("_maximum_scalar", scalar=0), "relu(x0)"),
     (on("_npi_maximum_scalar", scalar="0.0", is_int=False), "relu(x0)"),
+    (on("_power_scalar", scalar=2), "square(x0)"),
+    (on("_npi_power_scalar", scalar="2.0", is_int=False), "square(x0)"),
     *(
         (
             on(f"_npi_{name}_scalar", scalar=3.3, is_int=False),
@@ -157,6 +159,7 @@ def with_dtypes(op: str, *dtypes: str | None, **attrs: Any) -> Graph:
         pytest.param(on("_maximum_scalar", scalar=1), id="a maximum with one"),
         pytest.param(on("_maximum_scalar", scalar="-0.0"), id="a maximum with minus zero"),
         pytest.param(on("_maximum_scalar", scalar="nan"), id="a maximum with NaN"),
+        pytest.param(on("_power_scalar", scalar=3), id="a cube"),
         pytest.param(behind_a_layer("_np_reshape", newshape="(0, -1)"), id="an empty axis"),
         pytest.param(behind_a_layer("_npx_reshape", newshape="(-2, -1)"), id="an axis copied"),
         pytest.param(behind_a_layer("_np_reshape", newshape="(-1, 4)", order="F"), id="columns first"),

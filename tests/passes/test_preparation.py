@@ -98,6 +98,8 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "instance_norm",
         "last_axis_concat",
         "last_axis_sum",
+        "last_axis_softmax",
+        "bilinear_upsampling",
         "activations",
         "nearest_upsampling",
         "pad_channels",

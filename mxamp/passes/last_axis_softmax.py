@@ -1,0 +1,116 @@
+"""Compute a softmax where its values lie side by side."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
+
+_FEW_VALUES = 16_384
+"""Of fewer, two more operators cost as much as they save."""
+
+_IMAGE = 4
+
+
+class _Softmax(NamedTuple):
+    """A softmax along an axis that is not the last."""
+
+    axis: int
+    rank: int
+    temperature: dict[str, str]
+
+
+class RewriteLastAxisSoftmax(NodeRewrite):
+    """Turn what a softmax along another axis reads, so that its axis is the last, and turn the result back.
+
+    Before::
+
+        x -> softmax {axis: 1} -> y
+
+    After, of an image::
+
+        x -> transpose {axes: (0, 2, 3, 1)} -> softmax {axis: -1} -> transpose {axes: (0, 3, 1, 2)} -> y
+
+    Likewise ``SoftmaxActivation`` with ``mode=channel``, whose axis is 1.
+
+    Refuses: where the number of axes is not certain (of images it is, and behind a ``transpose``), or the
+    shape is not known, or has fewer than 16,384 values; the last axis; a length given with the data, a dtype
+    to return; other dtypes than float32; numpy's shape semantics, where x may be empty; a node that a rule of
+    the user's picks; targets that do not name the pass; the bodies of control flow. The node may be a graph
+    output, for its name stays.
+
+    Notes
+    -----
+    Why: along the last axis it is oneDNN's kernel, along others a loop that strides through memory for each
+    value. Of 64 channels of 64 x 64 softmax takes 3.5 ms, SoftmaxActivation 5.0, and this form 0.7 (AMD EPYC,
+    one thread). The last layer of a segmentation network, and the classes of SSD, are such ones.
+
+    The same up to rounding: with inputs of all magnitudes to 80 each value differs from the exact one by at
+    most 4.3e-6 of it, where the operator's differs by 4.0e-6. Beside an infinity a value is 0, where the
+    operator makes it NaN. ``log_softmax`` stays: oneDNN's is less exact than MXNet's, 3.8e-6 and 5.5e-7 for
+    inputs to 1. Linear in nodes.
+    """
+
+    step = "last_axis_softmax"
+    operators = frozenset({"softmax", "SoftmaxActivation"})
+    asks_target = True
+
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one softmax."""
+        graph, node = state.graph, state.graph.nodes[position]
+        softmax = _softmax(state, node)
+        if softmax is None or graph.has_numpy_shapes or state.dtypes[position][0] is not DType.FLOAT32:
+            return None
+        shape = state.shape(node.inputs[0])
+        if shape is None or len(shape) != softmax.rank or math.prod(shape) < _FEW_VALUES:
+            return None
+        order = [axis for axis in range(softmax.rank) if axis != softmax.axis] + [softmax.axis]
+        back = [order.index(axis) for axis in range(softmax.rank)]
+        turned = tuple([shape[axis] for axis in order])
+
+        def put(op: str, what: str, source: Entry, **attrs: str) -> Entry:
+            made = Node(op, f"{node.name}_{what}", attrs, (source,))
+            return edit.insert(made, before=position, shapes=(turned,))
+
+        lines = put("transpose", "lines", node.inputs[0], axes=str(tuple(order)))
+        result = put("softmax", "last_axis", lines, axis="-1", **softmax.temperature)
+        attrs = {**own_attributes(node), "axes": str(tuple(back))}
+        edit.replace(position, node._replace(op="transpose", attrs=attrs, inputs=(result,)))
+        return "along the last axis the backend has a kernel for it"
+
+
+def _softmax(state: State, node: Node) -> _Softmax | None:
+    """Return what a node is; None where it needs no other form, or has none."""
+    rank = _rank(state, node.inputs[0])
+    if rank is None or len(node.inputs) != 1:
+        return None
+    if node.op == "SoftmaxActivation":
+        return _Softmax(1, rank, {}) if node.attrs.get("mode") == "channel" and rank > 2 else None
+    axes = integers(node.attrs.get("axis", "-1"))
+    if (
+        axes is None
+        or len(axes) != 1
+        or not -rank <= axes[0] < rank
+        or axes[0] % rank == rank - 1
+        or is_true(node.attrs, "use_length", default=False)
+        or node.attrs.get("dtype", "None") != "None"
+    ):
+        return None
+    kept = {key: node.attrs[key] for key in ("temperature",) if key in node.attrs}
+    return _Softmax(axes[0] % rank, rank, kept)
+
+
+def _rank(state: State, entry: Entry) -> int | None:
+    """Return the number of axes, whatever is fed; None where that is not certain."""
+    if entry.node in state.images and not entry.output:
+        return _IMAGE
+    node = state.graph.nodes[entry.node]
+    axes = integers(node.attrs.get("axes", "()")) if FACTS.canonical(node.op) == "transpose" else None
+    return len(axes) if axes else None
