@@ -38,6 +38,7 @@ from mxamp.passes import (
     RewriteLastAxisSum,
     RewriteMasks,
     RewriteNearestUpsampling,
+    RewritePixelShuffle,
     RewritePReLU,
     RewriteRelu,
     RewriteShortSums,
@@ -94,6 +95,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisConcat),
     preparing(RewriteLastAxisSum),
     preparing(RewriteLastAxisSoftmax),
+    preparing(RewritePixelShuffle),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
     preparing(PadChannels),  # which knows a layer's bias where it stands,

@@ -28,6 +28,7 @@ from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
+from mxamp.passes.pixel_shuffle import RewritePixelShuffle
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.preparation import NodeRewrite, PreparationPass
@@ -86,6 +87,7 @@ __all__ = [
     "RewriteMasks",
     "RewriteNearestUpsampling",
     "RewritePReLU",
+    "RewritePixelShuffle",
     "RewriteRelu",
     "RewriteShortSums",
     "RewrittenMask",

@@ -218,6 +218,7 @@ _PREPARED = {
     "last_axis_concat": ("Concat", "with four axes"),
     "last_axis_sum": ("sum", "written as a product with ones"),
     "last_axis_softmax": ("softmax", "computed along the last axis"),
+    "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),
     "prelu": ("PReLU", "written as depthwise convolutions"),
