@@ -81,6 +81,11 @@ class _Graph:
             return self._data(operand, name, layout)
         if operand.role == "index":
             return self._variable(name, operand.shape, DType.FLOAT32, operand.limit)
+        if operand.role == "regions":
+            corners = np.sort(self._random.uniform(0, operand.limit - 1, (operand.shape[0], 2, 2)), axis=1)
+            boxes = np.pad(corners.reshape(-1, 4), ((0, 0), (1, 0)))  # all of the first image
+            self.values[name] = boxes.astype(np.float32), DType.FLOAT32
+            return self._mx.sym.Variable(name)
         dtype = self._dtype if operand.role == "weight" else DType.FLOAT32
         return self._variable(name, operand.shape, dtype)
 

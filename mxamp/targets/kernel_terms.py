@@ -244,12 +244,33 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
 
 
 def _window(op: str, work: Work) -> int:
-    """Return over how many values a Pooling goes for each that it writes; 1 for other operators."""
+    """Return over how many values a pooling goes for each that it writes; 1 for other operators."""
+    if op in _REGIONS:
+        return _region_window(op, work)
     if op != "Pooling":
         return 1
     if work.attributes.get("global_pool", "False") in ("True", "1", "true"):
         return math.prod(work.inputs[0][2:]) if work.inputs else 1
     return math.prod(_integers(work.attributes.get("kernel", "")) or (1,))
+
+
+_REGIONS = frozenset({"ROIPooling", "_contrib_ROIAlign"})
+
+_REGION = 1 / 3
+"""The side of a region, as a share of the image's, where its corners may be anywhere: nothing else is known
+before data are."""
+
+
+def _region_window(op: str, work: Work) -> int:
+    """Return how many values of a region are looked at for each that is written."""
+    each = max(0, (_integers(work.attributes.get("sample_ratio", "")) or (0,))[0])
+    if op != "ROIPooling" and each:
+        return each * each
+    pooled = _integers(work.attributes.get("pooled_size", "")) or (1,)
+    # A bin of a ROIPooling holds every pixel that it touches.
+    touched = 1 if op == "ROIPooling" else 0
+    sides = zip(work.inputs[0][2:], pooled * 2)
+    return math.prod([touched + math.ceil(_REGION * side / max(1, bins)) for side, bins in sides])
 
 
 _GO_OVER_AXES = frozenset(

@@ -294,3 +294,18 @@ def test_what_is_estimated_badly_is_drawn_more_often() -> None:
     ]
     weights = weights_by_error([*erratic, *even])
     assert weights["Convolution"] / FAMILIES["Convolution"][0] > weights["Pooling"] / FAMILIES["Pooling"][0]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "window"),
+    [
+        ("ROIPooling", {"pooled_size": "(7, 7)"}, 3 * 3),
+        ("_contrib_ROIAlign", {"pooled_size": "(7, 14)", "sample_ratio": "-1"}, 2 * 1),
+        ("_contrib_ROIAlign", {"pooled_size": "(7, 7)", "sample_ratio": "2"}, 2 * 2),
+    ],
+)
+def test_a_region_is_a_third_as_wide_as_its_image(op: str, attributes: dict[str, str], window: int) -> None:
+    image, output = (1, 64, 42, 42), (10, 64, 7, 7)
+    work = Work(0, 0, attributes=attributes, inputs=(image, (10, 5)), output=output)
+    assert family_of(op, work) == op
+    assert amounts_and_traits(op, work, low=False)[0]["window"] == window * math.prod(output)

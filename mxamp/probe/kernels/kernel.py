@@ -19,9 +19,9 @@ class Operand:
         Its shape.
     role
         ``data`` (low), ``weight`` (low, a parameter), ``float32`` (a parameter that is never cast),
-        ``index`` (whole numbers below ``limit``, never cast).
+        ``index`` (whole numbers below ``limit``, never cast), ``regions`` (of an image, never cast).
     limit
-        The number that indices are below.
+        The number that indices are below; the side of the image that regions are of.
     """
 
     shape: tuple[int, ...]

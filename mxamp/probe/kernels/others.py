@@ -38,6 +38,23 @@ def _pooling(draw: Draw) -> Kernel:
     )
 
 
+def _regions(draw: Draw) -> Kernel:
+    op = str(draw.one_of("ROIPooling", "_contrib_ROIAlign"))
+    c, s, number, pooled = draw.channels(), draw.size(7, 64), draw.size(4, 300), draw.one_of(7, 14)
+    bins = int(str(pooled)) ** 2
+    number = max(1, min(number, int(draw.most_elements / (c * bins))))
+    own: dict[str, Any] = {"sample_ratio": draw.one_of(-1, 2)} if op == "_contrib_ROIAlign" else {}
+    return kernel(
+        op,
+        op,
+        [Operand((1, c, s, s)), Operand((number, 5), "regions", s)],
+        layout=draw.layout(),
+        pooled_size=(pooled, pooled),
+        spatial_scale=1.0,
+        **own,
+    )
+
+
 def _batch_norm(draw: Draw) -> Kernel:
     if draw.chance(0.15):
         n, c = draw.size(1, 128), draw.channels()
@@ -258,6 +275,7 @@ def _embedding(draw: Draw) -> Kernel:
 
 OTHERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "Pooling": (3, _pooling),
+    "regions": (0.7, _regions),
     "BatchNorm": (1.5, _batch_norm),
     "InstanceNorm": (0.7, _instance_norm),
     "LayerNorm": (0.7, _layer_norm),
