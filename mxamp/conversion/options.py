@@ -45,7 +45,8 @@ class Options:
     kept
         Node -> reason, for nodes that stay FP32 because of what was measured.
     fold_float32
-        Whether a BatchNorm is folded into a layer where both are FP32, too.
+        Whether a BatchNorm is folded into a layer where both are FP32, too, and written as a layer where none
+        takes it and that pays.
     placing
         How the nodes that have a choice are placed; None for the least cost.
     guard

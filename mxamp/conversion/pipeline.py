@@ -126,7 +126,7 @@ PLANNING: tuple[Step, ...] = (
     ),
     # What no layer took.
     Step(
-        lambda o: ConvolveBatchNorm(),
+        lambda o: ConvolveBatchNorm(float32=o.fold_float32),
         lambda o: o.fold_batch_norm and o.target.convolves_batch_norm and not o.policy.is_pure,
     ),
     # Where casts will stand is known, and with them which tensors are plain.

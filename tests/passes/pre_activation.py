@@ -58,7 +58,7 @@ class PreActivation(Net):
 
 
 def convolve(
-    graph: Graph, params: dict[str, Any], dtype: DType = BF16, **options: Any
+    graph: Graph, params: dict[str, Any], dtype: DType = BF16, *, float32: bool = False, **options: Any
 ) -> tuple[Graph, State]:
     """Run the pass under the harness; parameters that the first run replaced are those of the second."""
 
@@ -67,5 +67,5 @@ def convolve(
         return planned_state(done.graph, values, dtype, **options)
 
     start = planned_state(graph, params, dtype, **options)
-    done = run_pass(start, ConvolveBatchNorm(), again, variables_may_go=True)
+    done = run_pass(start, ConvolveBatchNorm(float32=float32), again, variables_may_go=True)
     return done.graph, done

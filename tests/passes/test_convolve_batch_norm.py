@@ -20,6 +20,7 @@ from tests.building import (
     AUXILIARY,
     BF16,
     F16,
+    F32,
     LOW,
     Net,
     capable,
@@ -128,6 +129,42 @@ def test_a_norm_that_stays_fp32_stays() -> None:
     policy = Policy.default(BF16)
     red = replace(policy, color_function=lambda node: Color.RED if node.name == "bn" else None)
     assert not is_convolved(net, net.last, policy=red)
+
+
+def in_float32() -> Policy:
+    """Return a policy that keeps the norm and the relu behind it in FP32."""
+    red = ("bn", "relu", "joined")
+    return replace(Policy.default(BF16), color_function=lambda node: Color.RED if node.name in red else None)
+
+
+def test_one_that_stays_fp32_is_written_so_where_that_is_asked_for() -> None:
+    net = PreActivation(eps="0.01")
+    after, done = convolve(net.graph(net.last), net.params, policy=in_float32(), float32=True)
+    gamma, beta, mean, variance = (
+        net.params[f"bn_{part}"].astype(np.float64) for part in ("gamma", "beta", "moving_mean", "moving_var")
+    )
+    scale = gamma / np.sqrt(variance + 0.01)
+    weight, bias = done.arg_params["bn_weight"].numpy(), done.arg_params["bn_bias"].numpy()
+    np.testing.assert_array_equal(weight.reshape(-1), scale.astype(np.float32))
+    np.testing.assert_allclose(bias, beta - mean * scale, rtol=3e-7, atol=3e-7)
+    assert reads(after, "relu") == ["bn"]
+    assert named(after, "bn").op == "Convolution"
+    decision = done.plan.decisions[[node.name for node in after.nodes].index("bn")]
+    assert set(decision.inputs) == {F32} == set(decision.outputs)
+
+
+@pytest.mark.parametrize("case", ["sigmoid", "read twice", "plain"])
+def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
+    net = PreActivation()
+    heads = [net.last]
+    if case == "sigmoid":
+        net.set("relu", act_type="sigmoid")
+    elif case == "read twice":
+        heads.append(net.norm)
+    else:
+        net.nodes[net.joined.node] = net.nodes[net.joined.node]._replace(op="broadcast_add", attrs={})
+    graph = net.graph(*heads)
+    assert convolve(graph, net.params, policy=in_float32(), float32=True)[0] is graph
 
 
 def test_statistics_that_are_handed_on_keep_the_norm() -> None:
