@@ -42,6 +42,22 @@ def prepare_graph(
     return run_steps(pipeline.PREPARING, start, options)
 
 
+CPUS = ["cpu-bf16", "cpu-bf16-amx", "cpu-bf16-intel"]
+
+
+def targets_that_choose(
+    step: str, graph: Graph, params: Mapping[str, Parameter], shapes: Sequence[NodeShapes] | None = None
+) -> list[str]:
+    """Return for which of some built-in targets a pass changes a graph."""
+    found = []
+    for name in (*CPUS, "cuda-fp16"):
+        target = Target.builtin(name)
+        done = prepare_graph(graph, params, Policy.default(target.dtype), target=target, shapes=shapes)
+        if any(change.step == step for change in done.record(PreparedNode)):
+            found.append(name)
+    return found
+
+
 def prepared(
     step: type[PreparationPass],
     graph: Graph,

@@ -11,7 +11,7 @@ from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, parameters
 from tests.passes.executing import outputs
-from tests.passes.preparing import operators, prepare_graph, prepared
+from tests.passes.preparing import CPUS, operators, prepare_graph, prepared, targets_that_choose
 
 
 def network(channels: int = 5, scale: int = 2, **attrs: object) -> tuple[Net, Entry]:
@@ -63,3 +63,9 @@ def test_mxnet_computes_the_same_values(
     for backend in ("NONE", "MKLDNN"):
         (found,) = outputs(monkeypatch, done.graph, done.params, data, backend)
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+
+
+def test_targets_choose() -> None:
+    net, up = network()
+    step = RewriteBilinearUpsampling.step
+    assert targets_that_choose(step, net.graph(up), parameters(net.params)) == CPUS

@@ -13,7 +13,7 @@ from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, parameters
 from tests.passes.executing import on_edges, outputs
-from tests.passes.preparing import operators, prepare_graph, prepared
+from tests.passes.preparing import CPUS, operators, prepare_graph, prepared, targets_that_choose
 
 STEP = SeparateDeconvolutionBias.step
 ADDED = ["up_unbiased", "up_ones"]
@@ -70,16 +70,7 @@ def test_mxnet_computes_the_same_values(monkeypatch: pytest.MonkeyPatch, filters
 
 def test_targets_choose() -> None:
     net, up = network()
-    graph, given = net.graph(up), parameters(net.params)
-    for name, chosen in (
-        ("cpu-bf16", True),
-        ("cpu-bf16-amx", True),
-        ("cpu-bf16-intel", True),
-        ("cuda-fp16", False),
-    ):
-        target = Target.builtin(name)
-        done = prepare_graph(graph, given, Policy.default(target.dtype), target=target)
-        assert any(change.step == STEP for change in done.record(PreparedNode)) is chosen
+    assert targets_that_choose(STEP, net.graph(up), parameters(net.params)) == CPUS
 
 
 def test_it_converts_with_the_batch_norm_behind_and_the_report_says_so() -> None:

@@ -11,7 +11,7 @@ from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net
 from tests.passes.executing import outputs
-from tests.passes.preparing import operators, prepare_graph, prepared
+from tests.passes.preparing import CPUS, operators, prepare_graph, prepared, targets_that_choose
 
 STEP = RewriteLastAxisSoftmax.step
 INSERTED = ["s_lines", "s_last_axis"]
@@ -126,3 +126,8 @@ def test_mxnet_computes_the_same_values(
     (expected,) = outputs(monkeypatch, graph, {}, {"data": values})
     (found,) = outputs(monkeypatch, done.graph, {}, {"data": values})
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-37)
+
+
+def test_targets_choose() -> None:
+    graph = network(axis=1)
+    assert targets_that_choose(STEP, graph, {}, shapes_of(graph, (2, 16, 32, 64))) == CPUS

@@ -11,7 +11,7 @@ from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, parameters
 from tests.passes.executing import on_edges, outputs
-from tests.passes.preparing import operators, prepare_graph, prepared
+from tests.passes.preparing import CPUS, operators, prepare_graph, prepared, targets_that_choose
 
 STEP = RewritePixelShuffle.step
 INSERTED = ["s_split", "s_rows", "s_lines", "s_columns"]
@@ -120,3 +120,8 @@ def test_mxnet_moves_the_same_values(
     (expected,) = outputs(monkeypatch, graph, given, data)
     (found,) = outputs(monkeypatch, done.graph, done.params, data)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_targets_choose() -> None:
+    net, graph = shuffled()
+    assert targets_that_choose(STEP, graph, parameters(net.params)) == CPUS

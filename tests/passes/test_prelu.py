@@ -10,12 +10,12 @@ import pytest
 import mxamp
 from mxamp.graph import Entry
 from mxamp.model import Model
-from mxamp.passes import PreparedNode, RewritePReLU
+from mxamp.passes import RewritePReLU
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import lost_branches
 from tests.building import BF16, Net, parameters
-from tests.passes.preparing import operators, prepare_graph, prepared
+from tests.passes.preparing import CPUS, operators, prepare_graph, prepared, targets_that_choose
 
 INSERTED = ["p_minus", "p_slope", "p_positive", "p_mirrored", "p_negative", "p_scaled"]
 SLOPES = [0.25, -0.5, 1.75, 0.0, -0.0, 1.0, -1.0, 3.3, 1e-20, -1e-20, 0.1, 0.2, 0.3, 0.7, 64.0, -3.0]
@@ -121,15 +121,7 @@ def test_refuses(case: str) -> None:
 def test_targets_choose() -> None:
     net, last = network()
     graph, given = net.graph(last), parameters(net.params)
-    for name, chosen in (
-        ("cpu-bf16", True),
-        ("cpu-bf16-amx", True),
-        ("cpu-bf16-intel", True),
-        ("cuda-fp16", False),
-    ):
-        target = Target.builtin(name)
-        done = prepare_graph(graph, given, Policy.default(target.dtype), target=target)
-        assert any(change.step == "prelu" for change in done.record(PreparedNode)) is chosen
+    assert targets_that_choose("prelu", graph, given) == CPUS
     good_prelu = replace(Target.builtin("cpu-bf16"), rewrites=())
     assert prepare_graph(graph, given, Policy.default(BF16), target=good_prelu).graph is graph
 
