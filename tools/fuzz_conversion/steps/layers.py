@@ -68,7 +68,7 @@ def deconvolution(draft: Draft) -> Any:
         attrs["adj"] = (draft.choice([0, stride - 1]),) * dims
     return mx.sym.Deconvolution(
         x.sym,
-        num_filter=groups * draft.choice([1, 2, 3]),
+        num_filter=groups * draft.choice([1, 2, 3, 16]),
         num_group=groups,
         no_bias=draft.chance(),
         **attrs,
@@ -114,10 +114,14 @@ def adaptive_pooling(draft: Draft) -> Any:
 
 def resize(draft: Draft) -> Any:
     """Make larger."""
-    x = draft.pick(ndim=4).sym
-    kind = draft.choice(["nearest", "bilinear", "resize", "resize"])
+    data = draft.pick(ndim=4)
+    x, channels = data.sym, data.shape[1]
+    kind = draft.choice(["nearest", "learned", "bilinear", "resize", "resize"])
     if kind == "nearest":
         return mx.sym.UpSampling(x, scale=2, sample_type="nearest", num_args=1)
+    if kind == "learned":
+        weight = draft.param(channels, 1, 4, 4).sym
+        return mx.sym.UpSampling(x, weight, scale=2, sample_type="bilinear", num_filter=channels, num_args=2)
     if kind == "resize":
         return mx.sym.contrib.BilinearResize2D(x, height=draft.integer(1, 7), width=draft.integer(1, 7))
     return mx.sym.contrib.BilinearResize2D(x, scale_height=2.0, scale_width=2.0)

@@ -130,9 +130,14 @@ def repeat(draft: Draft) -> Any:
 
 def depth_and_space(draft: Draft) -> Any:
     """Move channels to space, or back."""
-    if draft.chance():
+    if draft.chance(0.7):
         x = draft.pick(lambda value: value.shape[1] % 4 == 0, ndim=4)
-        return mx.sym.depth_to_space(x.sym, block_size=2)
+        if draft.chance():
+            return mx.sym.depth_to_space(x.sym, block_size=2)
+        parts = mx.sym.Reshape(
+            mx.sym.Reshape(x.sym, shape=(0, -4, -1, 4, 0, 0)), shape=(0, 0, -4, 2, 2, 0, 0)
+        )
+        return mx.sym.Reshape(mx.sym.transpose(parts, axes=(0, 1, 4, 2, 5, 3)), shape=(0, 0, -3, -3))
     x = draft.pick(lambda value: value.shape[2] % 2 == 0 == value.shape[3] % 2, ndim=4)
     return mx.sym.space_to_depth(x.sym, block_size=2)
 
