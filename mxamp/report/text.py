@@ -208,7 +208,7 @@ _PREPARED = {
     "common_subexpressions": ("node", "merged with an equal one"),
     "fold_constants": ("node", "of parameters alone computed now"),
     "padding": ("Pad", "done by the layer that reads it"),
-    "global_pooling": ("adaptive pooling", "written as global Pooling"),
+    "global_pooling": ("node", "written as global Pooling"),
     "short_sums": ("sum", "of two terms written as an addition"),
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
