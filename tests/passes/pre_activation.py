@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,25 @@ class PreActivation(Net):
 
 
 def convolve(
-    graph: Graph, params: dict[str, Any], dtype: DType = BF16, *, float32: bool = False, **options: Any
+    graph: Graph,
+    params: dict[str, Any],
+    dtype: DType = BF16,
+    *,
+    float32: bool = False,
+    image: tuple[int, ...] | None = None,
+    **options: Any,
 ) -> tuple[Graph, State]:
-    """Run the pass under the harness; parameters that the first run replaced are those of the second."""
+    """Run the pass under the harness; parameters that the first run replaced are those of the second.
+
+    ``image`` is the shape of every value, where shapes are known.
+    """
 
     def again(done: State) -> State:
         values = {name: np.asarray(value.numpy(), np.float32) for name, value in done.params.items()}
         return planned_state(done.graph, values, dtype, **options)
 
     start = planned_state(graph, params, dtype, **options)
+    if image is not None:
+        start = replace(start, shapes=[(image,) * node.num_outputs for node in graph.nodes])
     done = run_pass(start, ConvolveBatchNorm(float32=float32), again, variables_may_go=True)
     return done.graph, done

@@ -139,7 +139,8 @@ def in_float32() -> Policy:
 
 def test_one_that_stays_fp32_is_written_so_where_that_is_asked_for() -> None:
     net = PreActivation(eps="0.01")
-    after, done = convolve(net.graph(net.last), net.params, policy=in_float32(), float32=True)
+    graph = net.graph(net.last)
+    after, done = convolve(graph, net.params, policy=in_float32(), float32=True, image=IMAGE)
     gamma, beta, mean, variance = (
         net.params[f"bn_{part}"].astype(np.float64) for part in ("gamma", "beta", "moving_mean", "moving_var")
     )
@@ -153,7 +154,10 @@ def test_one_that_stays_fp32_is_written_so_where_that_is_asked_for() -> None:
     assert set(decision.inputs) == {F32} == set(decision.outputs)
 
 
-@pytest.mark.parametrize("case", ["sigmoid", "read twice", "plain"])
+IMAGE = (1, CHANNELS, 8, 8)
+
+
+@pytest.mark.parametrize("case", ["sigmoid", "read twice", "plain", "large", "no shapes"])
 def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
     net = PreActivation()
     heads = [net.last]
@@ -164,7 +168,8 @@ def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
     else:
         net.nodes[net.joined.node] = net.nodes[net.joined.node]._replace(op="broadcast_add", attrs={})
     graph = net.graph(*heads)
-    assert convolve(graph, net.params, policy=in_float32(), float32=True)[0] is graph
+    image = {"large": (1025, CHANNELS, 8, 8), "no shapes": None}.get(case, IMAGE)
+    assert convolve(graph, net.params, policy=in_float32(), float32=True, image=image)[0] is graph
 
 
 def test_statistics_that_are_handed_on_keep_the_norm() -> None:
