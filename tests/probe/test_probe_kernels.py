@@ -250,6 +250,16 @@ def test_products_fit_the_smallest_network_too() -> None:
             assert math.prod(first) * columns <= 3e8, one
 
 
+def test_some_casts_are_of_more_than_a_cache_holds() -> None:
+    sizes = [
+        one.elements
+        for seed in range(40)
+        for one in draw_kernels(24, np.random.default_rng(seed), {"cast": 1.0})
+    ]
+    assert max(sizes) < 6.5e6
+    assert 0.05 < sum(size > 1.4e6 for size in sizes) / len(sizes) < 0.3
+
+
 def test_one_of_each_family_runs_and_is_timed() -> None:
     pytest.importorskip("mxnet", reason="MXNet runs the kernels")
     from mxamp.runtime.kernel_times import time_kernels

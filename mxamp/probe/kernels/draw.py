@@ -13,6 +13,9 @@ _MOST_MULTIPLY_ADDS = 3e8
 
 _MOST_ELEMENTS = 2e6
 
+_LARGE = (1.5e6, 6e6)
+"""Values of what no cache near a core holds."""
+
 _BLOCK = 16
 
 _SMALLEST = 0.01
@@ -69,3 +72,9 @@ class Draw:
         while s > 3 and n * c * s * s > self.most_elements:
             s = max(3, s * 3 // 4)
         return n, c, s, s
+
+    def large_image(self) -> tuple[int, int, int, int]:
+        """Return the shape of a feature map that no cache near a core holds, however small the others are."""
+        channels = _BLOCK * self.size(1, 32)
+        side = round(math.sqrt(self.size(*_LARGE) / channels))
+        return 1, channels, side, side

@@ -134,7 +134,8 @@ def _unary(draw: Draw) -> Kernel:
 
 
 def _cast(draw: Draw) -> Kernel:
-    shape, layout = _feature(draw)
+    # Casts of what a cache does not hold take several times as long for each value.
+    shape, layout = (draw.large_image(), draw.layout()) if draw.chance(0.15) else _feature(draw)
     direction = str(draw.one_of("up", "down"))
     return kernel(f"cast {direction}", "amp_cast", [Operand(shape)], layout=layout)
 
