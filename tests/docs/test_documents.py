@@ -138,6 +138,26 @@ def test_lines_of_prose_and_code_are_short(path: Path) -> None:
     assert not long, f"{path.name}: lines {long}"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [*documents(), *sorted((ROOT / "docs").glob("*/*.md"))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_tables_are_whole(path: Path) -> None:
+    """A rule below the header, and as many cells in every row: an edit once cut a table in half."""
+    wrong = []
+    table: list[int] = []  # the numbers of cells of the table's lines so far
+    for number, line in enumerate(prose(path).split("\n"), 1):
+        if not line.startswith("|"):
+            table = []
+            continue
+        table.append(len(re.findall(r"(?<!\\)\|", line)))
+        ruled = re.fullmatch(r"[\s|:-]+", line) is not None
+        if table[-1] != table[0] or (len(table) == 2) != ruled:
+            wrong.append(f"line {number} (fenced blocks not counted): {line[:60]}")
+    assert not wrong, f"{path.name}:\n" + "\n".join(wrong)
+
+
 def test_every_document_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text("utf-8")
     linked = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in _LINK.findall(index)}
