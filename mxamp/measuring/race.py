@@ -1,6 +1,8 @@
 """Races: what is timed runs by turns, so that what else the machine does falls on all alike.
 
-The times of one round lie close together, so their ratio means something even where the machine drifts.
+The times of one round lie close together, so their ratio means something even where the machine drifts. A
+short run is timed as it is where a model is deployed and runs alone: right behind one that does not count and
+brings back into the caches what the others drove out.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ _EARLY_LOOK, _LONG_SECONDS = 10, 2.0
 
 _NEXT_LOOK = 1.5
 """After so many times as many rounds it looks again: seldom, for every look is a chance to be wrong."""
+
+LEAD_IN_BELOW = 0.05
+"""Seconds. Where a run takes fewer, each is led in by one that does not count. Those that take more have
+replaced what the caches hold many times over, and it does not matter what lay there before."""
 
 TimedRun = Callable[[], float]
 """Runs a model once and returns the seconds that took."""
@@ -188,12 +194,13 @@ def run_by_turns(
     timed
         Each runs a model once and returns the seconds that took.
     rounds
-        The most rounds; in each every model runs once.
+        The most rounds; in each every model is timed once, behind a run that does not count where the
+        fastest takes less than :data:`LEAD_IN_BELOW`.
     warmup
         Runs of each before, the first of which lets a runtime choose and prepare its kernels. Where one takes
         so long that they would use up a quarter of ``seconds``, there are fewer, but always one.
     seconds
-        The most time that runs may take in all, warming up included.
+        The most time that runs may take in all, those included that do not count.
     at_least
         So many rounds are run, however long they take; :data:`FEWEST_TELLING_ROUNDS` for an interval of the
         median.
@@ -203,21 +210,26 @@ def run_by_turns(
     is_clear
         Asked after rounds: whether the race may stop early. None for running all rounds.
     """
-    spent = 0.0
+    spent, shortest = 0.0, math.inf
     for run in timed:
         own = 0.0
         for _ in range(warmup):
-            own += run()
+            last = run()
+            own += last
+            shortest = min(shortest, last)
             if own > seconds / (4 * len(timed)):
                 break
         spent += own
+    runs_a_round = 2 if shortest < LEAD_IN_BELOW else 1
     taken: list[list[float]] = [[] for _ in timed]
     next_look: float = _FIRST_LOOK
     for number, order in enumerate(_orders(len(timed), rounds, seed), start=1):
         for model in order:
-            taken[model].append(timed[model]())
-        spent += sum(own[-1] for own in taken)
-        if number >= at_least and spent + spent / (number + warmup) > seconds:
+            *led_in, last = [timed[model]() for _ in range(runs_a_round)]
+            taken[model].append(last)
+            spent += last + sum(led_in)
+        one_more = spent * runs_a_round / (number * runs_a_round + warmup)
+        if number >= at_least and spent + one_more > seconds:
             break
         if number >= next_look or (number == _EARLY_LOOK and spent > _LONG_SECONDS):
             if is_clear is not None and is_clear(_race(taken)):

@@ -118,6 +118,29 @@ def test_warming_up_is_not_timed(models):
     assert found.median_ms == (1000.0, 2000.0)
 
 
+def test_a_short_run_is_timed_behind_one_that_does_not_count(models):
+    """The first of two runs finds its parameters driven out of the caches, and takes nine times as long."""
+    cold = Track(lambda n: 0.009 if n % 2 else 0.001, lambda n: 0.018 if n % 2 else 0.002)
+    found = race(models(2), rounds=6, warmup=1, bind=cold, is_clear=None)
+    assert found.seconds == ((0.001,) * 6, (0.002,) * 6)
+    assert cold.order[:2] == [0, 1]
+    assert all(cold.order[run] == cold.order[run + 1] for run in range(2, 26, 2))
+
+
+def test_where_all_runs_are_long_every_one_counts(models):
+    track = Track(0.05, 0.06)
+    race(models(2), rounds=6, warmup=1, bind=track, is_clear=None)
+    assert len(track.order) == 2 * (1 + 6)
+    one_short = Track(0.049, 0.06)
+    race(models(2), rounds=6, warmup=1, bind=one_short, is_clear=None)
+    assert len(one_short.order) == 2 * (1 + 2 * 6)
+
+
+def test_runs_that_do_not_count_take_time_as_well(models):
+    found = race(models(2), rounds=1000, warmup=1, seconds=0.1, bind=Track(0.01, 0.01), is_clear=None)
+    assert found.rounds == 2  # 0.02 warming up, and 0.04 a round
+
+
 @pytest.mark.parametrize(("scale", "rounds"), [(0.01, 20), (1.0, 10)], ids=["quick models", "slow models"])
 def test_it_ends_where_the_answer_is_clear(models, scale, rounds):
     assert race(models(2), rounds=1000, bind=Track(2.0 * scale, scale)).rounds == rounds

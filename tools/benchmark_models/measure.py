@@ -278,7 +278,7 @@ def _race(
         found = race(
             list(models.values()),
             rounds=rounds * (part + 1) // parts - rounds * part // parts,
-            warmup=0,
+            warmup=1,
             labels=list(models),
             seed=job.seed + part,
             is_clear=None,
