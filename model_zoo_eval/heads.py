@@ -49,13 +49,22 @@ def first_rankings(graph: Graph) -> tuple[str, ...]:
 def entries_before(graph: Graph, names: tuple[str, ...]) -> list[Entry]:
     """Return what the named nodes read first: candidates, or their scores.
 
+    A suppression that mxamp wrote anew, ``best_boxes``, is called ``NAME_best`` and reads what nodes called
+    ``NAME_...`` make of the candidates.
+
     Raises
     ------
     UnknownNameError
         When the graph has no such node.
     """
     position = {node.name: number for number, node in enumerate(graph.nodes)}
-    missing = [name for name in names if name not in position]
-    if missing:
-        raise UnknownNameError(f"The converted model has lost the node {missing[0]!r}.")
-    return [graph.nodes[position[name]].inputs[0] for name in names]
+    found = []
+    for name in names:
+        own = position.get(name, position.get(f"{name}_best"))
+        if own is None:
+            raise UnknownNameError(f"The converted model has lost the node {name!r}.")
+        entry = graph.nodes[own].inputs[0]
+        while graph.nodes[entry.node].name.startswith(f"{name}_"):
+            entry = graph.nodes[entry.node].inputs[0]
+        found.append(entry)
+    return found

@@ -16,6 +16,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from model_zoo_eval.heads import entries_before
 from mxamp.graph import Entry, Graph
 from mxamp.model import Model
 
@@ -25,7 +26,6 @@ __all__ = [
     "BoxMatch",
     "before_ranking",
     "first_rankings",
-    "inputs_of",
     "match_boxes",
     "primitive_box_decoding",
     "with_heads",
@@ -105,15 +105,9 @@ def first_rankings(graph: Graph) -> list[str]:
     return first
 
 
-def inputs_of(graph: Graph, names: Sequence[str]) -> list[Entry]:
-    """Return what each of some nodes reads first."""
-    position = {node.name: number for number, node in enumerate(graph.nodes)}
-    return [graph.nodes[position[name]].inputs[0] for name in names]
-
-
 def before_ranking(model: Model, names: Sequence[str]) -> Model:
     """Return the model that computes what enters the named nodes."""
-    return with_heads(model, inputs_of(model.graph, names))
+    return with_heads(model, entries_before(model.graph, tuple(names)))
 
 
 def with_heads(model: Model, heads: Sequence[Entry]) -> Model:

@@ -28,6 +28,7 @@ from mxamp.passes import (
     PreparationPass,
     RescaleOverflows,
     RewriteActivations,
+    RewriteBestBoxes,
     RewriteBilinearUpsampling,
     RewriteGlobalPooling,
     RewriteHardSigmoid,
@@ -96,6 +97,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisSum),
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
+    preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
     preparing(PadChannels),  # which knows a layer's bias where it stands,

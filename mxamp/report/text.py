@@ -219,6 +219,7 @@ _PREPARED = {
     "last_axis_sum": ("sum", "written as a product with ones"),
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
+    "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),
     "prelu": ("PReLU", "written as depthwise convolutions"),

@@ -100,6 +100,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "last_axis_sum",
         "last_axis_softmax",
         "pixel_shuffle",
+        "best_boxes",
         "bilinear_upsampling",
         "activations",
         "nearest_upsampling",

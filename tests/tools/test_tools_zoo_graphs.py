@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from model_zoo_eval.heads import entries_before
+from mxamp.errors import UnknownNameError
 from tests.building import Net
-from tools.zoo_graphs import BoxMatch, first_rankings, inputs_of, match_boxes
+from tools.zoo_graphs import BoxMatch, first_rankings, match_boxes
 
 BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 40], [0, 0, 0, 0]], float)
 
@@ -55,4 +57,14 @@ def test_a_ranking_behind_a_ranking_is_no_first_one():
     ranked = net.op("topk", net.var("data"), name="top", ret_typ="value")
     graph = net.graph(net.op("argsort", ranked, name="sorted"))
     assert first_rankings(graph) == ["top"]
-    assert [graph.describe(entry) for entry in inputs_of(graph, ["top"])] == ["data"]
+    assert [graph.describe(entry) for entry in entries_before(graph, ("top",))] == ["data"]
+
+
+def test_candidates_are_found_in_front_of_the_best_groups_of_them():
+    net = Net()
+    data = net.var("data")
+    some = net.op("slice_axis", data, name="nms0_boxes", axis=1, begin=0, end=8)
+    graph = net.graph(net.op("_contrib_box_nms", some, name="nms0_best", outputs=2))
+    assert [graph.describe(entry) for entry in entries_before(graph, ("nms0",))] == ["data"]
+    with pytest.raises(UnknownNameError, match="'nms1'"):
+        entries_before(graph, ("nms1",))
