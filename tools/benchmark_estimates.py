@@ -12,13 +12,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 import mxamp
+from mxamp.compare.race import race
 from mxamp.dtypes import DType
 from mxamp.probe.fit_kernels import read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels
@@ -120,7 +120,6 @@ def _within(ratios: Sequence[float]) -> str:
 
 def network_of(name: str, seconds: float) -> dict[str, Any]:
     """Return how well the target's prices predict a network, layer by layer."""
-    from mxamp.runtime.executor import BoundModel
     from tools.benchmark_models.job import Job
     from tools.benchmark_models.subject import build_subject
     from tools.benchmark_models.variants import prepared_model
@@ -136,24 +135,20 @@ def network_of(name: str, seconds: float) -> dict[str, Any]:
         "with shapes": converted,
         "without shapes": mxamp.convert_model(sym, args, auxs, "bfloat16", **options),
     }
-    bound = {}
-    for label, one in models.items():
-        bound[label] = BoundModel(one, label=label)
-        bound[label].load(subject.samples[0])
-        for _ in range(3):
-            bound[label].forward()
-    times: dict[str, list[float]] = {label: [] for label in models}
-    end = time.monotonic() + seconds
-    while len(times["float32"]) < 7 or (time.monotonic() < end and len(times["float32"]) < 300):
-        for label, one in bound.items():
-            start = time.perf_counter()
-            one.forward()
-            times[label].append(time.perf_counter() - start)
+    found = race(
+        list(models.values()),
+        subject.samples[0],
+        labels=list(models),
+        rounds=300,
+        seconds=seconds,
+        at_least=7,
+        is_clear=None,
+    )
     estimate = converted.report.time
     assert estimate is not None
     return {
         "estimated_us": {"float32": estimate.float32_us, "mixed": estimate.mixed_us},
-        "measured_us": {label: 1e6 * float(np.median(own)) for label, own in times.items()},
+        "measured_us": {label: 1e3 * own for label, own in zip(models, found.median_ms)},
     }
 
 
