@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import dataclass
-from typing import Iterator, Mapping, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.options import Options
 from mxamp.errors import MxampError
@@ -35,14 +35,26 @@ _FRAMES = 32
 _LENGTHS = (128, 64, 35, 32, 512, 1000, 16, 8)
 
 _DETECTS = frozenset(
-    {"_contrib_box_nms", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_ROIAlign", "ROIPooling"}
+    {
+        *("_contrib_box_nms", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_ROIAlign"),
+        *("ROIPooling", "topk"),  # CenterNet ranks peaks
+    }
 )
 _DRAWS = frozenset({"_contrib_BilinearResize2D", "Deconvolution", "UpSampling"})
+_CLASSIFIES = "FullyConnected"
+"""What networks that draw have none of; HRNet's classifiers make features larger on their way."""
 _OF_TWO = frozenset(
     {f"{kind}_{name}" for kind in ("elemwise", "broadcast") for name in ("add", "sub", "mul", "div")}
 )
 """Operators whose second input is data as their first is, and not a box, a state or a size."""
+_CUTS = "SliceChannel"
+_CONVOLUTIONS = frozenset({"Convolution", "Deconvolution"})
 _POOLS_ALL = frozenset({"Pooling", "_contrib_AdaptiveAvgPooling2D"})
+_KEEPS_RANK = _OF_TWO | {
+    *("Activation", "BatchNorm", "Cast", "Pad", "Pooling", "_copy", "amp_cast", "transpose"),
+    *("_plus_scalar", "_minus_scalar", "_mul_scalar", "_div_scalar"),
+}
+"""Operators that take no other number of axes than they return."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +67,21 @@ class AssumedShapes:
         Input name -> the shape that was assumed.
     entries
         For every node the shape of each output, where known.
+    have_certain_axes
+        Whether inputs of no other numbers of axes can be fed. By such shapes a pass may choose, for it is
+        right for all sizes; what a FullyConnected flattens may come with any number of axes.
     """
 
     inputs: Mapping[str, Shape]
     entries: Shapes
+    have_certain_axes: bool = False
+
+
+class _Form(NamedTuple):
+    """The shape of an input with its open sizes marked."""
+
+    sizes: Shape
+    has_certain_axes: bool
 
 
 def assumed_for(
@@ -73,6 +96,14 @@ def assumed_for(
     if cost is None or not cost.is_measured or options.low_precision is not None or options.policy.is_pure:
         return None
     return assume_shapes(graph, {name: parameter.shape for name, parameter in params.items()}, inputs)
+
+
+def assumed_again(
+    graph: Graph, params: Mapping[str, Parameter], assumed: AssumedShapes
+) -> AssumedShapes | None:
+    """Return the shapes of a graph made of another whose inputs' were assumed; None where they do not fit."""
+    found = _inferred(graph, {name: parameter.shape for name, parameter in params.items()}, assumed.inputs)
+    return None if found is None else replace(found, have_certain_axes=assumed.have_certain_axes)
 
 
 def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str]) -> AssumedShapes | None:
@@ -97,9 +128,17 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     whose features are still large there was made for small images. Where nothing at all tells, because every
     side fits and none is reduced, nothing is assumed.
     """
-    forms = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
-    if not forms:
+    told = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
+    if not told:
         return None
+    found = _first_that_fits(graph, params, {name: form.sizes for name, form in told.items()}, inputs)
+    is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
+    return None if found is None else replace(found, have_certain_axes=is_certain)
+
+
+def _first_that_fits(
+    graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], inputs: Sequence[str]
+) -> AssumedShapes | None:
     for known in _candidates(graph, forms, [name for name in inputs if name not in forms]):
         found = _inferred(graph, params, known)
         if found is None:
@@ -121,7 +160,8 @@ def _candidates(
     ops = {FACTS.canonical(node.op) for node in graph.nodes}
     sides: Sequence[int] = (0,)
     if any(_OPEN in form for form in forms.values()):
-        usual = _SIDES_OF_DETECTORS if ops & _DETECTS else _SIDES_OF_SEGMENTATION if ops & _DRAWS else ()
+        draws = ops & _DRAWS and _CLASSIFIES not in ops
+        usual = _SIDES_OF_DETECTORS if ops & _DETECTS else _SIDES_OF_SEGMENTATION if draws else ()
         sides = tuple(dict.fromkeys((*usual, *_SIDES)))
     lengths = _LENGTHS if any(_LENGTH in form for form in forms.values()) else (0,)
     for side, length in itertools.product(sides, lengths):
@@ -185,25 +225,44 @@ def _has_large_features(graph: Graph, shapes: Shapes) -> bool:
     return smallest is not None and smallest >= _SIDES[0] // 8
 
 
-def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> Shape | None:
-    """Return the shape of an input with its open sizes marked; None where its readers do not tell."""
+def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:
+    """Return the form of an input; None where its readers do not tell."""
     position = graph.variables[name]
     declared = integers(graph.nodes[position].attrs.get("__shape__", "")) or ()
     if declared and all(size > 0 for size in declared[1:]):
-        return (max(1, declared[0]), *declared[1:])
-    waiting, seen = deque([position]), {position}
+        return _Form((max(1, declared[0]), *declared[1:]), True)
+    # Nodes on the way to a reader that cut what they read, the last first.
+    cuts: tuple[Node, ...] = ()
+    waiting, seen = deque([(position, True, cuts)]), {position}
     while waiting:
-        for places in graph.uses[waiting.popleft()].values():
+        position, keeps_rank, cuts = waiting.popleft()
+        for places in graph.uses[position].values():
             for use in places:
                 node = graph.nodes[use.node]
+                op = FACTS.canonical(node.op)
                 form = _form_read(graph, params, node, use.input)
                 if form is not None:
-                    return form
-                is_data = use.input == 0 or FACTS.canonical(node.op) in _OF_TWO
+                    for cut in cuts:
+                        form = _uncut(form, cut)
+                    return _Form(form, keeps_rank and op in _CONVOLUTIONS)
+                is_data = use.input == 0 or op in _OF_TWO
                 if is_data and use.node not in seen:
                     seen.add(use.node)
-                    waiting.append(use.node)
+                    so_far = (node, *cuts) if op == _CUTS else cuts
+                    waiting.append((use.node, keeps_rank and op in _KEEPS_RANK, so_far))
     return None
+
+
+def _uncut(form: Shape, node: Node) -> Shape:
+    """Return the form of what a node cuts into parts of a form, as a network unrolled over steps does."""
+    parts = (integers(node.attrs.get("num_outputs", "1")) or (1,))[0]
+    axis = (integers(node.attrs.get("axis", "1")) or (1,))[0]
+    if is_true(node.attrs, "squeeze_axis", default=False):
+        axis = axis % (len(form) + 1)
+        return (*form[:axis], parts, *form[axis:])
+    axis = axis % len(form)
+    size = form[axis] * parts if form[axis] > 0 else form[axis]
+    return (*form[:axis], size, *form[axis + 1 :])
 
 
 def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: int) -> Shape | None:

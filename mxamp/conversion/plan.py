@@ -10,7 +10,7 @@ import numpy as np
 from mxamp.calibration.placing import left_of_weights, placing_by_prices
 from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
-from mxamp.conversion.assumed_shapes import assumed_for
+from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_again, assumed_for
 from mxamp.conversion.options import Options
 from mxamp.decisions import DecisionInputs, LowPrecision, decide
 from mxamp.decisions.placing import Placing
@@ -34,8 +34,7 @@ class Decide(Pass):
         """Return the decisions for the graph, which stays as it is."""
         options = self._options
         castable = [name for name, value in state.arg_params.items() if not value.is_sparse]
-        inputs = [name for name in state.graph.variables if name not in state.params]
-        assumed = assumed_for(options, state.graph, state.params, inputs) if state.shapes is None else None
+        assumed = _assumed(options, state) if state.shapes is None else None
         plan = decide(
             DecisionInputs(
                 graph=state.graph,
@@ -58,6 +57,18 @@ class Decide(Pass):
             # Behind the decisions, for which a parameter in any dtype costs nothing.
             plan = replace(plan, cast_offline=frozenset())
         return Done(None, () if assumed is None else (assumed,), plan=plan)
+
+
+def _assumed(options: Options, state: State) -> AssumedShapes | None:
+    """Return the shapes to weigh costs by: those that were assumed at the start, as long as they fit."""
+    for first in state.record(AssumedShapes):
+        if state.assumed_shapes is not None:
+            return replace(first, entries=state.assumed_shapes)
+        again = assumed_again(state.graph, state.params, first)
+        if again is not None:
+            return again
+    inputs = [name for name in state.graph.variables if name not in state.params]
+    return assumed_for(options, state.graph, state.params, inputs)
 
 
 def _placing(options: Options, state: State) -> Placing | None:

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any, Callable, Mapping, Sequence
 
 from mxamp.conversion import pipeline
-from mxamp.conversion.assumed_shapes import AssumedShapes
+from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_for
 from mxamp.conversion.notes import calibration_notes, graph_notes, lost_branch_notes
 from mxamp.conversion.options import Options
 from mxamp.conversion.parameters import Casting, run_unmeasured
@@ -148,6 +148,10 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
     if options.calibration is not None:
         notes.extend(calibration_notes(options.calibration, graph, params))
     notes.extend(interface.notes)
+    assumed = None
+    if source.shapes is None:
+        variables = [name for name in graph.variables if name not in params]
+        assumed = assumed_for(options, graph, params, variables)
     state = State.of(
         graph,
         params,
@@ -155,8 +159,10 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
         target,
         auxiliary=frozenset(source.aux_params),
         shapes=source.shapes,
+        assumed_shapes=None if assumed is None or not assumed.have_certain_axes else assumed.entries,
         low_inputs=interface.inputs,
         low_heads=interface.heads,
+        records=() if assumed is None else (assumed,),
     )
     return state, inputs, notes
 
@@ -191,7 +197,11 @@ class _Conversion:
             rewrites = Rewrites.of(self.user, planned, converted)
             if self.observe is not None:
                 self.observe(rewrites)
-            assumed = planned.record(AssumedShapes)
+            assumed = [
+                one
+                for one in planned.record(AssumedShapes)
+                if one.have_certain_axes or decisions.rests_on_assumed
+            ]
             # Built when it is read; until then it must keep no parameter alive.
             report = casts.reporting(
                 partial(
@@ -201,7 +211,7 @@ class _Conversion:
                     warnings=tuple(self.said),
                     saturations=casts.saturations,
                     guard=options.guard,
-                    assumed_shapes={} if not assumed or not decisions.rests_on_assumed else assumed[0].inputs,
+                    assumed_shapes=assumed[-1].inputs if assumed else {},
                     here=None if mismatch is None else mismatch.here,
                     nothing_low=nothing,
                     race=() if options.placing is None else options.placing.race,

@@ -76,6 +76,8 @@ class State:
     shapes
         For every node the shape of each output, where known. They are those of one call: a pass may choose by
         them what is fastest, and must be right for all others.
+    assumed_shapes
+        The same where no call is known, of one that is usual: for passes to choose by, and for nothing else.
     low_inputs
         The inputs that will arrive in low precision; a cast to that is one that does nothing.
     low_heads
@@ -101,6 +103,7 @@ class State:
     nodes: NodeMap
     auxiliary: frozenset[str] = frozenset()
     shapes: Sequence[NodeShapes] | None = None
+    assumed_shapes: Sequence[NodeShapes] | None = None
     low_inputs: Mapping[str, DType] = field(default_factory=dict)
     low_heads: frozenset[int] = frozenset()
     keeps_branches: bool = False
@@ -143,6 +146,7 @@ class State:
             params=_params_after(self.graph, self.params, edited),
             nodes=self.nodes.then(edited.nodes),
             shapes=_shapes_after(self.shapes, edited),
+            assumed_shapes=_shapes_after(self.assumed_shapes, edited),
             made_from=made_from,
             plan=plan,
             since_plan=self.since_plan if self.plan is None else self.since_plan.then(edited.nodes),
@@ -259,11 +263,12 @@ class State:
         return variable_dtypes(self.graph, {name: value.dtype for name, value in self.params.items()})
 
     def shape(self, entry: Entry) -> tuple[int, ...] | None:
-        """Return the shape of an entry: a parameter's always, others' in the call that is known."""
+        """Return the shape of an entry: a parameter's always, others' in the call known or assumed."""
         parameter = self.parameter(entry)
         if parameter is not None:
             return parameter.shape
-        return None if self.shapes is None else self.shapes[entry.node][entry.output]
+        shapes = self.assumed_shapes if self.shapes is None else self.shapes
+        return None if shapes is None else shapes[entry.node][entry.output]
 
     def parameter(self, entry: Entry) -> Parameter | None:
         """Return the parameter or auxiliary state that an entry is; None where it is none."""

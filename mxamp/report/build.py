@@ -129,7 +129,8 @@ def build_report(
     nothing_low
         Why nothing was converted.
     assumed_shapes
-        Input -> the shape that was assumed to weigh costs.
+        Input -> the shape that was assumed, to prepare the graph by and, where the plan rests on them, to
+        weigh costs.
     """
     decided, converted = rewrites.decided, rewrites.converted
     low, target, planned = decided.policy.target_dtype, decided.target, rewrites.planned
@@ -156,6 +157,7 @@ def build_report(
         guard=guard,
         nothing_low=nothing_low,
         assumed_shapes=dict(assumed_shapes or {}),
+        weighs_assumed=bool(assumed_shapes and decided.plan is not None and decided.plan.rests_on_assumed),
     )
 
 

@@ -243,8 +243,10 @@ class Report:
     curve
         The curve of speed and error that the model was chosen on; None where it was not tuned.
     assumed_shapes
-        Input -> the shape that was assumed to weigh what nodes and casts cost, where none was given. Nothing
-        else in the report rests on it.
+        Input -> the shape that was assumed where none was given, to choose which forms are worth preparing.
+        Nothing is counted by it.
+    weighs_assumed
+        Whether what nodes and casts cost was weighed for these shapes, too.
     """
 
     target_dtype: str
@@ -267,6 +269,7 @@ class Report:
     compensation: CompensationReport | None = None
     curve: CurveReport | None = None
     assumed_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    weighs_assumed: bool = False
 
     # ------------------------------------------------------------------ questions
 
@@ -366,6 +369,8 @@ class Report:
         for name, kind in own:
             if kind.startswith("tuple") and not isinstance(given[name], tuple):
                 raise TypeError(f"{name} is no list")
+            if kind.startswith("Mapping") and not isinstance(given[name], dict):
+                raise TypeError(f"{name} is no object")
             if name in _ROWS:
                 given[name] = tuple(_ROWS[name](**row) for row in given[name])
             elif name in _PARTS and given[name] is not None:

@@ -55,8 +55,9 @@ def summary(report: Report, width: int | None = None) -> str:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
     if report.assumed_shapes:
         shapes = ", ".join(f"{name} {shape}" for name, shape in report.assumed_shapes.items())
+        what = "Precision was weighed by costs" if report.weighs_assumed else "The graph was prepared"
         lines += paragraph(
-            f"Precision was weighed by costs for assumed shapes: {shapes}. Where yours are others, give them "
+            f"{what} for assumed shapes: {shapes}. Where yours are others, give them "
             f"with {argument('input_shapes')}.",
             width,
             hanging="  ",
