@@ -20,7 +20,7 @@ import numpy as np
 import mxamp
 from mxamp.compare.race import race
 from mxamp.dtypes import DType
-from mxamp.probe.fit_kernels import read_kernels
+from mxamp.probe.fit_kernels import KernelSample, read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels
 from mxamp.targets import AUTO, Target, resolve_target
 from tools.benchmark_models.names import MODELS
@@ -78,9 +78,13 @@ def main() -> None:
 
 
 def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
-    """Return how well the target's prices predict kernels of random shapes."""
+    """Return how well the target's prices predict kernels of random shapes.
+
+    A kernel that stands several times in a graph, as in networks that repeat themselves, is one kernel with
+    the median of its times: counted each time, one drawn 24 times would outweigh all others of its graph.
+    """
     timing = KernelTiming(DType.BFLOAT16, dict(os.environ), seconds)
-    samples = read_kernels(time_random_kernels(timing, target, seed=JUDGE_SEED))
+    samples = _each_once(read_kernels(time_random_kernels(timing, target, seed=JUDGE_SEED)))
     cost = target.cost
     assert cost is not None, "the target has no costs"
     found: dict[str, Any] = {}
@@ -108,6 +112,19 @@ def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
         found[label] = ratios
     print()
     return found
+
+
+def _each_once(samples: Sequence[KernelSample]) -> list[KernelSample]:
+    """Return each kernel once, with the median of its times in either dtype."""
+    equal: dict[str, list[KernelSample]] = {}
+    for sample in samples:
+        equal.setdefault(json.dumps([sample.family, sample.work.to_document()]), []).append(sample)
+
+    def median(own: Sequence[KernelSample], low: bool) -> float | None:
+        times = [time for sample in own for time in [sample.times[low]] if time is not None]
+        return float(np.median(times)) if times else None
+
+    return [own[0]._replace(times=(median(own, False), median(own, True))) for own in equal.values()]
 
 
 def _within(ratios: Sequence[float]) -> str:
