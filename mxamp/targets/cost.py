@@ -95,6 +95,28 @@ class CastCost:
     overhead_us: float
 
 
+class Watching(NamedTuple):
+    """What kernels took longer when they were timed than they do where nobody watches them.
+
+    Attributes
+    ----------
+    us
+        Microseconds that each took longer.
+    share
+        What is left at least of what was measured.
+    """
+
+    us: float = 0.0
+    share: float = 1.0
+
+    def without(self, microseconds: float) -> float:
+        """Return what a kernel takes that was timed so."""
+        return max(microseconds - self.us, self.share * microseconds)
+
+
+_UNWATCHED = Watching()
+
+
 class KernelCosts(NamedTuple):
     """What the kernels of one family cost.
 
@@ -139,6 +161,9 @@ class CostModel:
         Family -> what its kernels cost (:func:`mxamp.targets.kernel_terms.family_of`).
     kernels_measured
         Where that comes from: on which machine it was measured, or that it was not.
+    watching
+        What their times are too long by; nothing where it was taken out when they were measured
+        (:func:`mxamp.runtime.node_times.undisturbed`).
     """
 
     flops_per_us: Rates
@@ -153,6 +178,7 @@ class CostModel:
     machine: str = ""
     kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
     kernels_measured: str = ""
+    watching: Watching = _UNWATCHED
 
     def microseconds(self, op: str, work: Work, *, low: bool) -> float:
         """Return what an operator costs, or a fused chain that begins with it.
@@ -173,14 +199,17 @@ class CostModel:
             return self._by_roofline(op, work, low=low)
         own = costs.low if low else costs.float32
         if own is not None:
-            return kernel_microseconds(own, *amounts_and_traits(op, work, low=low))
+            return self._kernel(own, op, work, low=low)
         # In one of the dtypes alone it was not timed: it takes as many times longer as the table says.
         table = self._by_roofline(op, work, low=low)
         other = costs.float32 if low else costs.low
         if other is None:
             return table
-        known = kernel_microseconds(other, *amounts_and_traits(op, work, low=not low))
+        known = self._kernel(other, op, work, low=not low)
         return known * table / max(self._by_roofline(op, work, low=not low), 1e-9)
+
+    def _kernel(self, cost: KernelCost, op: str, work: Work, *, low: bool) -> float:
+        return self.watching.without(kernel_microseconds(cost, *amounts_and_traits(op, work, low=low)))
 
     def _kernels_like(self, op: str, work: Work) -> KernelCosts | None:
         family = family_of(op, work)
@@ -237,7 +266,7 @@ class CostModel:
             is_blocked=is_blocked,
             around=around,
         )
-        return kernel_microseconds(costs.float32, *amounts_and_traits("amp_cast", work, low=False))
+        return self._kernel(costs.float32, "amp_cast", work, low=False)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> CostModel:
@@ -271,12 +300,22 @@ class CostModel:
                 for family, given in document.get("kernels", {}).items()
             },
             kernels_measured=str(document.get("kernels_measured", "")),
+            watching=_watching(document.get("watching")),
         )
 
 
 def _tree(given: Mapping[str, Any], label: str, family: str) -> KernelCost | None:
     found = given.get(label)
     return None if found is None else tree_from_document(found, f"kernels: {family}, {label}")
+
+
+def _watching(given: Mapping[str, Any] | None) -> Watching:
+    if given is None:
+        return _UNWATCHED
+    us, share = (_number(given[name], f"watching: {name}", least=0.0) for name in ("us", "share"))
+    if share > 1:
+        raise ValueError(f"watching: share must be at most 1, not {share}")
+    return Watching(us, share)
 
 
 _CONDITIONS: Mapping[str, type] = {

@@ -18,6 +18,7 @@ from mxamp.probe.kernels import FAMILIES, draw_kernels
 from mxamp.probe.time_kernels import KernelTiming, time_random_kernels, weights_by_error
 from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
+from mxamp.targets.cost import Watching
 from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 
@@ -137,9 +138,10 @@ def test_a_target_that_was_measured_before_a_family_was_told_apart_prices_the_br
 # ---------------------------------------------------------------------- documents
 
 
-def model(**kernels: Any) -> CostModel:
+def model(watching: Any = None, **kernels: Any) -> CostModel:
     return CostModel.from_document(
         {
+            "watching": watching,
             "measured": True,
             "source": "a test",
             "flops_per_us": {"float32": 1, "low": 2},
@@ -177,6 +179,16 @@ def test_casts_cost_by_shape_layout_and_direction() -> None:
     assert costs.cast_microseconds(1600, shape=shape) == 3 + 1600
 
 
+@pytest.mark.parametrize(("measured", "takes"), [(100.0, 97.0), (6.0, 3.0), (4.0, 2.0), (0.5, 0.25)])
+def test_what_watching_took_is_no_part_of_a_kernels_cost(measured: float, takes: float) -> None:
+    """The table's operators were timed otherwise, and cost what it says."""
+    trees = {"Convolution": {"float32": {"one": measured}}, "cast up": {"float32": {"one": measured}}}
+    costs = model({"us": 3, "share": 0.5}, **trees)
+    assert costs.microseconds("Convolution", convolution(16), low=False) == takes
+    assert costs.cast_microseconds(64, shape=(1, 16, 2, 2)) == takes
+    assert costs.microseconds("exp", Work(0, 10), low=False) == 40
+
+
 @pytest.mark.parametrize(
     "tree",
     [
@@ -211,6 +223,17 @@ def test_what_a_document_prices_itself_is_not_inherited(
     assert cost is not None
     assert gone not in cost.kernels
     assert kept is None or kept in cost.kernels
+
+
+def test_what_watching_took_is_not_inherited_by_kernels_of_another_measurement() -> None:
+    def cost_of(**changes: Any) -> CostModel:
+        document = {"based_on": "cpu-bf16", "name": "mine", "dtype": "bfloat16", "cost": changes}
+        cost = Target.from_document(document, source="t.json").cost
+        assert cost is not None
+        return cost
+
+    assert cost_of(source="mine").watching.us > 0
+    assert cost_of(kernels={"Convolution": {"float32": {"one": 7}}}).watching == Watching()
 
 
 @pytest.mark.parametrize("name", ["cpu-bf16-intel", "cpu-bf16-amx"])

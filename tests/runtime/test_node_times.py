@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 mx = pytest.importorskip("mxnet", reason="it binds models")
 
 from mxamp.model import Model
 from mxamp.profile.observation import with_positions_as_names
-from mxamp.runtime.node_times import NodeClock, kernels, time_nodes
+from mxamp.runtime.node_times import NodeClock, kernels, time_nodes, undisturbed
 from tests.building import Net
 
 
@@ -56,3 +58,30 @@ def test_outputs_are_of_the_node_with_the_longest_name_that_fits(output: str, no
         executor: Any = network().sym.simple_bind(mx.cpu(), data=(1, 4, 5, 5))
 
     assert NodeClock(Bound(), ["n3", "sg_conv_0", "sg"]).node_of(output.encode()) == node
+
+
+@given(
+    times=st.lists(st.floats(0.5, 1e4), min_size=1, max_size=30),
+    share=st.floats(0.01, 1.5),
+)
+def test_nodes_that_nobody_watches_take_what_the_whole_takes(times: list[float], share: float) -> None:
+    watched = {f"n{number}": time for number, time in enumerate(times)}
+    whole = share * sum(times)
+    found = undisturbed(watched, whole)
+    assert list(found) == list(watched)
+    lost = [watched[node] - found[node] for node in watched]
+    assert min(lost) >= 0
+    assert all(found[node] >= 0.3 * watched[node] for node in watched)
+    if share >= 1:
+        assert found == watched
+    elif share > 0.31:
+        assert sum(found.values()) == pytest.approx(whole, rel=1e-6)
+        # What keeps more than the least has lost the same.
+        free = [own for node, own in zip(watched, lost) if found[node] > 0.301 * watched[node]]
+        assert max(free) - min(free) <= 1e-6 * max(times)
+    else:
+        assert sum(found.values()) <= 0.32 * sum(times)
+
+
+def test_nothing_is_timed_of_no_nodes() -> None:
+    assert undisturbed({}, 1.0) == {}
