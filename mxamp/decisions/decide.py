@@ -39,8 +39,8 @@ from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, read_volumes
 
 TOO_SHORT = 500.0
-"""Microseconds of a forward pass below which shapes that were assumed decide only whether anything is low.
-Most of it is then what each node and cast costs at any size, and the size of a batch decides the rest."""
+"""Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
+cast costs at any size is most of it then, and how large a batch is decides which way it goes."""
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -61,21 +61,14 @@ def decide(given: DecisionInputs) -> Plan:
     MxampError
         Whatever the color function, an attribute or the policy gets wrong.
     """
-    decider = _Decider(given)
-    plan = decider.plan()
-    if decider.is_short and any(made is not None and made.compute is decider.low for made in plan.decisions):
-        return _Decider(given, weighs=False).plan()
-    return plan
+    return _Decider(given).plan()
 
 
 class _Decider:
     """One run of :func:`decide`; holds what the steps share."""
 
-    def __init__(self, given: DecisionInputs, *, weighs: bool = True) -> None:
+    def __init__(self, given: DecisionInputs) -> None:
         self.given = given
-        self._weighs = weighs
-        self.is_short = False
-        """Whether shapes that were assumed are no reason to place one node so and another so."""
         self.graph = given.graph
         self.low = given.policy.target_dtype
         # What an input's demand means where its node is FP32, and where it is low.
@@ -354,15 +347,15 @@ class _Decider:
                 self.graph, self.context.names, target, shapes, times, choices=choices, apart=apart
             )
         unknown = []
-        if shapes is not None and target.cost is not None and self._weighs:
+        if shapes is not None and target.cost is not None:
             unknown = unknown_work(self.graph, shapes, green)
             if not unknown:
                 apart = {position for position in choices if self.verdicts[position].widest}
                 found = estimate(
                     self.graph, self.context.names, target, target.cost, shapes, choices=choices, apart=apart
                 )
-                self.is_short = self.given.are_shapes_assumed and sum(found.float32) < TOO_SHORT
-                return found
+                if not self.given.are_shapes_assumed or sum(found.float32) >= TOO_SHORT:
+                    return found
         if self.given.low_precision is LowPrecision.PROFITABLE:
             missing = (
                 f"the target {target.name} says nothing of costs"

@@ -251,18 +251,12 @@ def test_without_mxnet_the_same_is_assumed(monkeypatch: pytest.MonkeyPatch) -> N
     assert model.report.low_nodes == 0
 
 
-def test_of_a_short_forward_pass_only_whether_anything_gains_is_weighed() -> None:
+def test_a_short_forward_pass_is_converted_as_it_is_without_costs() -> None:
     """What is most of it then depends on how large a batch is, and nobody said."""
     sym = alternating(3)
-    with pytest.warns(mxamp.MxampWarning, match="as estimated for assumed shapes"):
-        model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target=AMX)
-    assert model.report.assumed_shapes == {"data": (1, 8)}
-    assert model.report.low_nodes == 0
-    gains = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2048, no_bias=True, name="fc")
-    gains = mx.sym.FullyConnected(gains, num_hidden=8, no_bias=True, name="small")
-    model = mxamp.convert_model(gains, *arrays(gains, data=(1, 256)), "bfloat16", target=AMX)
+    model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target=AMX)
     assert model.report.assumed_shapes == {}
-    assert [node.compute for node in model.report.nodes] == ["bfloat16"] * 2
+    assert model.report.low_nodes == 3
 
 
 def _many_forms() -> Any:
