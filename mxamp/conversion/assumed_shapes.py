@@ -15,6 +15,7 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
+from mxamp.passes.images import KEEPS_RANK
 from mxamp.report.build import Shapes
 
 Shape = Tuple[int, ...]
@@ -48,13 +49,14 @@ _OF_TWO = frozenset(
 )
 """Operators whose second input is data as their first is, and not a box, a state or a size."""
 _CUTS = "SliceChannel"
+"""What gives each step of an unrolled network its part of the data."""
 _CONVOLUTIONS = frozenset({"Convolution", "Deconvolution"})
 _POOLS_ALL = frozenset({"Pooling", "_contrib_AdaptiveAvgPooling2D"})
-_KEEPS_RANK = _OF_TWO | {
-    *("Activation", "BatchNorm", "Cast", "Pad", "Pooling", "_copy", "amp_cast", "transpose"),
+_KEEPS_RANK = KEEPS_RANK | {
+    *("Cast", "Pad", "elemwise_div", "transpose"),
     *("_plus_scalar", "_minus_scalar", "_mul_scalar", "_div_scalar"),
 }
-"""Operators that take no other number of axes than they return."""
+"""Operators that take no other number of axes than they return; what broadcasts may take fewer."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ class _Form(NamedTuple):
 
 
 def assumed_for(
-    options: Options, graph: Graph, params: Mapping[str, Parameter], inputs: Sequence[str]
+    options: Options, graph: Graph, params: Mapping[str, Parameter], *, only_certain_axes: bool = False
 ) -> AssumedShapes | None:
-    """Return the shapes to weigh costs by in a conversion that was given none; None where nothing is weighed.
+    """Return the shapes to choose by in a conversion that was given none; None where nothing is weighed.
 
     That is for targets whose costs were measured: those that were not are no reason to depart from the plan
     that is made without shapes. And not where low precision is an order.
@@ -95,18 +97,14 @@ def assumed_for(
     cost = options.target.cost
     if cost is None or not cost.is_measured or options.low_precision is not None or options.policy.is_pure:
         return None
-    return assume_shapes(graph, {name: parameter.shape for name, parameter in params.items()}, inputs)
+    shapes = {name: parameter.shape for name, parameter in params.items()}
+    inputs = [name for name in graph.variables if name not in params]
+    return assume_shapes(graph, shapes, inputs, only_certain_axes=only_certain_axes)
 
 
-def assumed_again(
-    graph: Graph, params: Mapping[str, Parameter], assumed: AssumedShapes
+def assume_shapes(
+    graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str], *, only_certain_axes: bool = False
 ) -> AssumedShapes | None:
-    """Return the shapes of a graph made of another whose inputs' were assumed; None where they do not fit."""
-    found = _inferred(graph, {name: parameter.shape for name, parameter in params.items()}, assumed.inputs)
-    return None if found is None else replace(found, have_certain_axes=assumed.have_certain_axes)
-
-
-def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str]) -> AssumedShapes | None:
     """Return shapes that a model's inputs may have; None where nothing that is tried fits.
 
     Parameters
@@ -117,6 +115,8 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
         The shapes of its parameters and auxiliary states by name.
     inputs
         Its inputs.
+    only_certain_axes
+        Whether to look no further where the numbers of their axes are not certain.
 
     Notes
     -----
@@ -129,10 +129,10 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     side fits and none is reduced, nothing is assumed.
     """
     told = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
-    if not told:
+    is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
+    if not told or (only_certain_axes and not is_certain):
         return None
     found = _first_that_fits(graph, params, {name: form.sizes for name, form in told.items()}, inputs)
-    is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
     return None if found is None else replace(found, have_certain_axes=is_certain)
 
 

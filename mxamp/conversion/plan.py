@@ -10,7 +10,7 @@ import numpy as np
 from mxamp.calibration.placing import left_of_weights, placing_by_prices
 from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
-from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_again, assumed_for
+from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_for
 from mxamp.conversion.options import Options
 from mxamp.decisions import DecisionInputs, LowPrecision, decide
 from mxamp.decisions.placing import Placing
@@ -60,15 +60,11 @@ class Decide(Pass):
 
 
 def _assumed(options: Options, state: State) -> AssumedShapes | None:
-    """Return the shapes to weigh costs by: those that were assumed at the start, as long as they fit."""
-    for first in state.record(AssumedShapes):
-        if state.assumed_shapes is not None:
-            return replace(first, entries=state.assumed_shapes)
-        again = assumed_again(state.graph, state.params, first)
-        if again is not None:
-            return again
-    inputs = [name for name in state.graph.variables if name not in state.params]
-    return assumed_for(options, state.graph, state.params, inputs)
+    """Return the shapes to weigh costs by: those that the graph was prepared by, if it was."""
+    prepared_by = state.record(AssumedShapes)
+    if prepared_by and state.assumed_shapes is not None:
+        return replace(prepared_by[0], entries=state.assumed_shapes)
+    return assumed_for(options, state.graph, state.params)
 
 
 def _placing(options: Options, state: State) -> Placing | None:

@@ -150,8 +150,7 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
     notes.extend(interface.notes)
     assumed = None
     if source.shapes is None:
-        variables = [name for name in graph.variables if name not in params]
-        assumed = assumed_for(options, graph, params, variables)
+        assumed = assumed_for(options, graph, params, only_certain_axes=True)
     state = State.of(
         graph,
         params,
@@ -159,7 +158,7 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
         target,
         auxiliary=frozenset(source.aux_params),
         shapes=source.shapes,
-        assumed_shapes=None if assumed is None or not assumed.have_certain_axes else assumed.entries,
+        assumed_shapes=None if assumed is None else assumed.entries,
         low_inputs=interface.inputs,
         low_heads=interface.heads,
         records=() if assumed is None else (assumed,),

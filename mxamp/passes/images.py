@@ -7,7 +7,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 
 _MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
-_KEEPS_RANK = frozenset(
+KEEPS_RANK = frozenset(
     {
         "Activation",
         "BatchNorm",
@@ -25,9 +25,10 @@ _KEEPS_RANK = frozenset(
         "sigmoid",
     }
 )
+"""Operators whose first output certainly has as many axes as their first input."""
 
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
-_KEEPS_CHANNELS = frozenset(_KEEPS_RANK - {"Concat"})
+_KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"})
 
 
 def image_nodes(graph: Graph) -> frozenset[int]:
@@ -44,7 +45,7 @@ def image_nodes(graph: Graph) -> frozenset[int]:
             ):
                 found.add(position)
                 continue
-        if op in _KEEPS_RANK and node.inputs and node.inputs[0].node in found:
+        if op in KEEPS_RANK and node.inputs and node.inputs[0].node in found:
             found.add(position)
     return frozenset(found)
 

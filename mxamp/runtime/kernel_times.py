@@ -24,7 +24,7 @@ from mxamp.graph.graph import Graph
 from mxamp.probe.kernels import Kernel, draw_kernels
 from mxamp.probe.kernels.kernel import BLOCKED, Operand
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.runtime.node_times import NodeClock, kernels, undisturbed
+from mxamp.runtime.node_times import NodeClock, kernels, lower_quartile, undisturbed
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import compose, graph_from_symbol
@@ -152,7 +152,8 @@ class _Timed:
     """A graph whose nodes are timed, and the same graph that is timed as a whole."""
 
     def __init__(self, watched: _Bound, alone: _Bound, names: Sequence[str]) -> None:
-        self._clock, self._alone = NodeClock(watched, names), alone
+        self._watched, self._alone = watched, alone
+        self._clock = NodeClock(watched, names)
         self._whole: list[float] = []
 
     def warm_up(self) -> None:
@@ -164,8 +165,7 @@ class _Timed:
 
     def run(self) -> None:
         """Time both once, each behind a run that brings back into the caches what the others drove out."""
-        self._clock.run()
-        self._clock.forget_last()
+        self._watched.forward()
         self._clock.run()
         self._alone.forward()
         start = time.perf_counter()
@@ -174,8 +174,7 @@ class _Timed:
 
     def microseconds(self) -> dict[str, float]:
         """Return what each node takes where it is not watched."""
-        whole = 1e6 * sorted(self._whole)[len(self._whole) // 4]
-        return undisturbed(self._clock.microseconds(), whole)
+        return undisturbed(self._clock.microseconds(), lower_quartile(self._whole))
 
 
 def time_kernels(

@@ -20,6 +20,7 @@ import numpy as np
 
 from mxamp.measuring.child import do_job
 from mxamp.measuring.race import LEAD_IN_BELOW
+from mxamp.targets.cost import Watching
 
 ENGINE = "NaiveEngine"
 """The engine that has finished a node before it goes on to the next."""
@@ -84,16 +85,11 @@ class NodeClock:
         What else the machine does only makes a node slower, and a long node is hit more often than a short
         one: on a busy machine medians favour short nodes.
         """
-        return {node: 1e6 * sorted(seconds)[len(seconds) // 4] for node, seconds in self.seconds.items()}
+        return {node: lower_quartile(seconds) for node, seconds in self.seconds.items()}
 
     def forget(self) -> None:
         """Forget what was timed so far."""
         self.seconds.clear()
-
-    def forget_last(self) -> None:
-        """Forget the last forward pass."""
-        for seconds in self.seconds.values():
-            seconds.pop()
 
     def node_of(self, output: bytes) -> str:
         """Return the node that an output is of: the one with the longest name that fits."""
@@ -106,6 +102,11 @@ class NodeClock:
                 node = node.rpartition("_")[0]
             found = self._nodes[output] = node if node in self._names else found
         return found
+
+
+def lower_quartile(seconds: Sequence[float]) -> float:
+    """Return the lower quartile of some times, in microseconds."""
+    return 1e6 * sorted(seconds)[len(seconds) // 4]
 
 
 _LEAST_SHARE = 0.3
@@ -128,7 +129,8 @@ def undisturbed(microseconds: Mapping[str, float], whole: float) -> dict[str, fl
     """
 
     def without(lost: float) -> dict[str, float]:
-        return {node: max(us - lost, _LEAST_SHARE * us) for node, us in microseconds.items()}
+        watching = Watching(lost, _LEAST_SHARE)
+        return {node: watching.without(us) for node, us in microseconds.items()}
 
     least, most = 0.0, max(microseconds.values(), default=0.0)
     if sum(microseconds.values()) <= whole:
@@ -223,10 +225,9 @@ def time_nodes(
         clock.forget()
     done = 0
     while done < rounds and (done < _FEWEST_ROUNDS or time.perf_counter() - start < seconds):
-        for clock, short in zip(clocks, alone):
+        for bound, clock, short in zip(bounds, clocks, alone):
             if short is not None:
-                clock.run()  # brings back into the caches what the others drove out
-                clock.forget_last()
+                bound.forward()  # brings back into the caches what the others drove out
             clock.run()
         done += 1
     found = []
@@ -250,7 +251,7 @@ def _times_alone(bound: Any) -> float | None:
         start = time.perf_counter()
         bound.forward()
         taken.append(time.perf_counter() - start)
-    return 1e6 * sorted(taken)[len(taken) // 4]
+    return lower_quartile(taken)
 
 
 def main(path: str) -> None:

@@ -240,6 +240,24 @@ def test_a_fully_connected_does_not_tell_how_many_axes_its_data_have() -> None:
     assert np.linalg.norm(sums[1] - sums[0]) < 2e-2 * np.linalg.norm(sums[0])
 
 
+def test_what_is_broadcast_may_come_with_fewer_axes() -> None:
+    """The mean of a batch of images makes a batch of a single image."""
+    data = mx.sym.var("data")
+    image = mx.sym.broadcast_sub(data, mx.sym.var("mean"), name="centred")
+    args, _ = arrays(conv(data, 8, "conv", stride=16), data=(1, 3, 224, 224))
+    shapes = {"mean": (1, 3, 1, 1), **{name: value.shape for name, value in args.items()}}
+    found = assume_shapes(graph_from_symbol(conv(image, 8, "conv", stride=16)), shapes, ["data"])
+    assert found is not None
+    assert not found.have_certain_axes
+    direct = assume_shapes(graph_from_symbol(conv(data, 8, "conv", stride=16)), shapes, ["data"])
+    assert direct is not None
+    assert direct.have_certain_axes
+    (made,) = image.bind(
+        mx.cpu(), {"data": mx.nd.ones((3, 8, 8)), "mean": mx.nd.ones((1, 3, 1, 1))}
+    ).forward()
+    assert made.shape == (1, 3, 8, 8)
+
+
 def test_without_mxnet_the_same_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
     sym = alternating()
     args, _ = arrays(sym, data=(1, 8))
