@@ -24,6 +24,7 @@ from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
+from mxamp.decisions.short_passes import is_negligible, is_short
 from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
@@ -37,10 +38,6 @@ from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, read_volumes
-
-TOO_SHORT = 500.0
-"""Microseconds of a forward pass below which shapes that were assumed decide nothing: what each node and each
-cast costs at any size is most of it then, and how large a batch is decides which way it goes."""
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -61,14 +58,20 @@ def decide(given: DecisionInputs) -> Plan:
     MxampError
         Whatever the color function, an attribute or the policy gets wrong.
     """
-    return _Decider(given).plan()
+    decider = _Decider(given)
+    plan = decider.plan()
+    if decider.is_short and any(made is not None and made.compute is decider.low for made in plan.decisions):
+        return _Decider(given, weighs=False).plan()
+    return plan
 
 
 class _Decider:
     """One run of :func:`decide`; holds what the steps share."""
 
-    def __init__(self, given: DecisionInputs) -> None:
+    def __init__(self, given: DecisionInputs, *, weighs: bool = True) -> None:
         self.given = given
+        self._weighs = weighs
+        self.is_short = False  # :func:`mxamp.decisions.short_passes.is_short`
         self.graph = given.graph
         self.low = given.policy.target_dtype
         # What an input's demand means where its node is FP32, and where it is low.
@@ -337,24 +340,21 @@ class _Decider:
         PolicyError
             When that was asked for and cannot be told.
         """
-        target, shapes = self.given.target, self.given.shapes
+        target, shapes, names = self.given.target, self.given.shapes, self.context.names
+        apart = {position for position in choices if self.verdicts[position].widest}
+        places = {"choices": choices, "apart": apart}
         times = None if self.given.placing is None else self.given.placing.times
         if times is not None and shapes is not None:
             from mxamp.decisions.measured import measured_estimates  # most conversions measure nothing
 
-            apart = {position for position in choices if self.verdicts[position].widest}
-            return measured_estimates(
-                self.graph, self.context.names, target, shapes, times, choices=choices, apart=apart
-            )
+            return measured_estimates(self.graph, names, target, shapes, times, **places)
         unknown = []
-        if shapes is not None and target.cost is not None:
+        if shapes is not None and target.cost is not None and self._weighs:
             unknown = unknown_work(self.graph, shapes, green)
             if not unknown:
-                apart = {position for position in choices if self.verdicts[position].widest}
-                found = estimate(
-                    self.graph, self.context.names, target, target.cost, shapes, choices=choices, apart=apart
-                )
-                if not self.given.are_shapes_assumed or sum(found.float32) >= TOO_SHORT:
+                found = estimate(self.graph, names, target, target.cost, shapes, **places)
+                self.is_short = self.given.are_shapes_assumed and is_short(found)
+                if not self.is_short or not is_negligible(found, target.cost):
                     return found
         if self.given.low_precision is LowPrecision.PROFITABLE:
             missing = (

@@ -334,7 +334,8 @@ def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
     """Return what every node of a model does; None for variables and where shapes do not tell.
 
     What lies around a node is divided by how many there are like it: code and tables that a kernel left in
-    the caches are there for the next one of its kind, as in the steps of an unrolled recurrence.
+    the caches are there for the next one of its kind, as in the steps of an unrolled recurrence. Its
+    parameters are where all that the model moves lets them be; what several nodes share is moved once.
     """
     works = [
         None if node.is_variable else work_of(graph, position, shapes)
@@ -346,10 +347,25 @@ def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
     ]
     alike = Counter(kinds)
     everything = sum(work.elements for work in works if work is not None)
+    at_once = everything - _read_again(graph, shapes)
     return [
-        None if work is None else work._replace(around=everything // alike[kind])
+        None if work is None else work._replace(around=everything // alike[kind], model=at_once)
         for work, kind in zip(works, kinds)
     ]
+
+
+def _read_again(graph: Graph, shapes: Shapes) -> int:
+    """Return how many values nodes read of variables that nodes before them have read."""
+    again, seen = 0, set()
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable or not shapes[position] or shapes[position][0] is None:
+            continue
+        for entry in node.inputs:
+            shape = shapes[entry.node][entry.output]
+            if graph.nodes[entry.node].is_variable and shape is not None:
+                again += math.prod(shape) if entry.node in seen else 0
+                seen.add(entry.node)
+    return again
 
 
 def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:

@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from mxamp.dtypes import DType
 from mxamp.measuring.machine import AMX, AMX_SETTING, BFLOAT16_INSTRUCTIONS
 from mxamp.probe.case import Case
-from mxamp.probe.fit import Sample, cast_rate, fit_costs, gather_samples, operator_overhead
+from mxamp.probe.fit import Sample, call_microseconds, cast_rate, fit_costs, gather_samples, operator_overhead
 from mxamp.probe.fusion import check_patterns
 from mxamp.probe.jobs import TIME, Unit
 from mxamp.probe.known import ALWAYS_FOLDS_INTO, FOLD_INTO, NORM_AND_CONVOLUTION, known_faults
@@ -122,7 +122,8 @@ def fitted_cost(
     if overhead is None or rate is None:
         return None
     works = [op for op, entry in operators.items() if entry["support"] == Support.WORKS.value]
-    return fit_costs(samples, overhead, rate, works)
+    found = fit_costs(samples, overhead, rate, works)
+    return None if found is None else {**found, "call_us": call_microseconds(answers, overhead)}
 
 
 def _fold_into(answers: Mapping[Unit, Answer]) -> list[str]:

@@ -119,6 +119,20 @@ def operator_overhead(answers: Mapping[Unit, Answer]) -> Rates | None:
     return Rates(each("float32"), each("low"))
 
 
+def call_microseconds(answers: Mapping[Unit, Answer], overhead: Rates) -> float:
+    """Return what a forward pass takes besides its operators: a short chain of them, less what each costs.
+
+    Parameters
+    ----------
+    answers
+        What was measured.
+    overhead
+        What :func:`operator_overhead` returned of it.
+    """
+    short = min(float(job["us"]["float32"]) for job in _times(answers, SHORT_CHAIN))
+    return round(max(short - overhead.float32, 0.0), 1)
+
+
 def cast_rate(answers: Mapping[Unit, Answer]) -> float | None:
     """Return the bytes that a cast moves in a microsecond: the slope between sizes.
 

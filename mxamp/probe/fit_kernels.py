@@ -279,12 +279,15 @@ def _fit(table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4) 
     # What is the same everywhere cannot be told from what every run costs.
     scaled = np.where(amounts.max(axis=0) > amounts.min(axis=0), scaled, 0.0)
     scaled[:, 0] = 1.0
+    is_had = (scaled > 0).any(axis=0)
     prior = np.zeros((0, scaled.shape[1]))
     wanted = np.zeros(0)
     if parent is not None:
         expected = parent * math.exp(float(np.median(np.log(times / _predict(parent, table)))))
-        # As samples of what the parent says, each of one amount alone.
-        typical = np.median(scaled / times[:, None], axis=0) * math.sqrt(_PRIOR)
+        # As samples of what the parent says, each of one amount alone, as much as those have that have any.
+        shares = np.where(scaled > 0, scaled / times[:, None], np.nan)
+        typical = np.zeros(scaled.shape[1])
+        typical[is_had] = np.nanmedian(shares[:, is_had], axis=0) * math.sqrt(_PRIOR)
         prior, wanted = np.diag(typical), typical * expected * scale
     weights = 1.0 / times
     found = np.zeros(scaled.shape[1])
@@ -301,6 +304,9 @@ def _fit(table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4) 
         slope = off / np.maximum(np.abs(ratio - 1.0), 1e-6)
         weights = slope / times / np.sqrt(np.maximum(off, 0.15) / 0.15)
     rates: NDArray[np.float64] = found / scale
+    if parent is not None:  # of an amount that none of these has they say nothing
+        is_none = amounts.max(axis=0) <= 0
+        rates[is_none] = expected[is_none]
     return rates
 
 

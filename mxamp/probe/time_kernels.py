@@ -24,8 +24,9 @@ from mxamp.targets.kernel_terms import amounts_and_traits
 JUDGE_SEED = 900_000_000
 """Where the seeds of kernels begin that costs are judged by and never fitted on."""
 
-_A_GRAPH = 24
-"""Kernels in a graph: enough that a kernel's weights leave the caches until it runs again."""
+_IN_GRAPHS = (24, 12, 24, 6, 24, 3)
+"""Kernels in graphs, by turns. Among many a kernel's weights leave the caches until it runs again; among few,
+as in a network of a handful of layers, they stay."""
 
 _MOST_DEATHS = 20
 
@@ -45,8 +46,8 @@ class KernelTiming:
         Of the processes; the engine is added.
     seconds
         For how long.
-    rounds
-        How often each kernel runs.
+    orders, rounds
+        In how many orders kernels run, and how often in each.
     command
         What to start.
     """
@@ -54,7 +55,8 @@ class KernelTiming:
     dtype: DType
     environment: Mapping[str, str]
     seconds: float
-    rounds: int = 6
+    orders: int = 3
+    rounds: int = 4
     command: tuple[str, ...] = (sys.executable, "-m", "mxamp.runtime.kernel_times")
 
 
@@ -92,13 +94,15 @@ def time_random_kernels(
     end = time.monotonic() + timing.seconds
     try:
         while time.monotonic() < end:
-            chosen = draw_kernels(_A_GRAPH, np.random.default_rng(seed), weights)
+            count = _IN_GRAPHS[seed % len(_IN_GRAPHS)]
+            chosen = draw_kernels(count, np.random.default_rng(seed), weights)
             job = {
                 "seed": seed,
-                "count": _A_GRAPH,
+                "count": count,
                 "weights": weights,
                 "dtype": timing.dtype.label,
                 "low": [number for number, one in enumerate(chosen) if _runs_low(one, target)],
+                "orders": timing.orders,
                 "rounds": timing.rounds,
             }
             seed += 1

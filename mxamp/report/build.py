@@ -26,7 +26,7 @@ from mxamp.report.model import (
     TimeReport,
 )
 from mxamp.report.prepared import ParameterForm, with_made, with_prepared
-from mxamp.targets import Target
+from mxamp.targets import CostModel, Target
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node, the shape of each output; None where it is not known."""
@@ -151,7 +151,7 @@ def build_report(
         warnings=tuple(warnings),
         masks=converted.record(RewrittenMask),
         preparations=changes,
-        time=_time(rewrites, nodes, casts, "" if target.cost is None else target.cost.machine),
+        time=_time(rewrites, nodes, casts, target.cost),
         time_here=None if here is None else _time_here(rewrites, here, low),
         race=tuple(race),
         guard=guard,
@@ -211,20 +211,21 @@ def _cast_us(rewrites: Rewrites, cast: InsertedCast) -> float | None:
 
 
 def _time(
-    rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastReport], machine: str
+    rewrites: Rewrites, nodes: Sequence[NodeReport], casts: Sequence[CastReport], cost: CostModel | None
 ) -> TimeReport | None:
     estimates = rewrites.plan.estimates
     if estimates is None:
         return None
     cast_us = sum(cast.us or 0.0 for cast in casts)
     measured = sum(node.is_time_measured for node in nodes)
+    call_us = 0.0 if measured or cost is None else cost.call_us
     return TimeReport(
-        float32_us=_rounded(sum(node.float32_us or 0.0 for node in nodes)),
-        mixed_us=_rounded(sum(node.mixed_us or 0.0 for node in nodes) + cast_us),
+        float32_us=_rounded(sum(node.float32_us or 0.0 for node in nodes) + call_us),
+        mixed_us=_rounded(sum(node.mixed_us or 0.0 for node in nodes) + cast_us + call_us),
         casts_us=_rounded(cast_us),
         is_measured=estimates.is_measured,
         measured_nodes=measured,
-        machine="" if measured else machine,
+        machine="" if measured or cost is None else cost.machine,
     )
 
 
@@ -246,8 +247,8 @@ def _time_here(rewrites: Rewrites, here: Target, low: DType) -> TimeReport | Non
     gone = {change.node for change in rewrites.planned.record(PlannedNode) if change.is_gone}
     mixed = [us for position, us in enumerate(found.mixed(positions)) if position not in gone]
     return TimeReport(
-        float32_us=_rounded(sum(found.float32)),
-        mixed_us=_rounded(sum(mixed) + casts),
+        float32_us=_rounded(sum(found.float32) + here.cost.call_us),
+        mixed_us=_rounded(sum(mixed) + casts + here.cost.call_us),
         casts_us=_rounded(casts),
         is_measured=found.is_measured,
         machine=here.cost.machine,

@@ -137,9 +137,9 @@ class TimeReport:
     Attributes
     ----------
     float32_us
-        Of the FP32 model.
+        Of the FP32 model: its nodes, and what calling MXNet takes where the target says it.
     mixed_us
-        Of this one, casts included.
+        Of this one, the same, casts included.
     casts_us
         Of its casts.
     is_measured

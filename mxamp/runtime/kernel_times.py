@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ from mxamp.runtime.symbol import compose, graph_from_symbol
 _FEED_CHANNELS = 16
 _WARMUP = 2
 _CAST = "amp_cast"
+
+_ENOUGH_SECONDS = 1.0
+"""Graphs that took longer than this in the orders so far are not run in another: long kernels differ less
+from one order to the next."""
 
 
 class _Graph:
@@ -178,7 +183,7 @@ class _Timed:
 
 
 def time_kernels(
-    chosen: Sequence[Kernel], low: DType, runs_low: Sequence[int], *, rounds: int, seed: int
+    chosen: Sequence[Kernel], low: DType, runs_low: Sequence[int], *, orders: int, rounds: int, seed: int
 ) -> list[dict[str, Any]]:
     """Time kernels in FP32 and, those whose operators run in it, in the low dtype.
 
@@ -190,10 +195,14 @@ def time_kernels(
         The low dtype.
     runs_low
         The numbers of those that run in it.
+    orders
+        In how many orders they run at most, each a graph of its own; the median counts. What a kernel takes
+        depends on what ran before it and on where its arrays lie: in another order it takes a fifth more or
+        less.
     rounds
         Forward passes of each graph.
     seed
-        Where values come from.
+        Where values and orders come from.
 
     Returns
     -------
@@ -201,28 +210,54 @@ def time_kernels(
         For each kernel ``family``, ``op``, ``work`` and ``us``: microseconds in ``float32`` and, where it
         runs, in ``low``; for a cast those of casting down and of casting up.
     """
-    plans = [("float32", DType.FLOAT32, low, list(range(len(chosen))))]
-    plans += [("low", low, DType.FLOAT32, list(runs_low))] if runs_low else []
+    random = np.random.default_rng(seed)
     results: list[dict[str, Any]] = [{"family": one.family, "op": one.op, "us": {}} for one in chosen]
-    clocks = []
-    for label, dtype, other, numbers in plans:
-        built = _Graph([chosen[number] for number in numbers], dtype, other, np.random.default_rng(seed))
-        if label == "float32":
-            for number, work in enumerate(_works(built)):
-                results[number]["work"] = work
-        names, fused = kernels(built.symbol)
-        clocks.append((label, numbers, built, fused, _Timed(built.bind(), built.bind(), names)))
-    for *_, timed in clocks:
+    times: dict[tuple[int, str], list[float]] = {}
+    start = time.perf_counter()
+    for turn in range(orders):
+        if time.perf_counter() - start > _ENOUGH_SECONDS:
+            break
+        order = random.permutation(len(chosen)).tolist() if turn else list(range(len(chosen)))
+        plans = {"float32": order, "low": [number for number in order if number in runs_low]}
+        graphs = {
+            label: _Graph(
+                [chosen[number] for number in numbers],
+                *((DType.FLOAT32, low) if label == "float32" else (low, DType.FLOAT32)),
+                np.random.default_rng(seed),
+            )
+            for label, numbers in plans.items()
+            if numbers
+        }
+        if not turn:
+            for result, work in zip(results, _works(graphs["float32"])):
+                result["work"] = work
+        for label, taken in _time_by_turns(graphs, rounds).items():
+            for number, microseconds in zip(plans[label], taken):
+                times.setdefault((number, label), []).append(microseconds)
+    for (number, label), own in times.items():
+        results[number]["us"][label] = round(statistics.median(own), 2)
+    return results
+
+
+def _time_by_turns(graphs: Mapping[str, _Graph], rounds: int) -> dict[str, list[float]]:
+    """Return what each kernel of each graph takes, in microseconds."""
+    runs = {}
+    for label, graph in graphs.items():
+        names, fused = kernels(graph.symbol)
+        runs[label] = fused, _Timed(graph.bind(), graph.bind(), names)
+    for _, timed in runs.values():
         timed.warm_up()
     for _ in range(rounds):
-        for *_, timed in clocks:
+        for _, timed in runs.values():
             timed.run()
-    for label, numbers, built, fused, timed in clocks:
+    found = {}
+    for label, (fused, timed) in runs.items():
         microseconds = timed.microseconds()
-        for number, members in zip(numbers, built.members):
-            ran = [name for name in microseconds if set(fused.get(name, (name,))) & set(members)]
-            results[number]["us"][label] = round(sum(microseconds[name] for name in ran), 2)
-    return results
+        found[label] = [
+            sum(us for name, us in microseconds.items() if set(fused.get(name, (name,))) & set(members))
+            for members in graphs[label].members
+        ]
+    return found
 
 
 def _works(built: _Graph) -> list[Any]:
@@ -246,7 +281,7 @@ def main() -> int:
     for line in sys.stdin:
         job = json.loads(line)
         chosen = draw_kernels(job["count"], np.random.default_rng(job["seed"]), job.get("weights"))
-        settings = {"rounds": job["rounds"], "seed": job["seed"]}
+        settings = {name: job[name] for name in ("orders", "rounds", "seed")}
         low, failures = DType.parse(job["dtype"]), (MxampError, mx.base.MXNetError, ValueError, TypeError)
         timed: list[dict[str, Any]] = []
         failed = []

@@ -161,6 +161,9 @@ class CostModel:
         Family -> what its kernels cost (:func:`mxamp.targets.kernel_terms.family_of`).
     kernels_measured
         Where that comes from: on which machine it was measured, or that it was not.
+    call_us
+        What a forward pass takes besides its operators: calling MXNet, and waiting for it. It is the same in
+        every dtype.
     watching
         What their times are too long by; nothing where it was taken out when they were measured
         (:func:`mxamp.runtime.node_times.undisturbed`).
@@ -178,6 +181,7 @@ class CostModel:
     machine: str = ""
     kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
     kernels_measured: str = ""
+    call_us: float = 0.0
     watching: Watching = _UNWATCHED
 
     def microseconds(self, op: str, work: Work, *, low: bool) -> float:
@@ -265,6 +269,7 @@ class CostModel:
             output=shape,
             is_blocked=is_blocked,
             around=around,
+            model=around,
         )
         return self._kernel(costs.float32, "amp_cast", work, low=False)
 
@@ -300,6 +305,7 @@ class CostModel:
                 for family, given in document.get("kernels", {}).items()
             },
             kernels_measured=str(document.get("kernels_measured", "")),
+            call_us=_number(document.get("call_us", 0.0), "call_us", least=0.0),
             watching=_watching(document.get("watching")),
         )
 

@@ -153,6 +153,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "weights": amounts["weights"],
         "bytes": float(total),
         "around": float(itemsize * work.around),
+        "model": float(itemsize * work.model),
     }
     return amounts, traits
 
@@ -182,6 +183,7 @@ def _recurrent(work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "hidden": hidden,
         "layers": layers,
         "ways": ways,
+        "model": float(itemsize * work.model),
         "multiply_adds": amounts["multiply_adds"] + amounts["recurrent_multiply_adds"],
     }
     return amounts, traits
@@ -226,6 +228,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "plane": math.prod(first[2:]),
         "bytes": float(total),
         "around": float(itemsize * work.around),
+        "model": float(itemsize * work.model),
         "others": float(rest),
         "shrinks": read / max(1, written),
         "window": window,

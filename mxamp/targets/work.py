@@ -32,7 +32,12 @@ class Work(NamedTuple):
         Whether its data come in the blocked layout that a convolution writes.
     around
         The values that the model reads and writes from one node of this kind to the next, or to the same one
-        in the next forward pass: what a cache may have lost until then. 0 where the node is looked at alone.
+        in the next forward pass: which code a cache may have lost until then. 0 where the node is looked at
+        alone.
+    model
+        The values that the model reads and writes in a forward pass, parameters that nodes share once: where
+        that is more than the caches hold, a node's parameters come from memory, however many nodes are like
+        it. 0 where the node is looked at alone.
     """
 
     multiply_adds: int
@@ -46,6 +51,7 @@ class Work(NamedTuple):
     output: tuple[int, ...] = ()
     is_blocked: bool = False
     around: int = 0
+    model: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return it as plain data; see :meth:`from_document`."""

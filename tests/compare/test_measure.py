@@ -97,7 +97,7 @@ def test_a_corrupted_weight_is_found_in_its_layer(pair, number):
 
 
 def test_a_folded_batch_norm_is_read_from_its_layer(pair):
-    folded = convert_model(*pair[0], target_dtype="bfloat16")
+    folded = convert_model(*pair[0], target_dtype="bfloat16", low_precision="required")
     found = compare_models(pair[0], folded, IMAGES[:4])
     expected = [f"{kind}{number}" for number in range(3) for kind in ("bn", "relu")]
     assert [layer.name for layer in found.layers] == [*expected, "pool", "fc0"]

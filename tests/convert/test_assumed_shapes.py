@@ -269,12 +269,18 @@ def test_without_mxnet_the_same_is_assumed(monkeypatch: pytest.MonkeyPatch) -> N
     assert model.report.low_nodes == 0
 
 
-def test_a_short_forward_pass_is_converted_as_it_is_without_costs() -> None:
+def test_of_a_short_forward_pass_only_whether_anything_gains_is_weighed() -> None:
     """What is most of it then depends on how large a batch is, and nobody said."""
     sym = alternating(3)
-    model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target=AMX)
+    with pytest.warns(mxamp.MxampWarning, match="as estimated for assumed shapes"):
+        model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target=AMX)
+    assert model.report.assumed_shapes == {"data": (1, 8)}
+    assert model.report.low_nodes == 0
+    gains = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2048, no_bias=True, name="fc")
+    gains = mx.sym.FullyConnected(gains, num_hidden=8, no_bias=True, name="small")
+    model = mxamp.convert_model(gains, *arrays(gains, data=(1, 256)), "bfloat16", target=AMX)
     assert model.report.assumed_shapes == {}
-    assert model.report.low_nodes == 3
+    assert [node.compute for node in model.report.nodes] == ["bfloat16"] * 2
 
 
 def _many_forms() -> Any:
@@ -297,7 +303,7 @@ def test_the_model_is_right_for_other_shapes() -> None:
     sym = _many_forms()
     args, auxs = arrays(sym, data=(1, 3, 64, 64))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("mxamp.decisions.decide"), "TOO_SHORT", 0.0)
+        patch.setattr(importlib.import_module("mxamp.decisions.short_passes"), "SHORT", 0.0)
         model = mxamp.convert_model(sym, args, auxs, "bfloat16", target=AMX)
     assert model.report.assumed_shapes
     assert len({change.step for change in model.report.preparations}) > 4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mxamp.decisions import LowPrecision, as_low_precision
-from mxamp.decisions.estimates import Estimates, estimate, work_of
+from mxamp.decisions.estimates import Estimates, estimate, model_work, work_of
 from mxamp.errors import PolicyError
 from mxamp.graph import Entry
 from mxamp.model import Model
@@ -48,6 +48,19 @@ def test_a_convolution_takes_two_operations_a_product() -> None:
     assert estimated(net, net.conv(net.var("x"), "conv"), target()) == {"conv": (4 * 216, 2 * 216)}
     slow = target({"flops_per_us": {"float32": 0.5, "low": 1}})
     assert estimated(net, Entry(2), slow) == {"conv": (1600, 800)}
+
+
+def test_a_parameter_that_two_nodes_share_is_moved_once_and_their_code_is_the_same() -> None:
+    net = Net()
+    first = net.conv(net.var("x"), "conv")
+    weight = net.graph(first).nodes[first.node].inputs[1]
+    attrs = dict(net.graph(first).nodes[first.node].attrs)
+    head = net.op("Convolution", first, weight, name="again", **attrs)
+    graph = net.graph(head)
+    works = [work for work in model_work(graph, shapes_of(graph, net, (1, 4, 5, 5))) if work is not None]
+    assert [work.elements for work in works] == [100 + 16 + 100] * 2
+    assert [work.model for work in works] == [2 * 200 + 16] * 2
+    assert [work.around for work in works] == [216] * 2
 
 
 def test_what_is_fused_costs_its_inputs_and_its_last_output() -> None:
@@ -234,6 +247,21 @@ def test_what_pays_is_low_and_the_report_says_what_it_takes() -> None:
     assert "of which casts 14 us (by costs of a test; computed, not measured)" in " ".join(
         str(report).split()
     )
+
+
+def test_calling_takes_as_long_in_either_dtype_and_decides_nothing() -> None:
+    net, head = conv_bn_relu()
+    cast = {"bytes_per_us": 100, "overhead_us": 1}
+    without, called = (converted(net, head, target({"cast": cast, "call_us": us})) for us in (0, 1e4))
+    assert low(without) == low(called)
+    assert without.report is not None
+    assert called.report is not None
+    before, after = without.report.time, called.report.time
+    assert before is not None
+    assert after is not None
+    assert after.float32_us == pytest.approx(before.float32_us + 1e4)
+    assert after.mixed_us == pytest.approx(before.mixed_us + 1e4)
+    assert after.casts_us == before.casts_us
 
 
 def test_required_is_an_order() -> None:

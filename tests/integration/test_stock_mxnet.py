@@ -234,7 +234,7 @@ def test_block_export_runs_in_stock_mxnet(tmp_path):
             mx.gluon.nn.Dense(5, in_units=8),
         )
     net.initialize(mx.init.Normal(0.3))
-    block = mxamp.convert_block(net, target_dtype="bfloat16")
+    block = mxamp.convert_block(net, target_dtype="bfloat16", low_precision="required")
     block.export(str(tmp_path / "block"))
     assert "amp_cast" in operators(tmp_path / "block-symbol.json")
     routes = run_stock(tmp_path, tmp_path / "block", images())

@@ -84,7 +84,9 @@ def test_it_converts_with_the_batch_norm_behind_and_the_report_says_so() -> None
     graph = net.graph(net.op("Activation", norm, name="relu", act_type="relu"))
     args = {name: value for name, value in net.params.items() if "moving" not in name}
     auxs = {name: value for name, value in net.params.items() if "moving" in name}
-    converted = mxamp.convert_model(graph, args, auxs, "bfloat16", target="cpu-bf16")
+    converted = mxamp.convert_model(
+        graph, args, auxs, "bfloat16", target="cpu-bf16", low_precision="required"
+    )
     report = converted.report
     assert report is not None
     assert "1 Deconvolution whose bias a depthwise convolution adds: up." in str(report)

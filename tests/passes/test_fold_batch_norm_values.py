@@ -148,7 +148,7 @@ def test_fully_connected_is_folded() -> None:
     network.op = "FullyConnected"
     network.attrs = {"num_hidden": str(CHANNELS), "no_bias": "True"}
     network.weight = RANDOM.normal(0.0, 0.2, (CHANNELS, 5)).astype(np.float32)
-    assert is_folded(network.convert())
+    assert is_folded(network.convert(low_precision="required"))
 
 
 def test_report_keeps_the_folded_node_and_its_parameters() -> None:

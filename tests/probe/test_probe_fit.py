@@ -8,7 +8,14 @@ import pytest
 
 from mxamp.probe.cases import all_cases
 from mxamp.probe.cases.overheads import LONG_CHAIN, LONG_LENGTH, SHORT_CHAIN
-from mxamp.probe.fit import Sample, cast_rate, fit_costs, gather_samples, operator_overhead
+from mxamp.probe.fit import (
+    Sample,
+    call_microseconds,
+    cast_rate,
+    fit_costs,
+    gather_samples,
+    operator_overhead,
+)
 from mxamp.probe.jobs import TIME, Unit
 from mxamp.probe.workers import Answer
 from mxamp.targets import CostModel, Rates, Work
@@ -110,6 +117,9 @@ def test_the_overhead_is_what_a_longer_chain_takes_more() -> None:
     }
     assert operator_overhead(answers) == Rates(3.0, 5.0)
     assert operator_overhead({}) is None
+    # What is left of the shortest is what the pass takes whatever it computes.
+    assert call_microseconds(answers, Rates(3.0, 5.0)) == 7.0
+    assert call_microseconds(answers, Rates(30.0, 5.0)) == 0.0
 
 
 def test_casts_move_what_the_slope_between_two_sizes_says() -> None:

@@ -68,6 +68,39 @@ def test_a_slow_kernel_for_filters_that_fill_no_block_is_told_from_the_fast_one(
         assert found == pytest.approx(timed(sample.work), rel=0.25)
 
 
+def test_what_none_of_some_kernels_does_costs_them_what_it_costs_others() -> None:
+    """Those of slow kernels that were timed had no sum behind them; a network's may."""
+
+    def with_sum(work: Work) -> Work:
+        return work._replace(elements=work.elements + math.prod(work.output))
+
+    def moved(work: Work) -> float:
+        return timed(work) + 1e-3 * (
+            work.elements - convolution(work.output[1], side=work.output[2]).elements
+        )
+
+    random = np.random.default_rng(0)
+    works = [
+        convolution(int(random.choice([16, 32, 48, 64, 20, 7, 100])), side=int(random.integers(20, 60)))
+        for _ in range(120)
+    ]
+    works = [
+        with_sum(work) if work.output[1] % 16 == 0 and number % 2 else work
+        for number, work in enumerate(works)
+    ]
+    tree = fit_family(
+        [KernelSample("Convolution", "Convolution", work, (moved(work), None)) for work in works], low=False
+    )
+    assert isinstance(tree, Split)
+    plain = convolution(20, side=40)
+    without, summed = (
+        kernel_microseconds(tree, *amounts_and_traits("Convolution", work, low=False))
+        for work in (plain, with_sum(plain))
+    )
+    assert without == pytest.approx(moved(plain), rel=0.25)
+    assert without < summed < 3 * moved(with_sum(plain))
+
+
 def test_noise_makes_no_conditions() -> None:
     random = np.random.default_rng(0)
     noisy = [
@@ -289,7 +322,7 @@ def test_one_of_each_family_runs_and_is_timed() -> None:
 
     random = np.random.default_rng(2)
     chosen = [draw_kernels(1, random, {name: 1.0})[0] for name in FAMILIES if "Convolution" not in name]
-    results = time_kernels(chosen, DType.BFLOAT16, [], rounds=1, seed=0)
+    results = time_kernels(chosen, DType.BFLOAT16, [], orders=2, rounds=1, seed=0)
     assert len(results) == len(chosen)
     for one, result in zip(chosen, results):
         assert result["us"]["float32"] > 0, one

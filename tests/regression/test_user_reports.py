@@ -229,7 +229,7 @@ def test_integer_arithmetic_stays_integer() -> None:
     total = mx.sym.broadcast_add(mx.sym.sum(counts, axis=1, keepdims=True, name="total"), counts, name="sums")
     sym = mx.sym.Group([total, dense(mx.sym.Cast(total, dtype="float32") / 8192.0, "layer")])
     args, auxs = weights(sym, ROWS)
-    model = mxamp.convert_model(sym, args, auxs, "bfloat16")
+    model = mxamp.convert_model(sym, args, auxs, "bfloat16", low_precision="required")
     assert_same_model(model, sym, args, auxs, ROWS)
     assert np.array_equal(forward(*model, ROWS)[0], forward(sym, args, auxs, ROWS)[0])
     assert compute(model)["layer"] == "bfloat16"
@@ -277,7 +277,7 @@ def test_a_mask_of_the_least_float_does_not_become_minus_infinity(
     sym = dense(weighed, "mixed")
     given = {**ROWS, "mask": MASK}
     args, auxs = weights(sym, given)
-    model = mxamp.convert_model(sym, args, auxs, dtype, rewrite_masks=rewrite)
+    model = mxamp.convert_model(sym, args, auxs, dtype, rewrite_masks=rewrite, low_precision="required")
     found = compute(model)
     assert found["scores"] == found["mixed"] == dtype
     # MXNet's bfloat16 has no fast kernel for it on CPUs.
@@ -329,7 +329,7 @@ def test_casts_of_the_original_are_kept_and_agree_with_those_put_in() -> None:
     there_and_back = mx.sym.Cast(mx.sym.Cast(dense(INPUT, "a"), dtype="float16"), dtype="float32")
     pinned = mx.sym.amp_cast(dense(there_and_back, "b"), dtype="float32", name="pinned")
     sym = mx.sym.Group([dense(pinned, "c"), mx.sym.exp(pinned, name="d")])
-    model = converted(sym, ROWS)
+    model = converted(sym, ROWS, low_precision="required")
     kept = [node for node in operators(model.sym) if node.op == "Cast"]
     assert [node.attrs["dtype"] for node in kept] == ["float16", "float32"]
     assert compute(model)["c"] == "bfloat16"

@@ -141,7 +141,7 @@ def test_converts_hybridized_or_not_and_run_before_or_not(hybridize, run_before)
     if run_before:
         net(image()).wait_to_read()
     before = state_of(net)
-    low = mxamp.convert_block(net, target_dtype="bfloat16")
+    low = mxamp.convert_block(net, target_dtype="bfloat16", low_precision="required")
     assert state_of(net) == before
     assert isinstance(low, SymbolBlock)
     assert low.report.low_nodes > 0
@@ -262,7 +262,7 @@ def test_imported_symbol_block_with_its_own_input_names_converts(tmp_path):
 def test_a_block_partitioned_for_a_backend_is_traced_anew():
     net = small_net()
     net.optimize_for(image(), backend="MKLDNN")
-    low = mxamp.convert_block(net, target_dtype="bfloat16")
+    low = mxamp.convert_block(net, target_dtype="bfloat16", low_precision="required")
     assert not [node for node in low.model.graph.nodes if node.op.startswith("_sg_mkldnn")]
     assert low.report.low_nodes > 0
 
@@ -395,10 +395,9 @@ def test_shapes_reach_the_report():
 
 def test_policy_keywords_reach_the_policy():
     net = small_net(prefix="net_")
-    low = mxamp.convert_block(
-        net, target_dtype="bfloat16", exclude=["net_conv0_*"], fp32_ops=["FullyConnected"]
-    )
-    assert low.report.low_nodes < mxamp.convert_block(net, target_dtype="bfloat16").report.low_nodes
+    given = {"target_dtype": "bfloat16", "low_precision": "required"}
+    low = mxamp.convert_block(net, **given, exclude=["net_conv0_*"], fp32_ops=["FullyConnected"])
+    assert low.report.low_nodes < mxamp.convert_block(net, **given).report.low_nodes
     assert low.report.node("net_conv0_fwd").compute == "float32"
     assert low.report.node("net_dense0_fwd").compute == "float32"
 
@@ -414,7 +413,7 @@ def test_the_name_of_mx_contrib_amp_works_too():
     "flags", [{}, {"static_alloc": True}, {"static_alloc": True, "static_shape": True}], ids=str
 )
 def test_hybridizing_changes_no_bits(flags):
-    low = mxamp.convert_block(small_net(), target_dtype="bfloat16")
+    low = mxamp.convert_block(small_net(), target_dtype="bfloat16", low_precision="required")
     plain = low(image()).asnumpy()
     low.hybridize(**flags)
     for _ in range(2):

@@ -136,6 +136,7 @@ def test_a_cost_without_a_key_is_refused_and_the_key_named(key: str) -> None:
         pytest.param({"bytes_per_us": {"float32": "fast", "low": 1}}, id="no number"),
         pytest.param({"bytes_per_us": {"float32": 1}}, id="one dtype"),
         pytest.param({"overhead_us": {"float32": float("nan"), "low": 1}}, id="NaN"),
+        pytest.param({"call_us": -1}, id="a call that takes less than nothing"),
         pytest.param({"bytes_per_us": {"float32": float("inf"), "low": 1}}, id="infinite"),
         pytest.param({"cast": 3}, id="cast"),
         pytest.param({"operators": {"exp": {"float32": 1, "low": 1}}}, id="no list"),

@@ -58,14 +58,40 @@ def test_estimates_are_held_against_the_prepared_network(
     }
     written = run_main(monkeypatch, tmp_path / "found.json", rows, "exact", "slow", "lost")
     printed = capsys.readouterr().out
-    assert written["networks"] == rows
-    assert "exact                        float32     1.000 ms, estimated     1.000 (1.00)" in printed
+    assert {name: own["measured_us"] for name, own in written["networks"].items()} == {
+        name: own["measured_us"] for name, own in rows.items()
+    }
+    assert "exact                        float32     1.000 ms, estimated     1.000 (1.00)" in printed.replace(
+        " (1.000 to 1.000)", ""
+    )
     assert "speed-up 2.00, estimated 2.00 (1.00); of float32 2.20, of without shapes 1.10" in printed
     assert "3 networks:" in printed
     assert "time within 20 %: 2, within 2: 2" in printed
     assert "speed-up within 10 %: 1, within 20 %: 1" in printed
     assert "with shapes, of float32: least 0.92, below 0.97: 1" in printed
     assert "with shapes, of without shapes: least 0.83, below 0.97: 1" in printed
+
+
+def test_a_short_network_runs_in_several_processes_and_a_long_one_in_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([1000.0, 700.0, 1300.0, 990.0, 1010.0, 50_000.0])
+
+    def run(command: list[str], **_: Any) -> Any:
+        return SimpleNamespace(stdout=json.dumps(row(prepared=next(times))), stderr="")
+
+    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=run))
+    path = tmp_path / "found.json"
+    arguments = ["benchmark_estimates", "--kernel-seconds", "0", "--output", str(path), "short", "long"]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    written = json.loads(path.read_text("utf-8"))["networks"]
+    assert written["short"]["measured_us"]["prepared"] == 1000.0
+    assert len(written["short"]["visits_us"]["with shapes"]) == 5
+    assert written["long"]["visits_us"]["prepared"] == [50_000.0]
+    printed = capsys.readouterr().out
+    assert "1.000 ms (0.700 to 1.300), estimated" in printed
+    assert "50.000 ms, estimated" in printed
 
 
 def test_a_network_that_fails_is_named_with_its_reason_and_the_others_are_measured(
