@@ -24,7 +24,7 @@ from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
-from mxamp.decisions.short_passes import is_negligible, is_short
+from mxamp.decisions.short_passes import doubted, is_short
 from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
@@ -341,8 +341,7 @@ class _Decider:
             When that was asked for and cannot be told.
         """
         target, shapes, names = self.given.target, self.given.shapes, self.context.names
-        apart = {position for position in choices if self.verdicts[position].widest}
-        places = {"choices": choices, "apart": apart}
+        places = {"choices": choices, "apart": {p for p in choices if self.verdicts[p].widest}}
         times = None if self.given.placing is None else self.given.placing.times
         if times is not None and shapes is not None:
             from mxamp.decisions.measured import measured_estimates  # most conversions measure nothing
@@ -354,8 +353,9 @@ class _Decider:
             if not unknown:
                 found = estimate(self.graph, names, target, target.cost, shapes, **places)
                 self.is_short = self.given.are_shapes_assumed and is_short(found)
-                if not self.is_short or not is_negligible(found, target.cost):
-                    return found
+                weighed = doubted(found, target.cost) if self.is_short else found
+                if weighed is not None:
+                    return weighed
         if self.given.low_precision is LowPrecision.PROFITABLE:
             missing = (
                 f"the target {target.name} says nothing of costs"

@@ -283,6 +283,21 @@ def test_of_a_short_forward_pass_only_whether_anything_gains_is_weighed() -> Non
     assert [node.compute for node in model.report.nodes] == ["bfloat16"] * 2
 
 
+def test_a_short_network_that_hardly_gains_stays_float32_and_one_that_takes_no_time_does_as_told() -> None:
+    """Estimates of a few microseconds are no reason to put casts in; less than a call takes nobody sees."""
+    model = build_network(find_network("perceptron"))
+    given = (model.graph, model.arg_params, model.aux_params, "bfloat16")
+    with pytest.warns(mxamp.MxampWarning, match="as estimated for assumed shapes"):
+        short = mxamp.convert_model(*given, target="cpu-bf16")
+    assert short.report.low_nodes == 0
+    assert short.report.assumed_shapes == {"data": (1, 784)}
+    assert mxamp.convert_model(*given, target="cpu-bf16", low_precision="required").report.low_nodes > 0
+    sym = alternating(1)
+    tiny = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target="cpu-bf16")
+    assert tiny.report.low_nodes > 0
+    assert tiny.report.assumed_shapes == {}
+
+
 def _many_forms() -> Any:
     """Something to do for most passes that prepare a graph."""
     x = mx.sym.Pad(mx.sym.var("data"), mode="constant", pad_width=(0, 0, 0, 0, 1, 1, 1, 1), name="pad")
