@@ -50,7 +50,6 @@ def main() -> None:
     given = parser.parse_args()
     prepare_environment()
     use_amx()
-    _keep_to_one_core()
     if given.child:
         print(json.dumps(network_of(given.child, given.seconds)))
         return
@@ -247,4 +246,5 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    _keep_to_one_core()
     main()

@@ -68,7 +68,7 @@ def test_python_operators_are_told_apart_by_their_type() -> None:
     with mxamp.register_operator(
         "Custom", op_type="swish", inputs=["data"], colors=GRAY, support={"cpu-bf16": "works"}
     ), pytest.warns(mxamp.MxampWarning, match=r"Custom with op_type='mystery' \(node 'other'\)"):
-        model = convert(graph, net.params, target=Target.builtin("cpu-bf16"), low_precision="required")
+        model = convert(graph, net.params, target=Target.builtin("cpu-bf16"))
     assert model.report.node("known").compute == "bfloat16"
     assert model.report.node("other").compute == "float32"
     assert "op_type='mystery'" in model.report.node("other").reason

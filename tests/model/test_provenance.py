@@ -43,8 +43,7 @@ def folder(tmp_path, monkeypatch):
 
 def converted(source=None, **options):
     model = mxamp.load("net") if source is None else source
-    asked = {"low_precision": "required", **options}  # it is small, and would gain no time
-    return mxamp.convert_model(model.graph, model.arg_params, model.aux_params, "bfloat16", **asked)
+    return mxamp.convert_model(model.graph, model.arg_params, model.aux_params, "bfloat16", **options)
 
 
 def record_of(path):
