@@ -48,6 +48,8 @@ class KernelTiming:
         For how long.
     orders, rounds
         In how many orders kernels run, and how often in each.
+    visit
+        Which time it is that the same kernels are timed: each time has orders of its own.
     command
         What to start.
     """
@@ -57,6 +59,7 @@ class KernelTiming:
     seconds: float
     orders: int = 3
     rounds: int = 4
+    visit: int = 0
     command: tuple[str, ...] = (sys.executable, "-m", "mxamp.runtime.kernel_times")
 
 
@@ -104,6 +107,7 @@ def time_random_kernels(
                 "low": [number for number, one in enumerate(chosen) if _runs_low(one, target)],
                 "orders": timing.orders,
                 "rounds": timing.rounds,
+                "visit": timing.visit,
             }
             seed += 1
             process = process or _start(timing)

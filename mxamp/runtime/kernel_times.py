@@ -183,7 +183,14 @@ class _Timed:
 
 
 def time_kernels(
-    chosen: Sequence[Kernel], low: DType, runs_low: Sequence[int], *, orders: int, rounds: int, seed: int
+    chosen: Sequence[Kernel],
+    low: DType,
+    runs_low: Sequence[int],
+    *,
+    orders: int,
+    rounds: int,
+    seed: int,
+    visit: int = 0,
 ) -> list[dict[str, Any]]:
     """Time kernels in FP32 and, those whose operators run in it, in the low dtype.
 
@@ -203,6 +210,8 @@ def time_kernels(
         Forward passes of each graph.
     seed
         Where values and orders come from.
+    visit
+        Which time it is that these kernels are timed: each time has values and orders of its own.
 
     Returns
     -------
@@ -210,27 +219,27 @@ def time_kernels(
         For each kernel ``family``, ``op``, ``work`` and ``us``: microseconds in ``float32`` and, where it
         runs, in ``low``; for a cast those of casting down and of casting up.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([seed, visit])
     results: list[dict[str, Any]] = [{"family": one.family, "op": one.op, "us": {}} for one in chosen]
     times: dict[tuple[int, str], list[float]] = {}
     start = time.perf_counter()
     for turn in range(orders):
         if time.perf_counter() - start > _ENOUGH_SECONDS:
             break
-        order = random.permutation(len(chosen)).tolist() if turn else list(range(len(chosen)))
+        order = random.permutation(len(chosen)).tolist() if turn or visit else list(range(len(chosen)))
         plans = {"float32": order, "low": [number for number in order if number in runs_low]}
         graphs = {
             label: _Graph(
                 [chosen[number] for number in numbers],
                 *((DType.FLOAT32, low) if label == "float32" else (low, DType.FLOAT32)),
-                np.random.default_rng(seed),
+                np.random.default_rng([seed, visit]),
             )
             for label, numbers in plans.items()
             if numbers
         }
         if not turn:
-            for result, work in zip(results, _works(graphs["float32"])):
-                result["work"] = work
+            for number, work in zip(order, _works(graphs["float32"])):
+                results[number]["work"] = work
         for label, taken in _time_by_turns(graphs, rounds).items():
             for number, microseconds in zip(plans[label], taken):
                 times.setdefault((number, label), []).append(microseconds)
@@ -281,7 +290,7 @@ def main() -> int:
     for line in sys.stdin:
         job = json.loads(line)
         chosen = draw_kernels(job["count"], np.random.default_rng(job["seed"]), job.get("weights"))
-        settings = {name: job[name] for name in ("orders", "rounds", "seed")}
+        settings = {name: job[name] for name in ("orders", "rounds", "seed", "visit")}
         low, failures = DType.parse(job["dtype"]), (MxampError, mx.base.MXNetError, ValueError, TypeError)
         timed: list[dict[str, Any]] = []
         failed = []

@@ -327,6 +327,9 @@ def test_one_of_each_family_runs_and_is_timed() -> None:
     for one, result in zip(chosen, results):
         assert result["us"]["float32"] > 0, one
         assert Work.from_document(result["work"]).inputs[0] == one.operands[0].shape
+    # Another visit has another order from the start, and tells of the same kernels.
+    again = time_kernels(chosen, DType.BFLOAT16, [], orders=1, rounds=1, seed=0, visit=1)
+    assert [result["work"] for result in again] == [result["work"] for result in results]
 
 
 @pytest.fixture
