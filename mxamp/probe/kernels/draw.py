@@ -21,6 +21,12 @@ _BLOCK = 16
 _SMALLEST = 0.01
 """How much smaller the kernels of the smallest network are."""
 
+_LARGEST = 6.0
+"""How much larger those of the largest: networks that get images in batches hand on what no cache holds."""
+
+_SIDES = (3, 28)
+"""The least side of an image, and of one of the large networks."""
+
 
 class Draw:
     """Random numbers as the families need them."""
@@ -28,8 +34,10 @@ class Draw:
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
         # Kernels of one graph are of a size: what a small network reads stays in the caches, code included.
-        self._share = share = math.exp(random.uniform(math.log(_SMALLEST), 0.0))
-        self.most_multiply_adds = _MOST_MULTIPLY_ADDS * share
+        share = math.exp(random.uniform(math.log(_SMALLEST), math.log(_LARGEST)))
+        self.is_large = share > 1
+        self._share = min(1.0, share)  # of layers: what they compute is the same for a batch of small images
+        self.most_multiply_adds = _MOST_MULTIPLY_ADDS * self._share
         self.most_elements = _MOST_ELEMENTS * share
 
     def size(self, low: float, high: float) -> int:
@@ -47,8 +55,8 @@ class Draw:
         return self.size(5, high)
 
     def batch(self) -> int:
-        """Return a batch size: mostly 1."""
-        return int(self._random.choice([1, 1, 1, 1, 2, 4, 8]))
+        """Return a batch size: mostly 1, and mostly more where kernels are large."""
+        return int(self._random.choice([1, 4, 8, 8] if self.is_large else [1, 1, 1, 1, 2, 4, 8]))
 
     def one_of(self, *values: object) -> object:
         """Return one of some values."""
@@ -60,7 +68,7 @@ class Draw:
 
     def side(self, high: int = 128) -> int:
         """Return the side of an image."""
-        return self.size(3, high)
+        return self.size(_SIDES[self.is_large], high)
 
     def layout(self, share: float = 0.7) -> str:
         """Return a layout; images are blocked more often than not."""

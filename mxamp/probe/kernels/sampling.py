@@ -18,6 +18,9 @@ FAMILIES: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {**LAYERS, **OT
 """What is drawn, and how often beside the others."""
 
 
+_FEWER = 4
+"""How many times fewer kernels make up a graph of large ones, for what all of them write lies in memory."""
+
 _REPEATED = (1, 1, 1, 1, 2, 4, 8, 24)
 """How often the kernels of a graph are repeated, one as likely as the other."""
 
@@ -30,7 +33,7 @@ def draw_kernels(
     Parameters
     ----------
     count
-        How many.
+        How many; fewer come where they are large.
     random
         Where the numbers come from.
     weights
@@ -38,6 +41,7 @@ def draw_kernels(
         there: more where the error is large.
     """
     draw = Draw(random)
+    count = max(1, count // _FEWER) if draw.is_large else count
     names = list(FAMILIES)
     shares = np.array([FAMILIES[name][0] if weights is None else weights.get(name, 0.0) for name in names])
     # Networks repeat themselves, and what is repeated finds its code and tables in the caches.
