@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -143,7 +143,7 @@ def _of_both(
     """
     samples: list[KernelSample] = []
     again: tuple[list[float], list[float]] = ([], [])
-    for name in first.keys() & second.keys():
+    for name in [name for name in first if name in second]:
         means: list[float | None] = []
         for one, other, ratios in zip(first[name].times, second[name].times, again):
             means.append(math.sqrt(one * other) if one and other else None)
@@ -159,12 +159,13 @@ def _each_once(samples: Sequence[KernelSample]) -> dict[str, KernelSample]:
     for sample in samples:
         equal.setdefault(json.dumps([sample.family, sample.work.to_document()]), []).append(sample)
 
-    def median(own: Sequence[KernelSample], low: bool) -> float | None:
+    def median_time(own: Sequence[KernelSample], low: bool) -> float | None:
         times = [time for sample in own for time in [sample.times[low]] if time is not None]
-        return float(np.median(times)) if times else None
+        return median(times) if times else None
 
     return {
-        name: own[0]._replace(times=(median(own, False), median(own, True))) for name, own in equal.items()
+        name: own[0]._replace(times=(median_time(own, False), median_time(own, True)))
+        for name, own in equal.items()
     }
 
 
@@ -282,7 +283,7 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> None:
         figures[:, 2:].T,
     ):
         print(
-            f"  {what}: {np.exp(np.mean(np.log(own))):.2f} in the geometric mean, least {own.min():.2f}, "
+            f"  {what}: {geometric_mean(own):.2f} in the geometric mean, least {own.min():.2f}, "
             f"below 0.97: {np.sum(own < 0.97)}"
         )
 

@@ -52,6 +52,7 @@ _FEWEST_LARGE = 40
 _DEEPEST_LARGE = 2
 
 _ENOUGH_LARGE = 60
+"""So many of a family are needed for that."""
 
 _TRIED = 24
 """Splits of a node that are fitted; those that the residuals speak for most."""
@@ -180,19 +181,13 @@ def fit_family(samples: Sequence[KernelSample], *, low: bool) -> KernelCost | No
 
 def _tree(table: _Table, traits: Sequence[str], itemsize: int) -> _Node:
     """Return the tree of a family, in which large kernels, where there are enough of them, are a branch."""
-    rates = _fit(table, None)
     if "bytes" in traits:
         size, below = traits.index("bytes"), itemsize * _LARGE_VALUES
         is_large = table.traits[:, size] >= below
         if is_large.sum() >= _ENOUGH_LARGE and (~is_large).sum() >= _FEWEST:
-            near, far = table.rows(~is_large), table.rows(is_large)
-            return _Node(
-                rates,
-                size,
-                below,
-                _grown(near, _FEWEST, _DEEPEST),
-                _grown(far, _FEWEST_LARGE, _DEEPEST_LARGE),
-            )
+            near = _grown(table.rows(~is_large), _FEWEST, _DEEPEST)
+            far = _grown(table.rows(is_large), _FEWEST_LARGE, _DEEPEST_LARGE)
+            return _Node(near.rates, size, below, near, far)
     return _grown(table, _FEWEST, _DEEPEST)
 
 
