@@ -42,18 +42,6 @@ _THRESHOLDS = 9
 
 _DEEPEST = 9
 
-_LARGE_VALUES = 4e6
-"""Kernels that read and write so many values, 16 MB in FP32, have a tree of their own: nothing that they move
-stays in a cache near the core."""
-
-_FEWEST_LARGE = 40
-"""A leaf of theirs has so many samples at least: their time is that of memory, and differs by little else."""
-
-_DEEPEST_LARGE = 2
-
-_ENOUGH_LARGE = 60
-"""So many of a family are needed for that."""
-
 _TRIED = 24
 """Splits of a node that are fitted; those that the residuals speak for most."""
 
@@ -176,25 +164,9 @@ def fit_family(samples: Sequence[KernelSample], *, low: bool) -> KernelCost | No
         np.array([[float(own[name]) for name in traits] for _, own in described]),
         np.array([time for _, time in timed]),
     )
-    return _as_cost(_tree(table, traits, 2 if low else 4), names, traits)
-
-
-def _tree(table: _Table, traits: Sequence[str], itemsize: int) -> _Node:
-    """Return the tree of a family, in which large kernels, where there are enough of them, are a branch."""
-    if "bytes" in traits:
-        size, below = traits.index("bytes"), itemsize * _LARGE_VALUES
-        is_large = table.traits[:, size] >= below
-        if is_large.sum() >= _ENOUGH_LARGE and (~is_large).sum() >= _FEWEST:
-            near = _grown(table.rows(~is_large), _FEWEST, _DEEPEST)
-            far = _grown(table.rows(is_large), _FEWEST_LARGE, _DEEPEST_LARGE)
-            return _Node(near.rates, size, below, near, far)
-    return _grown(table, _FEWEST, _DEEPEST)
-
-
-def _grown(table: _Table, fewest: int, deepest: int) -> _Node:
-    tree = _grow(table, _fit(table, None), fewest=fewest, deepest=deepest)
+    tree = _grow(table, _fit(table, None), depth=0)
     _prune(tree, table)
-    return tree
+    return _as_cost(tree, names, traits)
 
 
 def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> KernelCost:
@@ -208,13 +180,13 @@ def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> Kernel
     )
 
 
-def _grow(table: _Table, rates: NDArray[np.float64], *, fewest: int, deepest: int) -> _Node:
+def _grow(table: _Table, rates: NDArray[np.float64], *, depth: int) -> _Node:
     node = _Node(rates)
     looked_at = table.rows(np.arange(0, len(table), -(-len(table) // _LOOKED_AT)))
     loss = _loss(rates, looked_at)
     best: tuple[float, int, float] | None = None
-    if len(table) >= 2 * fewest and deepest:
-        for trait, below in _promising_splits(looked_at, rates, fewest):
+    if len(table) >= 2 * _FEWEST and depth < _DEEPEST:
+        for trait, below in _promising_splits(looked_at, rates):
             is_lower = looked_at.traits[:, trait] < below
             parts = [looked_at.rows(is_lower), looked_at.rows(~is_lower)]
             found = sum(_loss(_fit(part, rates, rounds=3), part) for part in parts)
@@ -225,13 +197,12 @@ def _grow(table: _Table, rates: NDArray[np.float64], *, fewest: int, deepest: in
     _, node.trait, node.below = best
     is_lower = table.traits[:, node.trait] < node.below
     lower, upper = table.rows(is_lower), table.rows(~is_lower)
-    node.lower, node.upper = (
-        _grow(part, _fit(part, rates), fewest=fewest, deepest=deepest - 1) for part in (lower, upper)
-    )
+    node.lower = _grow(lower, _fit(lower, rates), depth=depth + 1)
+    node.upper = _grow(upper, _fit(upper, rates), depth=depth + 1)
     return node
 
 
-def _promising_splits(table: _Table, rates: NDArray[np.float64], fewest: int) -> Sequence[tuple[int, float]]:
+def _promising_splits(table: _Table, rates: NDArray[np.float64]) -> Sequence[tuple[int, float]]:
     """Return the splits on whose two sides a line through the residuals leaves least."""
     predicted = _predict(rates, table)
     residuals = np.clip(np.log(table.times / predicted), -_WORST, _WORST)
@@ -242,7 +213,7 @@ def _promising_splits(table: _Table, rates: NDArray[np.float64], fewest: int) ->
     for trait in range(table.traits.shape[1]):
         for below in _thresholds(table.traits[:, trait]):
             is_lower = table.traits[:, trait] < below
-            if min(is_lower.sum(), (~is_lower).sum()) >= fewest:
+            if min(is_lower.sum(), (~is_lower).sum()) >= _FEWEST:
                 left = sum(_left_by_a_line(terms[:, side].sum(axis=1)) for side in (is_lower, ~is_lower))
                 found.append((left, trait, below))
     return [(trait, below) for _, trait, below in sorted(found)[:_TRIED]]

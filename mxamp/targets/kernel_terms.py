@@ -32,6 +32,9 @@ BROADER = {"Convolution of rows": "Convolution of few channels"}
 _CACHE = 1 << 20
 """Bytes that stay near a core; what is beyond comes from farther away."""
 
+_SHARED_CACHE = 8 << 20
+"""Bytes of which a cache that cores share keeps most; of what is beyond, more and more comes from memory."""
+
 _FILL = 64
 """Powers of two up to this are looked for in a number of channels."""
 
@@ -131,6 +134,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "added": float(itemsize * extra),
         "groups": float(groups),
         "beyond_cache": float(max(0, total - _CACHE)),
+        "beyond_shared_cache": float(max(0, total - _SHARED_CACHE)),
     }
     traits = {
         "filters_fill": _fill(filters * groups),
@@ -215,6 +219,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "strided": float(read if inner > 1 or last else 0),
         "inputs": float(len(sizes)),
         "beyond_cache": float(max(0, total - _CACHE)),
+        "beyond_shared_cache": float(max(0, total - _SHARED_CACHE)),
     }
     traits = {
         "layout": layout,
