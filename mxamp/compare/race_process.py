@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from typing import Any, Mapping
 
@@ -28,15 +29,25 @@ def _race_plans(job: Mapping[str, Any]) -> Any:
         return timed(BoundModel(model, ctx=job["ctx"], label=label), data)
 
     models: list[Any] = [load(prefix) for prefix in job["models"]]
-    found = race(
-        models,
-        rounds=job["rounds"],
-        seconds=job["seconds"],
-        at_least=job.get("at_least", 1),
-        labels=job["labels"],
-        bind=bind,
-    )
-    return {"seconds": found.seconds}
+    bindings = job.get("bindings", 1)
+    taken: list[list[float]] = [[] for _ in models]
+    rounds: list[int] = []
+    order = list(range(len(models)))
+    for seed in range(bindings):
+        found = race(
+            [models[number] for number in order],
+            rounds=-(-job["rounds"] // bindings),
+            seconds=job["seconds"] / bindings,
+            at_least=-(-job.get("at_least", 1) // bindings),
+            labels=[job["labels"][number] for number in order],
+            seed=seed,
+            bind=bind,
+        )
+        for number, seconds in zip(order, found.seconds):
+            taken[number] += seconds
+        rounds.append(found.rounds)
+        random.Random(seed).shuffle(order)  # what is bound in another order comes to lie elsewhere
+    return {"seconds": taken, "rounds": rounds}
 
 
 if __name__ == "__main__":

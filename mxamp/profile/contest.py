@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
 from typing import Sequence
 
 from mxamp.measuring.race import Ratio
@@ -30,8 +32,13 @@ class Contestant:
         What it was expected to take; None where that is not known.
     seconds
         Its times, round by round; empty where it did not run beside the others.
+    rounds
+        How many of the rounds were run each time that the plans were bound; empty where none ran beside the
+        others.
     may_win
         Whether it does what was asked for; the FP32 plan does not where low precision is required.
+    is_by_table
+        Whether it is what a conversion makes that measures nothing.
     """
 
     speed: float | None
@@ -39,7 +46,9 @@ class Contestant:
     low_nodes: int
     expected_ms: float | None = None
     seconds: Sequence[float] = ()
+    rounds: Sequence[int] = ()
     may_win: bool = True
+    is_by_table: bool = False
 
 
 def winner(plans: Sequence[Contestant]) -> int | None:
@@ -49,6 +58,10 @@ def winner(plans: Sequence[Contestant]) -> int | None:
     slower, are equally fast. Of those the one wins that was expected to be the fastest (times of nodes are
     disturbed less than those of whole models), then the one with the fewest casts, and then the one with the
     fewest low nodes: what is not needed for speed need not be rounded.
+
+    But the fastest of several is partly lucky, and with a profile a model shall be no slower than without. So
+    the plan by the target's table stays where it is among the fastest, or where what would replace it was not
+    faster each time that the plans were bound.
     """
     ran = [(n, plan.speed) for n, plan in enumerate(plans) if plan.may_win and plan.speed is not None]
     if not ran:
@@ -60,6 +73,9 @@ def winner(plans: Sequence[Contestant]) -> int | None:
         if speed >= best * (1 - TIE)
         or (speed >= best * (1 - DOUBT) and not _is_slower(plans[n], plans[leader]))
     ]
+    by_table = [n for n, _ in ran if plans[n].is_by_table]
+    if by_table and (by_table[0] in close or not _is_always_faster(plans[leader], plans[by_table[0]])):
+        return by_table[0]
     expected = [plans[n].expected_ms for n in close]
     known = [ms for ms in expected if ms is not None]
     if len(known) == len(close):
@@ -72,3 +88,12 @@ def _is_slower(plan: Contestant, leader: Contestant) -> bool:
     if not plan.seconds or len(plan.seconds) != len(leader.seconds):
         return True  # they did not run beside each other; the speeds are all there is
     return Ratio.of(leader.seconds, plan.seconds).is_slower
+
+
+def _is_always_faster(plan: Contestant, other: Contestant) -> bool:
+    """Whether a plan was faster than another each time that they were bound, as far as that is known."""
+    if len(plan.seconds) != len(other.seconds):
+        return True
+    ends = list(accumulate(plan.rounds, initial=0))
+    parts = [slice(start, end) for start, end in zip(ends, ends[1:])]
+    return all(median(plan.seconds[part]) < median(other.seconds[part]) for part in parts)

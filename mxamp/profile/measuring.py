@@ -25,7 +25,10 @@ _ENGINE = "NaiveEngine"
 """With it a node has finished before the next one starts."""
 
 _NODE_ROUNDS = 30
-_RACE_ROUNDS = 100
+_RACE_ROUNDS = 99
+_RACE_BINDINGS = 3
+"""Where its memory comes to lie makes one and the same plan some percent faster or slower, for as long as it
+is bound."""
 _FEWEST_ROUNDS = 9
 """Of a race; from 8 on the median is known with some confidence (:class:`mxamp.measuring.race.Ratio`)."""
 
@@ -43,12 +46,15 @@ class Lap(NamedTuple):
         Why it could not be run.
     seconds
         Its times, round by round, where all plans ran beside each other.
+    rounds
+        How many of them are of each time that the plans were bound.
     """
 
     median_ms: float | None
     ratio: Ratio | None
     problem: str = ""
     seconds: tuple[float, ...] = ()
+    rounds: tuple[int, ...] = ()
 
 
 class Measuring:
@@ -156,7 +162,9 @@ class Measuring:
         for candidate, name in zip(candidates[1:], names[1:]):
             try:
                 laps.append(
-                    self._laps([candidates[0], candidate], [names[0], name], seconds)[1]._replace(seconds=())
+                    self._laps([candidates[0], candidate], [names[0], name], seconds)[1]._replace(
+                        seconds=(), rounds=()
+                    )
                 )
             except (ProcessError, LookupError, TypeError, ValueError) as error:
                 laps.append(Lap(None, None, str(error)))
@@ -166,11 +174,21 @@ class Measuring:
         result = self._measure(
             RACE_PROGRAM,
             candidates,
-            {"seconds": seconds, "rounds": _RACE_ROUNDS, "labels": list(names)},
+            {
+                "seconds": seconds,
+                "rounds": _RACE_ROUNDS,
+                "bindings": _RACE_BINDINGS,
+                "labels": list(names),
+            },
         )
-        taken = result["seconds"]
+        taken, rounds = result["seconds"], tuple(result["rounds"])
         return [
-            Lap(1e3 * float(np.median(taken[n])), Ratio.of(taken[0], taken[n]), seconds=tuple(taken[n]))
+            Lap(
+                1e3 * float(np.median(taken[n])),
+                Ratio.of(taken[0], taken[n]),
+                seconds=tuple(taken[n]),
+                rounds=rounds,
+            )
             for n in range(len(candidates))
         ]
 

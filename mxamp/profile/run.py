@@ -188,7 +188,7 @@ def place_by_measuring(
     plans = [(FLOAT32, base), *from_times]
     plans += [(all_low, low), (FEWEST_CASTS, candidates.make(fewest_casts))]
     plans += [(_named(candidate, dtype), candidate) for candidate in map(candidates.make, map(these, every))]
-    if by_table.estimates is not None:
+    if table is not None:
         plans.append((BY_TABLE, by_table))
     distinct: dict[str, tuple[Candidate, list[str]]] = {}
     for name, candidate in plans:
@@ -209,7 +209,9 @@ def place_by_measuring(
                 len(candidate.low),
                 expected_ms=expected[number] if estimates is not None else None,
                 seconds=lap.seconds,
+                rounds=lap.rounds,
                 may_win=not required or candidate is not base,
+                is_by_table=table is not None and candidate.content == by_table.content,
             )
             for number, (candidate, lap) in enumerate(zip(chosen, laps))
         ]

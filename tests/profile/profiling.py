@@ -89,7 +89,7 @@ class FakeProcesses:
             sum(self._nodes(model).values()) / 1e6 if self._seconds is None else self._seconds(model)
             for model in models
         ]
-        return {"seconds": [[total] * 10 for total in totals]}
+        return {"seconds": [[total] * 10 for total in totals], "rounds": [4, 3, 3]}
 
     def _nodes(self, model: Model) -> dict[str, float]:
         return {

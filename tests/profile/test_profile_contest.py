@@ -26,6 +26,35 @@ from mxamp.profile.contest import TIE, Contestant, winner
             id="of a tie what was expected to be faster",
         ),
         pytest.param(
+            [
+                Contestant(1 + TIE / 2, 0, 0, expected_ms=1.0),
+                Contestant(1.0, 2, 5, expected_ms=2.0, is_by_table=True),
+            ],
+            1,
+            id="of a tie the plan by the table, whatever was expected",
+        ),
+        pytest.param(
+            [
+                Contestant(1.1, 0, 0, seconds=[1.0, 1.0, 2.0, 2.0], rounds=[2, 2]),
+                Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 2.2, 2.2], rounds=[2, 2], is_by_table=True),
+            ],
+            0,
+            id="what is faster than the plan by the table each time",
+        ),
+        pytest.param(
+            [
+                Contestant(1.1, 0, 0, seconds=[1.0, 1.0, 1.0, 2.0, 2.0], rounds=[3, 2]),
+                Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 1.1, 1.9, 1.9], rounds=[3, 2], is_by_table=True),
+            ],
+            1,
+            id="the plan by the table where one that is faster was not so each time",
+        ),
+        pytest.param(
+            [Contestant(1.0, 0, 0), Contestant(None, 2, 5, is_by_table=True)],
+            0,
+            id="a plan by the table that cannot run",
+        ),
+        pytest.param(
             [Contestant(1.0, 0, 0, expected_ms=1.0), Contestant(1.5, 2, 5, expected_ms=2.0)],
             1,
             id="what ran faster, whatever was expected",
