@@ -70,7 +70,7 @@ class AssumedShapes:
     entries
         For every node the shape of each output, where known.
     have_certain_axes
-        Whether inputs of no other numbers of axes can be fed. By such shapes a pass may choose, for it is
+        Whether inputs of no other numbers of axes can be fed. By such shapes every pass may choose, for it is
         right for all sizes; what a FullyConnected flattens may come with any number of axes.
     """
 
@@ -86,9 +86,7 @@ class _Form(NamedTuple):
     has_certain_axes: bool
 
 
-def assumed_for(
-    options: Options, graph: Graph, params: Mapping[str, Parameter], *, only_certain_axes: bool = False
-) -> AssumedShapes | None:
+def assumed_for(options: Options, graph: Graph, params: Mapping[str, Parameter]) -> AssumedShapes | None:
     """Return the shapes to choose by in a conversion that was given none; None where nothing is weighed.
 
     That is for targets whose costs were measured: those that were not are no reason to depart from the plan
@@ -99,12 +97,10 @@ def assumed_for(
         return None
     shapes = {name: parameter.shape for name, parameter in params.items()}
     inputs = [name for name in graph.variables if name not in params]
-    return assume_shapes(graph, shapes, inputs, only_certain_axes=only_certain_axes)
+    return assume_shapes(graph, shapes, inputs)
 
 
-def assume_shapes(
-    graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str], *, only_certain_axes: bool = False
-) -> AssumedShapes | None:
+def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str]) -> AssumedShapes | None:
     """Return shapes that a model's inputs may have; None where nothing that is tried fits.
 
     Parameters
@@ -115,8 +111,6 @@ def assume_shapes(
         The shapes of its parameters and auxiliary states by name.
     inputs
         Its inputs.
-    only_certain_axes
-        Whether to look no further where the numbers of their axes are not certain.
 
     Notes
     -----
@@ -129,9 +123,9 @@ def assume_shapes(
     side fits and none is reduced, nothing is assumed.
     """
     told = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
-    is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
-    if not told or (only_certain_axes and not is_certain):
+    if not told:
         return None
+    is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
     found = _first_that_fits(graph, params, {name: form.sizes for name, form in told.items()}, inputs)
     return None if found is None else replace(found, have_certain_axes=is_certain)
 

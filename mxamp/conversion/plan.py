@@ -62,7 +62,8 @@ class Decide(Pass):
 def _assumed(options: Options, state: State) -> AssumedShapes | None:
     """Return the shapes to weigh costs by: those that the graph was prepared by, if it was."""
     prepared_by = state.record(AssumedShapes)
-    if prepared_by and state.assumed_shapes is not None:
+    # Passes follow shapes as far as they ask for them, which few do where axes are not certain.
+    if prepared_by and state.assumed_shapes is not None and state.are_axes_certain:
         return replace(prepared_by[0], entries=state.assumed_shapes)
     return assumed_for(options, state.graph, state.params)
 

@@ -148,9 +148,7 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
     if options.calibration is not None:
         notes.extend(calibration_notes(options.calibration, graph, params))
     notes.extend(interface.notes)
-    assumed = None
-    if source.shapes is None:
-        assumed = assumed_for(options, graph, params, only_certain_axes=True)
+    assumed = assumed_for(options, graph, params) if source.shapes is None else None
     state = State.of(
         graph,
         params,
@@ -159,6 +157,7 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
         auxiliary=frozenset(source.aux_params),
         shapes=source.shapes,
         assumed_shapes=None if assumed is None else assumed.entries,
+        are_axes_certain=assumed is None or assumed.have_certain_axes,
         low_inputs=interface.inputs,
         low_heads=interface.heads,
         records=() if assumed is None else (assumed,),

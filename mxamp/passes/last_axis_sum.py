@@ -12,7 +12,7 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
-_FEW_VALUES = 1 << 14
+_FEW_VALUES = 1 << 11
 """Sums of fewer values take no longer than the nodes that make the ones."""
 
 _MOST_TERMS = 1 << 10
@@ -28,12 +28,12 @@ class RewriteLastAxisSum(NodeRewrite):
 
     After::
 
-        x -> slice {begin: (0, 0, 0, 0), end: (1, 1, 1, None)} -> Reshape {shape: (-1)} -> ones_like (ones)
+        x -> _contrib_arange_like {axis: -1} -> ones_like (ones)
         x, ones -> dot (name)
 
     With ``keepdims`` an ``expand_dims`` follows.
 
-    Refuses: where the shape is not known, it has a single axis, or fewer than 16,384 values; other axes;
+    Refuses: where the shape is not known, it has a single axis, or fewer than 2,048 values; other axes;
     more than 1,024 terms; other dtypes than float32; numpy's shape semantics, where x may be empty; a node
     that a rule of the user's picks; targets that do not name the pass; the bodies of control flow. The node
     may be a graph output, for its name stays.
@@ -44,8 +44,9 @@ class RewriteLastAxisSum(NodeRewrite):
     sums of 8 terms take 6.1 ms, the product 0.8 (AMD EPYC, one thread): in a capsule network such sums are
     half of the time. ``dot`` does not run in bfloat16 on CPUs, so the sum stays float32.
 
-    The ones are made of x, so that the form is right for every shape; shapes only tell whether it is worth
-    it. The same up to the order of summation: n terms differ from the exact sum by at most n - 1 roundings
+    The ones are made of x, so that the form is right for every shape, and for the axis -1 for any number of
+    axes; shapes only tell whether it is worth it: 2,048 values take 27 us as a sum, and 15 as a product. The
+    same up to the order of summation: n terms differ from the exact sum by at most n - 1 roundings
     of what is summed up. Infinities and NaN give the same. Linear in nodes.
     """
 
@@ -59,18 +60,15 @@ class RewriteLastAxisSum(NodeRewrite):
         if graph.has_numpy_shapes or not _pays(state, position, node):
             return None
         source = node.inputs[0]
-        shape = state.shape(source)
+        shape = state.usual_shape(source)
         assert shape is not None  # it pays
-        rank, terms = len(shape), shape[-1]
 
         def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...], **attrs: str) -> Entry:
             made = Node(op, f"{node.name}_{what}", attrs, inputs)
             return edit.insert(made, before=position, shapes=(like,))
 
-        first = {"begin": str((0,) * rank), "end": str((*(1,) * (rank - 1), None))}
-        row = put("slice", "row", source, like=(*(1,) * (rank - 1), terms), **first)
-        flat = put("Reshape", "terms", row, like=(terms,), shape="(-1,)")
-        ones = put("ones_like", "ones", flat, like=(terms,))
+        terms = put("_contrib_arange_like", "terms", source, like=shape[-1:], axis="-1")
+        ones = put("ones_like", "ones", terms, like=shape[-1:])
         attrs = own_attributes(node)
         if is_true(node.attrs, "keepdims", default=False):
             product = put("dot", "dot", source, ones, like=shape[:-1])
@@ -84,16 +82,18 @@ class RewriteLastAxisSum(NodeRewrite):
 def _pays(state: State, position: int, node: Node) -> bool:
     if FACTS.canonical(node.op) != "sum" or len(node.inputs) != 1:
         return False
-    shape, axis = state.shape(node.inputs[0]), integers(node.attrs.get("axis", "()"))
+    shape, axis = state.usual_shape(node.inputs[0]), integers(node.attrs.get("axis", "()"))
+    has_certain_axes = state.shape(node.inputs[0]) is not None
+    keeps_axis = is_true(node.attrs, "keepdims", default=False)  # of a single one a product has one, too
     return (
         shape is not None
         and len(shape) > 1
         and axis is not None
         and len(axis) == 1
-        and axis[0] in (-1, len(shape) - 1)
+        and (axis[0] in (-1, len(shape) - 1) if has_certain_axes else axis[0] == -1 and not keeps_axis)
         and not is_true(node.attrs, "exclude", default=False)
         and 1 < shape[-1] <= _MOST_TERMS
         and math.prod(shape) >= _FEW_VALUES
         and state.certain_dtypes[position][0] is DType.FLOAT32
-        and state.shape(Entry(position)) is not None
+        and state.usual_shape(Entry(position)) is not None
     )

@@ -78,6 +78,8 @@ class State:
         them what is fastest, and must be right for all others.
     assumed_shapes
         The same where no call is known, of one that is usual: for passes to choose by, and for nothing else.
+    are_axes_certain
+        Whether no call can have other numbers of axes than the assumed shapes.
     low_inputs
         The inputs that will arrive in low precision; a cast to that is one that does nothing.
     low_heads
@@ -104,6 +106,7 @@ class State:
     auxiliary: frozenset[str] = frozenset()
     shapes: Sequence[NodeShapes] | None = None
     assumed_shapes: Sequence[NodeShapes] | None = None
+    are_axes_certain: bool = True
     low_inputs: Mapping[str, DType] = field(default_factory=dict)
     low_heads: frozenset[int] = frozenset()
     keeps_branches: bool = False
@@ -264,6 +267,14 @@ class State:
 
     def shape(self, entry: Entry) -> tuple[int, ...] | None:
         """Return the shape of an entry: a parameter's always, others' in the call known or assumed."""
+        is_certain = self.shapes is not None or self.are_axes_certain or self.parameter(entry) is not None
+        return self.usual_shape(entry) if is_certain else None
+
+    def usual_shape(self, entry: Entry) -> tuple[int, ...] | None:
+        """Return the shape of an entry in a usual call, where other calls may have other numbers of axes.
+
+        It tells what is fast, to a pass that is right for any number.
+        """
         parameter = self.parameter(entry)
         if parameter is not None:
             return parameter.shape

@@ -240,6 +240,29 @@ def test_a_fully_connected_does_not_tell_how_many_axes_its_data_have() -> None:
     assert np.linalg.norm(sums[1] - sums[0]) < 2e-2 * np.linalg.norm(sums[0])
 
 
+@pytest.mark.parametrize(
+    ("attrs", "is_product"),
+    [({"axis": -1}, True), ({"axis": 2}, False), ({"axis": -1, "keepdims": True}, False)],
+    ids=["last", "third", "last, kept"],
+)
+def test_a_sum_along_the_last_of_any_number_of_axes_is_a_product(
+    attrs: dict[str, Any], is_product: bool
+) -> None:
+    """(1, 128) words are assumed; they may come without a batch, and then axis 2 is not there."""
+    rows = mx.sym.Embedding(mx.sym.var("words"), mx.sym.var("w"), input_dim=50, output_dim=32)
+    sym, args = mx.sym.sum(rows, name="y", **attrs), {"w": mx.nd.random.normal(shape=(50, 32))}
+    model = mxamp.convert_model(sym, args, {}, "bfloat16", target="cpu-bf16")
+    assert ("last_axis_sum" in {change.step for change in model.report.preparations}) is is_product
+    for shape in [(7,), (2, 3), (2, 3, 4)][attrs["axis"] == 2 :]:
+        words = mx.nd.array(np.random.default_rng(1).integers(0, 50, shape))
+        expected, found = (
+            one.bind(mx.cpu(), {**given, "words": words}, grad_req="null").forward()[0].asnumpy()
+            for one, given in ((sym, args), (model.sym, model.args))
+        )
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=0.3)
+
+
 def test_what_is_broadcast_may_come_with_fewer_axes() -> None:
     """The mean of a batch of images makes a batch of a single image."""
     data = mx.sym.var("data")
