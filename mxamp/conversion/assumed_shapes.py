@@ -15,7 +15,7 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
-from mxamp.passes.images import KEEPS_RANK
+from mxamp.passes.images import KEEPS_RANK, reduces_image
 from mxamp.report.build import Shapes
 
 Shape = Tuple[int, ...]
@@ -51,7 +51,6 @@ _OF_TWO = frozenset(
 _CUTS = "SliceChannel"
 """What gives each step of an unrolled network its part of the data."""
 _CONVOLUTIONS = frozenset({"Convolution", "Deconvolution"})
-_POOLS_ALL = frozenset({"Pooling", "_contrib_AdaptiveAvgPooling2D"})
 _KEEPS_RANK = KEEPS_RANK | {
     *("Cast", "Pad", "elemwise_div", "transpose"),
     *("_plus_scalar", "_minus_scalar", "_mul_scalar", "_div_scalar"),
@@ -208,15 +207,20 @@ def _has_large_features(graph: Graph, shapes: Shapes) -> bool:
     """Return whether what is pooled to one value at last is an eighth of the image's side, or more."""
     smallest = None
     for node in graph.nodes:
-        op = FACTS.canonical(node.op)
-        if op not in _POOLS_ALL or (
-            op == "Pooling" and not is_true(node.attrs, "global_pool", default=False)
-        ):
+        if not _pools_all(node):
             continue
         read = shapes[node.inputs[0].node][node.inputs[0].output]
         if read is not None and len(read) == 4:
             smallest = min(read[2:]) if smallest is None else min(smallest, *read[2:])
     return smallest is not None and smallest >= _SIDES[0] // 8
+
+
+def _pools_all(node: Node) -> bool:
+    """Whether a node makes one value of an image, in any of the forms that mean so."""
+    op = FACTS.canonical(node.op)
+    if op == "Pooling":
+        return is_true(node.attrs, "global_pool", default=False)
+    return op == "_contrib_AdaptiveAvgPooling2D" or (op in ("mean", "max") and reduces_image(node))
 
 
 def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:

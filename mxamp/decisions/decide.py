@@ -367,7 +367,7 @@ class _Decider:
             raise PolicyError(
                 f"{setting('low_precision', 'profitable')} weighs what nodes and casts cost, but {missing}. "
                 "Give the shapes of all inputs, batch size included, and a target with costs (see `mxamp "
-                f"targets`), or leave {argument('low_precision')} out."
+                f"targets`), or leave {argument('low_precision')} out: behind a loop no shape is known."
             )
         return None
 

@@ -9,6 +9,7 @@ from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.images import reduces_image
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
@@ -16,8 +17,6 @@ _ADAPTIVE = "_contrib_AdaptiveAvgPooling2D"
 
 _REDUCTIONS: Mapping[str, str] = {"mean": "avg", "max": "max"}
 """Reduction -> the kind of pooling that it is over an image."""
-
-_IMAGE_AXES = (frozenset({2, 3}), frozenset({-2, -1}), frozenset({2, -1}), frozenset({-2, 3}))
 
 
 class RewriteGlobalPooling(NodeRewrite):
@@ -67,7 +66,8 @@ class RewriteGlobalPooling(NodeRewrite):
                 return None
             edit.replace(position, node._replace(op="Pooling", attrs={**attrs, "pool_type": "avg"}))
             return "global Pooling is the same, and backends have kernels for it"
-        if not _reduces_images(state, node):
+        source = node.inputs[0].node
+        if not reduces_image(node) or source not in state.images or source not in state.never_empty:
             return None
         attrs["pool_type"] = _REDUCTIONS[FACTS.canonical(node.op)]
         if is_true(node.attrs, "keepdims", default=False):
@@ -79,15 +79,3 @@ class RewriteGlobalPooling(NodeRewrite):
             image = edit.insert(pooled, before=position, shapes=(pixel,))
             edit.replace(position, node._replace(op="Flatten", attrs=own_attributes(node), inputs=(image,)))
         return "global Pooling reduces images as well, and backends have kernels for it"
-
-
-def _reduces_images(state: State, node: Node) -> bool:
-    source, axes = node.inputs[0].node, integers(node.attrs.get("axis", "()"))
-    return (
-        axes is not None
-        and len(axes) == 2
-        and frozenset(axes) in _IMAGE_AXES
-        and not is_true(node.attrs, "exclude", default=False)
-        and source in state.images
-        and source in state.never_empty
-    )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
+from mxamp.ops.attributes import integers, is_true
 
 _MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
+"""Operators that make images where their kernel has two axes."""
+_TAKES_IMAGES = "_contrib_AdaptiveAvgPooling2D"
+"""What fails for anything else, and makes images."""
+_IMAGE_AXES = (frozenset({2, 3}), frozenset({-2, -1}), frozenset({2, -1}), frozenset({-2, 3}))
 KEEPS_RANK = frozenset(
     {
         "Activation",
@@ -45,9 +49,20 @@ def image_nodes(graph: Graph) -> frozenset[int]:
             ):
                 found.add(position)
                 continue
-        if op in KEEPS_RANK and node.inputs and node.inputs[0].node in found:
+        if op == _TAKES_IMAGES or (op in KEEPS_RANK and node.inputs and node.inputs[0].node in found):
             found.add(position)
     return frozenset(found)
+
+
+def reduces_image(node: Node) -> bool:
+    """Whether a reduction goes over both axes of an image, if it reads one."""
+    axes = integers(node.attrs.get("axis", "()"))
+    return (
+        axes is not None
+        and len(axes) == 2
+        and frozenset(axes) in _IMAGE_AXES
+        and not is_true(node.attrs, "exclude", default=False)
+    )
 
 
 def channels_of(graph: Graph, entry: Entry) -> int | None:

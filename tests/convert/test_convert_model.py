@@ -371,6 +371,38 @@ def test_a_converted_model_converts_to_itself() -> None:
     assert variables_of(again) == variables_of(model)
 
 
+def images_by_adaptive_pooling(net: Net) -> tuple[Graph, dict[str, Any]]:
+    pixel = net.op("_contrib_AdaptiveAvgPooling2D", net.var("data"), name="pixel", output_size=1)
+    mean = net.op("mean", pixel, name="mean", axis=(2, 3), keepdims=True)
+    return net.graph(net.op("broadcast_mul", pixel, mean, name="y")), {}
+
+
+def large_features(net: Net) -> tuple[Graph, dict[str, Any]]:
+    # The mean tells that images are small, in either of its spellings.
+    layer = net.conv(net.var("data"), "layer")
+    mean = net.op("mean", layer, name="mean", axis=(2, 3), keepdims=True)
+    gate = net.conv(net.conv(mean, "squeeze", filters=4), "excite")
+    return net.graph(net.op("broadcast_mul", layer, gate, name="y")), {}
+
+
+def positions_cut_off(net: Net) -> tuple[Graph, dict[str, Any]]:
+    places = net.op("argsort", net.var("words"), name="places", axis=0)
+    return net.graph(net.op("_maximum_scalar", places, name="y", scalar=0.0)), {"io_dtype": "low"}
+
+
+@pytest.mark.parametrize("made", [images_by_adaptive_pooling, large_features, positions_cut_off])
+def test_what_preparing_spells_in_other_words_converts_to_itself(made: Any) -> None:
+    net = Net()
+    graph, options = made(net)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MxampWarning)
+        model = mxamp.convert_model(graph, net.params, {}, "bfloat16", **options)
+        again = mxamp.convert_model(model.graph, model.arg_params, model.aux_params, "bfloat16", **options)
+    assert model.report is not None
+    assert model.report.preparations
+    assert write_symbol(again.graph) == write_symbol(model.graph)
+
+
 def test_a_bfloat16_model_is_not_mixed_with_float16() -> None:
     graph, args, auxs = network()
     model = mxamp.convert_model(graph, args, auxs, "bfloat16", fold_batch_norm=False)

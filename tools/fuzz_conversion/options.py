@@ -61,8 +61,9 @@ def random_options(seed: int, model: RandomModel) -> dict[str, Any]:
     if options.get("saturate"):
         options.pop("cast_optional_params", None)  # clamps what is cast now
     if chance(0.2):
-        # Only where costs are known can they be weighed.
+        # Only where costs are known can they be weighed, and no shape behind a loop is.
         weighs = options["target_dtype"] == "bfloat16" and options["shapes"] and "policy" not in options
+        weighs = weighs and not any(node.subgraphs for node in model.graph.nodes)
         options["low_precision"] = choice(["required", "profitable"]) if weighs else "required"
     if chance(0.08):
         options["cast_op"] = "Cast"

@@ -82,7 +82,8 @@ RECORDS = (
     record("Activation _npx_activation", "data", COMPUTE),
     # data, gamma (act_type=prelu). Two outputs with act_type=rrelu.
     record("LeakyReLU _npx_leaky_relu", "data data", COMPUTE, named="output mask"),
-    record("relu _sparse_relu", "data", COMPUTE),
+    # Of a position, as of the maximum of it and 0, which is another spelling.
+    record("relu _sparse_relu", "data", ValueKind.AFFINE),
     record("sigmoid _sparse_sigmoid", "data", COMPUTE),
     record("hard_sigmoid", "data", COMPUTE),
     record("softsign", "data", COMPUTE),
