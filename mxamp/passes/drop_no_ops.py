@@ -47,8 +47,10 @@ class DropNoOps(PreparationPass):
 
         x (float16) -> Cast float32 -> Cast float16 -> y     x -> y
 
+    One that is a graph output stays, since the output has its name, and its readers pass it by.
+
     Refuses: a Dropout with ``mode="always"``, which is random in inference too, and one whose mask is read; a
-    node that is a graph output, since the output has its name; a node that a rule of the user's picks; a cast
+    cast that is a graph output; a node that a rule of the user's picks; a cast
     of an input that does not say its dtype (it may be fed with images of ``uint8``);
     ``x (float32) -> Cast float16 -> Cast float32``, where the rounding is the meaning; the bodies of control
     flow.
@@ -73,6 +75,7 @@ class DropNoOps(PreparationPass):
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph without what does nothing."""
         instead: dict[Entry, Entry] = {}
+        passed_by: dict[Entry, Entry] = {}
         reasons: dict[int, str] = {}
         forms: dict[Entry, Mapping[DType, Entry]] = {}
         for position, node in enumerate(graph.nodes):
@@ -80,6 +83,7 @@ class DropNoOps(PreparationPass):
                 continue
             op = FACTS.canonical(node.op)
             source = instead.get(node.inputs[0], node.inputs[0])
+            source = passed_by.get(source, source)
             own = Entry(position)
             target, reason = None, ""
             if op in CAST_OPERATORS:
@@ -97,9 +101,15 @@ class DropNoOps(PreparationPass):
             if target is not None and position not in state.heads and not state.is_fixed(position):
                 instead[own] = target
                 reasons[position] = reason
+            elif (
+                own in graph.heads
+                and _does_nothing(graph, position, node, op)
+                and not state.is_fixed(position)
+            ):
+                passed_by[own] = source
             elif target is not None and source in forms:
                 forms[own] = forms[source]  # it stays, and behind it the chain goes on
-        if not instead:
+        if not instead and not any(graph.uses_of(own) for own in passed_by):
             return None
         into = {position: instead[Entry(position)].node for position in reasons}
         for position, source_node in _unread(graph, state, instead).items():
@@ -111,6 +121,14 @@ class DropNoOps(PreparationPass):
             )  # a dropped one went into one that stays
         edit = GraphEdit(graph, state.params)
         changes = []
+        for own, target in passed_by.items():
+            for use in graph.uses_of(own):
+                edit.connect(use, target)
+            if graph.uses_of(own):
+                node = graph.nodes[own.node]
+                changes.append(
+                    self.changed(node, f"{_NO_OPS[FACTS.canonical(node.op)]}; its readers pass it by")
+                )
         for position, reason in sorted(reasons.items()):
             edit.drop(position, *[instead[entry] for entry in (Entry(position),) if entry in instead])
             name = graph.nodes[into[position]].name

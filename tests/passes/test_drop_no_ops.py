@@ -59,12 +59,32 @@ def dropout(*, mode: str = "training", output: int = 0, head: bool = False) -> G
     [
         pytest.param(dropout(mode="always"), id="random in inference too"),
         pytest.param(dropout(output=1), id="its mask is read"),
-        pytest.param(dropout(head=True), id="the output has its name"),
     ],
 )
 def test_refuses(graph: Graph) -> None:
     after, _ = prepared(DropNoOps, graph)
     assert after is graph
+
+
+def test_one_that_is_an_output_stays_and_its_readers_pass_it_by() -> None:
+    after, done = prepared(DropNoOps, dropout(head=True))
+    assert operators(after) == ["drop = Dropout(data) {mode: training}", "exp = exp(data)"]
+    (change,) = done.changes
+    assert (change.node, change.into) == ("drop", "drop")
+    assert "pass it by" in change.reason
+
+
+def test_a_cast_finds_its_way_back_past_an_output_that_does_nothing() -> None:
+    net = Net()
+    low = net.op("amp_cast", net.fc(net.var("data"), "fc"), name="low", dtype="bfloat16")
+    drop = net.op("Dropout", net.op("amp_cast", low, name="up", dtype="float32"), name="drop", outputs=2)
+    again = net.op("amp_cast", drop, name="again", dtype="bfloat16")
+    graph = net.graph(net.op("exp", again, name="exp"), drop)
+    after, _ = prepared(DropNoOps, graph, net.params)
+    assert [one for one in operators(after) if one.startswith(("exp", "drop"))] == [
+        "drop = Dropout(up)",
+        "exp = exp(low)",
+    ]
 
 
 def test_an_output_whose_name_its_cast_took_is_kept_when_it_is_converted_again() -> None:

@@ -45,8 +45,10 @@ def to_symbol(graph: Graph) -> Any:
 def as_numpy(array: Any) -> NDArray[Any]:
     """Return values, those of 16 bits as float32."""
     if "float16" in str(array.dtype):
-        # Not astype, which refuses blocked bfloat16 arrays whose channels oneDNN pads.
-        return np.asarray(mx.nd.cast(array, dtype="float32").asnumpy())
+        # Not astype, which refuses blocked bfloat16 arrays whose channels oneDNN pads. Outside numpy's shape
+        # semantics a scalar's shape is one that is not known.
+        with mx.util.np_shape(array.shape == () or mx.util.is_np_shape()):
+            return np.asarray(mx.nd.cast(array, dtype="float32").asnumpy())
     return np.asarray(array.asnumpy())
 
 
