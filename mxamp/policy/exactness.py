@@ -206,7 +206,7 @@ def exact_entries(graph: Graph) -> frozenset[Entry]:
 
     Notes
     -----
-    Linear in nodes and uses: two sweeps.
+    Linear in nodes and uses: three sweeps.
     """
     found: set[Entry] = set()
     all_facts = [None if node.is_variable else FACTS.of(node.op, node.attrs) for node in graph.nodes]
@@ -217,15 +217,17 @@ def exact_entries(graph: Graph) -> frozenset[Entry]:
             return op in (AMP_CAST, AMP_MULTICAST)
         return facts.kind in _SPREADING_FORWARD or facts.name == CAST
 
+    def reads_found(position: int) -> bool:
+        return any(
+            entry in found and _carries_values(all_facts[position], number, graph.nodes[position].attrs)
+            for number, entry in enumerate(graph.nodes[position].inputs)
+        )
+
     for position, node in enumerate(graph.nodes):
         facts = all_facts[position]
         if facts is not None:
             found.update(Entry(position, output) for output in facts.seed_outputs(node.attrs))
-        reads = [
-            entry in found and _carries_values(facts, number, node.attrs)
-            for number, entry in enumerate(node.inputs)
-        ]
-        if any(reads) and hands_on(position):
+        if hands_on(position) and reads_found(position):
             found.update(Entry(position, output) for output in range(node.num_outputs))
     for position in range(len(graph.nodes) - 1, -1, -1):
         node, facts = graph.nodes[position], all_facts[position]
@@ -237,4 +239,9 @@ def exact_entries(graph: Graph) -> frozenset[Entry]:
                 found.add(entry)
             if is_exact and hands_on(position) and _carries_values(facts, number, node.attrs):
                 found.add(entry)
+    # The same values beside, whoever reads them there.
+    for position, node in enumerate(graph.nodes):
+        facts = all_facts[position]
+        if facts is not None and facts.kind is ValueKind.MOVE and reads_found(position):
+            found.update(Entry(position, output) for output in range(node.num_outputs))
     return frozenset(found)

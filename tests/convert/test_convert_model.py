@@ -390,7 +390,16 @@ def positions_cut_off(net: Net) -> tuple[Graph, dict[str, Any]]:
     return net.graph(net.op("_maximum_scalar", places, name="y", scalar=0.0)), {"io_dtype": "low"}
 
 
-@pytest.mark.parametrize("made", [images_by_adaptive_pooling, large_features, positions_cut_off])
+def whole_numbers_that_leave(net: Net) -> tuple[Graph, dict[str, Any]]:
+    """Return a graph with an output of what is cast to whole numbers elsewhere."""
+    moved = net.op("BlockGrad", net.var("data"), name="moved")
+    whole = net.op("Cast", moved, name="whole", dtype="uint8")
+    return net.graph(net.op("Cast", whole, name="y", dtype="float32"), moved), {"io_dtype": "low"}
+
+
+@pytest.mark.parametrize(
+    "made", [images_by_adaptive_pooling, large_features, positions_cut_off, whole_numbers_that_leave]
+)
 def test_what_preparing_spells_in_other_words_converts_to_itself(made: Any) -> None:
     net = Net()
     graph, options = made(net)
