@@ -35,7 +35,7 @@ from mxamp.profile.contest import TIE, Contestant, winner
         ),
         pytest.param(
             [
-                Contestant(1.1, 0, 0, seconds=[1.0, 1.0, 2.0, 2.0], rounds=[2, 2]),
+                Contestant(1.04, 0, 0, seconds=[1.0, 1.0, 2.0, 2.0], rounds=[2, 2]),
                 Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 2.2, 2.2], rounds=[2, 2], is_by_table=True),
             ],
             0,
@@ -43,11 +43,19 @@ from mxamp.profile.contest import TIE, Contestant, winner
         ),
         pytest.param(
             [
-                Contestant(1.1, 0, 0, seconds=[1.0, 1.0, 1.0, 2.0, 2.0], rounds=[3, 2]),
+                Contestant(1.04, 0, 0, seconds=[1.0, 1.0, 1.0, 2.0, 2.0], rounds=[3, 2]),
                 Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 1.1, 1.9, 1.9], rounds=[3, 2], is_by_table=True),
             ],
             1,
             id="the plan by the table where one that is faster was not so each time",
+        ),
+        pytest.param(
+            [
+                Contestant(1.06, 0, 0, seconds=[1.0, 1.0, 1.0, 2.0, 2.0], rounds=[3, 2]),
+                Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 1.1, 1.9, 1.9], rounds=[3, 2], is_by_table=True),
+            ],
+            0,
+            id="but not where it is faster by more than luck",
         ),
         pytest.param(
             [Contestant(1.0, 0, 0), Contestant(None, 2, 5, is_by_table=True)],
