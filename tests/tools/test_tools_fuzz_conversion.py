@@ -177,6 +177,18 @@ def test_every_rounding_in_a_branch_is_perturbed():
     assert 0.2 < perturbed.deviations[0][0].max() < 1  # float16 steps by 0.5 there
 
 
+def test_what_leaves_behind_a_condition_is_rounded_once():
+    """A difference of equals is 0 however its terms move, and log 2 is what a softrelu makes of it."""
+    x = mx.sym.var("x")
+    chosen = mx.sym.contrib.cond(mx.sym.sum(x) > 1e6, lambda: x * 1, lambda: x * 2)
+    difference = mx.sym.broadcast_sub(chosen, chosen)
+    graph = parse_symbol(mx.sym.Activation(difference, act_type="softrelu").tojson())
+    data = ({"x": np.ones((2, 3), np.float32)},)
+    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), DType.FLOAT16)
+    perturbed.run(4, seed=0)
+    assert perturbed.deviations[0][0].min() >= np.log(2) * 2.0**-11
+
+
 def test_what_is_compared_with_is_rounded_as_what_is_compared():
     """0.77 is no number of float16's; what rounds to its neighbour equals it there."""
     graph = parse_symbol((mx.sym.identity(mx.sym.var("x")) == 0.77).tojson(), is_from_mxnet=True)

@@ -160,8 +160,13 @@ class Perturbed:
         self._reference = reference
         self._format = format
         self._bound: dict[bool, Bound] = {}
-        outputs = reference.outputs
-        self.deviations = [[np.zeros(values.shape) for values in given] for given in outputs]
+        unit = 2.0**-format.format.significand_bits
+        # Behind a condition nothing is perturbed, not even what leaves there, and a conversion rounds it.
+        units = [0.0 if head in reference.sized else unit for head in reference.model.graph.heads]
+        self.deviations = [
+            [least * np.abs(values.astype(np.float64)) for values, least in zip(given, units)]
+            for given in reference.outputs
+        ]
         """For each set of data and each output, how far each value moved at most."""
 
     def run(self, times: int, seed: int, *, rounding: bool = False) -> None:
