@@ -13,7 +13,7 @@ import mxnet as mx
 
 from mxamp.compare.inputs import as_model
 from mxamp.compare.race import write_for_race
-from mxamp.compare.race_process import _race_plans
+from mxamp.compare.race_process import race_plans
 
 
 def test_models_are_bound_again_in_another_order_and_keep_their_times(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_models_are_bound_again_in_another_order_and_keep_their_times(tmp_path: 
         "bindings": 4,
         "seconds": 60,
     }
-    found = _race_plans(job)
+    found = race_plans(job)
     assert len(found["rounds"]) == 4
     assert {len(own) for own in found["seconds"]} == {sum(found["rounds"])}
     short, long, again = (np.array(own) for own in found["seconds"])
     assert np.median(long) > 2 * max(np.median(short), np.median(again))
-    assert _race_plans({**job, "bindings": 1})["rounds"] == [12]
+    assert race_plans({**job, "bindings": 1})["rounds"] == [12]
