@@ -25,14 +25,16 @@ def race_plans(job: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     job
-        ``models`` (prefixes) and their ``labels``; ``data``, an ``.npz`` of their inputs; ``ctx``, the device;
-        ``rounds``, ``seconds`` and ``at_least``, as for :func:`mxamp.compare.race.race`; and ``bindings``, how
-        often all are bound, in another order each time, for a share of the rounds: once by default.
+        ``models`` (prefixes) and their ``labels``; ``data``, an ``.npz`` of their inputs; ``ctx``, the
+        device; ``rounds``, ``seconds`` and ``at_least``, as for :func:`mxamp.compare.race.race`; and
+        ``bindings``, how often all are bound, in another order each time, for a share of the rounds: once by
+        default.
 
     Returns
     -------
     dict
-        ``seconds``: the times of each model, round by round; ``rounds``: how many of them are of each binding.
+        ``seconds``: the times of each model, round by round; ``rounds``: how many of them are of each
+        binding.
     """
     with np.load(job["data"]) as arrays:
         data = dict(arrays)
