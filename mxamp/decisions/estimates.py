@@ -380,7 +380,7 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
     for shape in inputs:
         if shape is None:
             return None
-        elements += math.prod(shape)
+        elements += 0 if node.op in _READS_SHAPES else math.prod(shape)
     first = inputs[0] if inputs else None
     weight = inputs[1] if len(inputs) > 1 else None
     is_layer = node.op in LAYERS
@@ -403,6 +403,9 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
 
 _IMAGE = 4
 """What has so many axes may become a convolution (:mod:`mxamp.passes.convolve_batch_norm`)."""
+
+_READS_SHAPES = frozenset({"_contrib_arange_like", "_npx_arange_like"})
+"""What looks at no value that it reads, however many there are."""
 
 _BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""

@@ -134,7 +134,8 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "added": float(itemsize * extra),
         "groups": float(groups),
         "beyond_cache": float(max(0, total - _CACHE)),
-        "beyond_shared_cache": float(max(0, total - _SHARED_CACHE)),
+        # Weights come from memory however few they are, and have a rate of their own.
+        "beyond_shared_cache": float(max(0, total - itemsize * math.prod(weight) - _SHARED_CACHE)),
     }
     traits = {
         "filters_fill": _fill(filters * groups),

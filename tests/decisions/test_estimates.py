@@ -106,6 +106,15 @@ def test_depthwise_convolutions_and_biases_are_seen() -> None:
     assert (work.channels, work.is_depthwise, work.has_bias, work.rank) == (8, True, True, 4)
 
 
+def test_what_asks_for_a_shape_moves_nothing_that_it_reads() -> None:
+    net = Net()
+    terms = net.op("_contrib_arange_like", net.var("x"), axis=-1)
+    graph = net.graph(terms)
+    work = work_of(graph, terms.node, [((300, 200, 8),), ((8,),)])
+    assert work is not None
+    assert work.elements == 8
+
+
 @pytest.mark.parametrize(("channels", "is_evened"), [(3, True), (5, True), (4, False), (1, False)])
 def test_a_low_layer_of_odd_channels_costs_what_it_takes_with_one_more(
     channels: int, is_evened: bool

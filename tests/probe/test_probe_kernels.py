@@ -309,6 +309,26 @@ def test_what_large_kernels_take_more_holds_for_kinds_of_which_none_was_large(lo
         assert found == pytest.approx(microseconds(work), rel=0.1)
 
 
+def test_weights_have_a_rate_of_their_own_and_are_not_beyond_the_shared_cache() -> None:
+    weights = Work(
+        0,
+        2 * 6 * 6 * 256 + 256 * 256 * 81,
+        4,
+        inputs=((1, 256, 6, 6), (256, 256, 9, 9)),
+        output=(1, 256, 6, 6),
+    )
+    images = Work(
+        0,
+        2 * 56 * 56 * 8 * 256 + 256 * 256,
+        4,
+        inputs=((8, 256, 56, 56), (256, 256, 1, 1)),
+        output=(8, 256, 56, 56),
+    )
+    assert amounts_and_traits("Convolution", weights, low=False)[0]["beyond_shared_cache"] == 0
+    moved = 4 * 2 * 56 * 56 * 8 * 256
+    assert amounts_and_traits("Convolution", images, low=False)[0]["beyond_shared_cache"] == moved - (8 << 20)
+
+
 # ---------------------------------------------------------------------- drawing and timing
 
 
