@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, Mapping, Optional, Sequence, Tuple
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
+from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.attributes import integers
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
 from mxamp.ops.parameters import LAYERS
@@ -377,10 +378,11 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         return None
     # Later outputs that nothing reads have no shape.
     elements = sum(math.prod(shape) for shape in shapes[position] if shape is not None)
-    for shape in inputs:
+    for number, shape in enumerate(inputs):
         if shape is None:
             return None
-        elements += 0 if node.op in _READS_SHAPES else math.prod(shape)
+        if shape == output or not _only_tells_a_shape(node, number):
+            elements += math.prod(shape)
     first = inputs[0] if inputs else None
     weight = inputs[1] if len(inputs) > 1 else None
     is_layer = node.op in LAYERS
@@ -401,11 +403,18 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
     )
 
 
+def _only_tells_a_shape(node: Node, number: int) -> bool:
+    """Return whether a node generates values, and looks at none of an input's."""
+    facts = FACTS.of(node.op, node.attrs)
+    return (
+        facts is not None
+        and facts.kind is ValueKind.GENERATE
+        and facts.role(number, node.attrs) is InputRole.LIKE_SAME
+    )
+
+
 _IMAGE = 4
 """What has so many axes may become a convolution (:mod:`mxamp.passes.convolve_batch_norm`)."""
-
-_READS_SHAPES = frozenset({"_contrib_arange_like", "_npx_arange_like"})
-"""What looks at no value that it reads, however many there are."""
 
 _BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""
