@@ -189,6 +189,19 @@ def test_what_leaves_behind_a_condition_is_rounded_once():
     assert perturbed.deviations[0][0].min() >= np.log(2) * 2.0**-11
 
 
+def test_a_scalar_may_move():
+    graph = Graph(
+        (Node("null", "x", {}, ()), Node("_np_sum", "y", {"axis": "None", "keepdims": "False"}, (Entry(0),))),
+        (Entry(1),),
+        {"mxnet_version": ["int", 10901]},
+    )
+    data = ({"x": np.full((3, 4), 0.1, np.float32)},)
+    perturbed = Perturbed(Reference(RandomModel(graph, {}, {}, data)), DType.FLOAT16)
+    perturbed.run(4, seed=0)
+    assert perturbed.deviations[0][0].shape == ()
+    assert perturbed.deviations[0][0] > 0
+
+
 def test_what_is_compared_with_is_rounded_as_what_is_compared():
     """0.77 is no number of float16's; what rounds to its neighbour equals it there."""
     graph = parse_symbol((mx.sym.identity(mx.sym.var("x")) == 0.77).tojson(), is_from_mxnet=True)

@@ -164,7 +164,7 @@ class Perturbed:
         # Behind a condition nothing is perturbed, not even what leaves there, and a conversion rounds it.
         units = [0.0 if head in reference.sized else unit for head in reference.model.graph.heads]
         self.deviations = [
-            [least * np.abs(values.astype(np.float64)) for values, least in zip(given, units)]
+            [np.asarray(least * np.abs(values.astype(np.float64))) for values, least in zip(given, units)]
             for given in reference.outputs
         ]
         """For each set of data and each output, how far each value moved at most."""
