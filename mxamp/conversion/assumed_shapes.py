@@ -15,7 +15,8 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
-from mxamp.passes.images import KEEPS_RANK, reduces_image
+from mxamp.passes.global_pooling import REDUCTIONS
+from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK, reduces_image
 from mxamp.report.build import Shapes
 
 Shape = Tuple[int, ...]
@@ -220,7 +221,7 @@ def _pools_all(node: Node) -> bool:
     op = FACTS.canonical(node.op)
     if op == "Pooling":
         return is_true(node.attrs, "global_pool", default=False)
-    return op == "_contrib_AdaptiveAvgPooling2D" or (op in ("mean", "max") and reduces_image(node))
+    return op == ADAPTIVE_POOLING or (op in REDUCTIONS and reduces_image(node))
 
 
 def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:

@@ -50,8 +50,8 @@ class DropNoOps(PreparationPass):
     One that is a graph output stays, since the output has its name, and its readers pass it by.
 
     Refuses: a Dropout with ``mode="always"``, which is random in inference too, and one whose mask is read; a
-    cast that is a graph output; a node that a rule of the user's picks; a cast
-    of an input that does not say its dtype (it may be fed with images of ``uint8``);
+    cast that is a graph output; a node that a rule of the user's picks; a cast of an input that does not say
+    its dtype (it may be fed with images of ``uint8``);
     ``x (float32) -> Cast float16 -> Cast float32``, where the rounding is the meaning; the bodies of control
     flow.
 
@@ -98,18 +98,16 @@ class DropNoOps(PreparationPass):
                     forms[own] = {**known, after: own} if exact else {after: own}
             elif _does_nothing(graph, position, node, op):
                 target, reason = source, _NO_OPS[op]
-            if target is not None and position not in state.heads and not state.is_fixed(position):
+            is_free = target is not None and not state.is_fixed(position)
+            if target is not None and is_free and position not in state.heads:
                 instead[own] = target
                 reasons[position] = reason
-            elif (
-                own in graph.heads
-                and _does_nothing(graph, position, node, op)
-                and not state.is_fixed(position)
-            ):
-                passed_by[own] = source
+            elif is_free and own in graph.heads and op in _NO_OPS:
+                if graph.uses_of(own):
+                    passed_by[own] = source
             elif target is not None and source in forms:
                 forms[own] = forms[source]  # it stays, and behind it the chain goes on
-        if not instead and not any(graph.uses_of(own) for own in passed_by):
+        if not instead and not passed_by:
             return None
         into = {position: instead[Entry(position)].node for position in reasons}
         for position, source_node in _unread(graph, state, instead).items():
@@ -124,11 +122,8 @@ class DropNoOps(PreparationPass):
         for own, target in passed_by.items():
             for use in graph.uses_of(own):
                 edit.connect(use, target)
-            if graph.uses_of(own):
-                node = graph.nodes[own.node]
-                changes.append(
-                    self.changed(node, f"{_NO_OPS[FACTS.canonical(node.op)]}; its readers pass it by")
-                )
+            node = graph.nodes[own.node]
+            changes.append(self.changed(node, f"{_NO_OPS[FACTS.canonical(node.op)]}; its readers pass it by"))
         for position, reason in sorted(reasons.items()):
             edit.drop(position, *[instead[entry] for entry in (Entry(position),) if entry in instead])
             name = graph.nodes[into[position]].name

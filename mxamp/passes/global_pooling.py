@@ -9,13 +9,11 @@ from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import reduces_image
+from mxamp.passes.images import ADAPTIVE_POOLING, reduces_image
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
-_ADAPTIVE = "_contrib_AdaptiveAvgPooling2D"
-
-_REDUCTIONS: Mapping[str, str] = {"mean": "avg", "max": "max"}
+REDUCTIONS: Mapping[str, str] = {"mean": "avg", "max": "max"}
 """Reduction -> the kind of pooling that it is over an image."""
 
 
@@ -52,7 +50,7 @@ class RewriteGlobalPooling(NodeRewrite):
     """
 
     step = "global_pooling"
-    operators = frozenset({_ADAPTIVE, "mean", "max", "max_axis"})
+    operators = frozenset({ADAPTIVE_POOLING, "mean", "max", "max_axis"})
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one pooling."""
@@ -61,7 +59,7 @@ class RewriteGlobalPooling(NodeRewrite):
             return None
         attrs = own_attributes(node)
         attrs.update(kernel="(1, 1)", global_pool="True")
-        if node.op == _ADAPTIVE:
+        if node.op == ADAPTIVE_POOLING:
             if set(integers(node.attrs.get("output_size", "()")) or (1,)) != {1}:
                 return None
             edit.replace(position, node._replace(op="Pooling", attrs={**attrs, "pool_type": "avg"}))
@@ -69,7 +67,7 @@ class RewriteGlobalPooling(NodeRewrite):
         source = node.inputs[0].node
         if not reduces_image(node) or source not in state.images or source not in state.never_empty:
             return None
-        attrs["pool_type"] = _REDUCTIONS[FACTS.canonical(node.op)]
+        attrs["pool_type"] = REDUCTIONS[FACTS.canonical(node.op)]
         if is_true(node.attrs, "keepdims", default=False):
             edit.replace(position, node._replace(op="Pooling", attrs=attrs))
         else:

@@ -8,7 +8,7 @@ from mxamp.ops.attributes import integers, is_true
 
 _MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 """Operators that make images where their kernel has two axes."""
-_TAKES_IMAGES = "_contrib_AdaptiveAvgPooling2D"
+ADAPTIVE_POOLING = "_contrib_AdaptiveAvgPooling2D"
 """What fails for anything else, and makes images."""
 _IMAGE_AXES = (frozenset({2, 3}), frozenset({-2, -1}), frozenset({2, -1}), frozenset({-2, 3}))
 KEEPS_RANK = frozenset(
@@ -49,7 +49,7 @@ def image_nodes(graph: Graph) -> frozenset[int]:
             ):
                 found.add(position)
                 continue
-        if op == _TAKES_IMAGES or (op in KEEPS_RANK and node.inputs and node.inputs[0].node in found):
+        if op == ADAPTIVE_POOLING or (op in KEEPS_RANK and node.inputs and node.inputs[0].node in found):
             found.add(position)
     return frozenset(found)
 
