@@ -26,7 +26,10 @@ _FEW = 4
 _WIDEST = 11
 """Kernels of images are no wider (AlexNet's first)."""
 
-BROADER = {"Convolution of rows": "Convolution of few channels"}
+BROADER = {
+    "Convolution of rows": "Convolution of few channels",
+    "Deconvolution of one place": "Deconvolution",
+}
 """Family -> what it is one of, for targets that were measured before it was told apart."""
 
 _CACHE = 1 << 20
@@ -72,6 +75,8 @@ def family_of(op: str, work: Work) -> str:
             reads_rows = weight[3] == work.inputs[0][3] > _WIDEST
             return "Convolution of rows" if reads_rows else "Convolution of few channels"
         return "Convolution 1x1" if math.prod(weight[2:]) == 1 else "Convolution"
+    if op == "Deconvolution" and math.prod(work.inputs[0][2:]) == 1:
+        return "Deconvolution of one place"  # where generators begin: a product that reads its weight once
     if op in ("Activation", "LeakyReLU", "RNN"):
         key, default = (
             ("mode", "lstm") if op == "RNN" else ("act_type", "leaky" if op == "LeakyReLU" else "relu")

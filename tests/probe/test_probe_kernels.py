@@ -45,6 +45,11 @@ def of_words(width: int, image: int) -> Work:
     return convolution(16)._replace(channels=1, inputs=inputs, output=output)
 
 
+def upsampling(side: int) -> Work:
+    """Return a Deconvolution of an image with such a side."""
+    return Work(0, 1, inputs=((1, 100, side, side), (100, 64, 4, 4)), output=(1, 64, side + 3, side + 3))
+
+
 def timed(work: Work) -> float:
     """Return what a library takes that has a fast kernel for whole blocks of 16 filters, and a slow one."""
     fills = work.output[1] % 16 == 0
@@ -147,6 +152,8 @@ def test_what_was_timed_in_one_process_is_read_in_another() -> None:
         ("Convolution", of_words(11, 11), "Convolution of few channels"),
         ("Convolution", convolution(32, groups=32), "Convolution depthwise"),
         ("Convolution", convolution(32, groups=4), "Convolution grouped"),
+        ("Deconvolution", upsampling(side=1), "Deconvolution of one place"),
+        ("Deconvolution", upsampling(side=4), "Deconvolution"),
         ("Activation", Work(0, 1, attributes={"act_type": "tanh"}), "Activation tanh"),
         ("LeakyReLU", Work(0, 1), "LeakyReLU leaky"),
         ("exp", Work(0, 1), "exp"),

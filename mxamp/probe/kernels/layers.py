@@ -178,22 +178,35 @@ def _volume(draw: Draw) -> Kernel:
 
 
 def _deconvolution(draw: Draw) -> Kernel:
-    c, filters = draw.channels(512), draw.channels(512) if draw.chance(0.7) else draw.size(1, 32)
     size, stride, pad = [(4, 2, 1), (2, 2, 0), (3, 1, 1), (3, 2, 1), (4, 1, 0)][
         int(str(draw.one_of(0, 0, 1, 2, 3, 4)))
     ]
-    n, s, bias = draw.batch(), draw.size(2, 64), draw.chance(0.3)
+    c, filters = draw.channels(512), draw.channels(512) if draw.chance(0.7) else draw.size(1, 32)
+    n, s = draw.batch(), draw.size(2, 64)
     while s > 2 and n * filters * c * (s * size) ** 2 > draw.most_multiply_adds:
         s = max(2, s * 3 // 4)
+    return _upsampling("Deconvolution", draw, (n, c, s, s), filters, size, stride, pad)
+
+
+def _one_place(draw: Draw) -> Kernel:
+    c = int(str(draw.one_of(100, 100, 128))) if draw.chance(0.4) else draw.channels()
+    filters, n, size = draw.channels(), draw.batch(), int(str(draw.one_of(2, 3, 4, 4, 4, 5, 7)))
+    return _upsampling("Deconvolution of one place", draw, (n, c, 1, 1), filters, size, 1, 0)
+
+
+def _upsampling(
+    family: str, draw: Draw, data: tuple[int, ...], filters: int, size: int, stride: int, pad: int
+) -> Kernel:
+    bias = draw.chance(0.3)
     return kernel(
-        "Deconvolution",
+        family,
         "Deconvolution",
         [
-            Operand((n, c, s, s)),
-            Operand((c, filters, size, size), "weight"),
+            Operand(data),
+            Operand((data[1], filters, size, size), "weight"),
             *([Operand((filters,), "weight")] if bias else []),
         ],
-        layout=draw.layout(),
+        layout=draw.layout() if math.prod(data[2:]) > 1 else PLAIN,
         kernel=(size, size),
         stride=(stride, stride),
         pad=(pad, pad),
@@ -236,6 +249,7 @@ LAYERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "Convolution of sequences": (2, _sequence),
     "Convolution of volumes": (2, _volume),
     "Deconvolution": (2.5, _deconvolution),
+    "Deconvolution of one place": (0.5, _one_place),
     "FullyConnected": (5, _dense),
 }
 """Name -> how often it is drawn beside the others, and what draws it."""
