@@ -17,6 +17,7 @@ from mxamp.model import Model
 from tests.building import AUXILIARY, F32, Net
 from tools.benchmark_models import cli
 from tools.benchmark_models.bounds import judge, judged_variant
+from tools.benchmark_models.group_bounds import judge_groups, ratios_in
 from tools.benchmark_models.job import Job
 from tools.benchmark_models.names import (
     FP32,
@@ -278,6 +279,52 @@ def with_errors(*own):
         stock_cast_once=figures([8.0, 16.0, 8.0], 0.04, errors=[0.04] * len(own)),
         mxamp_profiled=figures([4.0, 8.0, 4.0], own[0], errors=list(own)),
     )
+
+
+def of_groups(*rows):
+    return {bound.text: bound for bound in judge_groups(benchmark(*rows))}
+
+
+def test_each_group_has_bounds_of_its_own():
+    found = of_groups(model_row(), model_row("lenet", prepared=figures([10.4, 20.8, 10.4])))
+    zoo, networks = (found[f"geometric mean of mxamp against FP32, {group}"] for group in ("zoo", "networks"))
+    assert (zoo.figure, zoo.limit, zoo.is_met) == (2.0, 2.0, True)
+    assert (networks.figure, networks.limit, networks.where) == (2.0, 1.8, "2.000 over 1 models at batch 1")
+    prepared = found["slowest prepared FP32 against FP32, networks"]
+    assert prepared.is_broken
+    assert prepared.where == "lenet, batch 1, of 1"
+    assert found["slowest prepared FP32 against FP32, zoo"].is_met
+
+
+def test_where_stock_fails_fp32_stands_in_for_it():
+    without = model_row("resnet50_v1", stock=FAILS, stock_cast_once=FAILS)
+    ratios = ratios_in(benchmark(model_row(), without), "zoo", MXAMP, STOCK)
+    assert ratios == {"resnet18_v1, batch 1": 1.6, "resnet50_v1, batch 1": 2.0}
+
+
+def test_forms_of_mxamp_are_held_against_each_other():
+    found = of_groups(model_row(mxamp_no_shapes=figures([4.8, 9.6, 4.8]), mxamp_profiled=figures([5.2] * 3)))
+    assert found["slowest mxamp against mxamp, no shapes, zoo"].is_broken  # 0.96
+    assert found["geometric mean of mxamp, no shapes against mxamp, zoo"].is_met
+    assert found["slowest mxamp, profiled against mxamp, zoo"].is_broken
+
+
+def test_a_variant_that_fails_breaks_its_bounds_of_the_group():
+    found = of_groups(model_row(), model_row("vgg16", mxamp=FAILS))
+    assert found["geometric mean of mxamp against FP32, zoo"].is_broken
+    assert found["slowest prepared FP32 against FP32, zoo"].is_met
+
+
+def test_a_group_of_which_nothing_was_measured_has_no_figures():
+    found = of_groups(model_row())["geometric mean of mxamp against FP32, networks"]
+    assert found.figure is None
+    assert not found.is_broken
+
+
+def test_stock_that_leaves_the_model_as_it_is_has_no_error_to_compare():
+    same = figures([10.0, 20.0, 10.0], 0.0, timed_as=FP32)
+    row = model_row(stock=same, stock_cast_once=same)
+    assert by_text(judge(benchmark(row)))[LARGEST_ERROR].figure is None
 
 
 @pytest.mark.parametrize(

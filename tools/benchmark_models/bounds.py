@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PLAIN_RESNETS, TITLES
 from tools.benchmark_models.results import Benchmark, Measured
 
-__all__ = ["Bound", "judge", "judged_variant"]
+__all__ = ["Bound", "case_of", "judge", "judged_variant", "means_by_batch", "worst_case"]
 
 SLOWEST_TO_FP32 = 0.98
 SLOWEST_TO_STOCK = 0.97
@@ -107,7 +107,7 @@ def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
     smaller: dict[str, list[float]] = {}
     failing = []
     for measured in benchmark.models:
-        case = _case(measured)
+        case = case_of(measured)
         ratio = measured.ratio(variant)
         if ratio is None:
             failing.append(f"{case}: {measured.why_not(variant)}")
@@ -120,6 +120,8 @@ def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
         assert beside is not None  # both ran
         to_stock[case] = beside.median
         pairs = list(zip(measured.figures[variant].errors, measured.stock_errors))
+        if not pairs:
+            continue
         errors.setdefault(measured.name, []).extend(_quotient(own, of_stock) for own, of_stock in pairs)
         if measured.name in PLAIN_RESNETS:
             smaller.setdefault(measured.name, []).extend(_quotient(of_stock, own) for own, of_stock in pairs)
@@ -139,7 +141,7 @@ def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
             MEAN_TO_STOCK,
             True,
             mean,
-            _means(benchmark.models, to_stock),
+            means_by_batch(benchmark.models, to_stock),
         ),
         _over_draws(f"largest error of {title} over that of stock", errors, ERROR_TO_STOCK, False),
         _over_draws(
@@ -155,7 +157,8 @@ def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
     ]
 
 
-def _case(measured: Measured) -> str:
+def case_of(measured: Measured) -> str:
+    """Return what a model at a batch size is called in bounds."""
     return f"{measured.name}, batch {measured.batch}"
 
 
@@ -171,11 +174,12 @@ def _extreme(
 ) -> Bound:
     if not figures:
         return Bound(text, limit, is_lower, None, failing=tuple(failing))
-    case = _worst(figures, is_lower)
+    case = worst_case(figures, is_lower)
     return Bound(text, limit, is_lower, figures[case], f"{case}, of {len(figures)}", tuple(failing))
 
 
-def _worst(figures: Mapping[str, float], is_lower: bool) -> str:
+def worst_case(figures: Mapping[str, float], is_lower: bool) -> str:
+    """Return which figure is the least, or the largest."""
     # A figure that is not a number must not hide behind the others.
     odd = [case for case, figure in figures.items() if math.isnan(figure)]
     return odd[0] if odd else (min if is_lower else max)(figures, key=lambda case: figures[case])
@@ -193,7 +197,7 @@ def _over_draws(text: str, quotients: Mapping[str, Sequence[float]], limit: floa
     within = all(
         mean * spread >= limit if is_lower else mean / spread <= limit for mean, spread in means.values()
     )
-    name = _worst({name: mean for name, (mean, _) in means.items()}, is_lower)
+    name = worst_case({name: mean for name, (mean, _) in means.items()}, is_lower)
     mean, spread = means[name]
     draws = len(quotients[name])
     interval = f" ({mean / spread:.3f} to {mean * spread:.3f})" if draws > 1 else ""
@@ -210,11 +214,12 @@ def _mean_quotient(quotients: Sequence[float]) -> tuple[float, float]:
     return math.exp(mean), math.exp(2 * statistics.stdev(logs) / math.sqrt(len(logs)))
 
 
-def _means(models: Sequence[Measured], ratios: Mapping[str, float]) -> str:
+def means_by_batch(models: Sequence[Measured], ratios: Mapping[str, float]) -> str:
     """Return how many ratios there are, and their mean at each batch size."""
     parts = []
     for batch in sorted({measured.batch for measured in models}):
-        own = [ratios[_case(found)] for found in models if found.batch == batch and _case(found) in ratios]
+        cases = [case_of(found) for found in models if found.batch == batch]
+        own = [ratios[case] for case in cases if case in ratios]
         if own:
             parts.append(f"{statistics.geometric_mean(own):.3f} over {len(own)} models at batch {batch}")
     return ", ".join(parts)

@@ -23,6 +23,7 @@ from model_zoo_eval.registry import Case, select_cases
 from mxamp.errors import DataError, MxampError
 from mxamp.files import atomic_write
 from tools.benchmark_models.bounds import judge, judged_variant
+from tools.benchmark_models.group_bounds import judge_groups
 from tools.benchmark_models.job import Job
 from tools.benchmark_models.names import GROUPS, MODELS, MXAMP, TITLES
 from tools.benchmark_models.plot import plot
@@ -139,7 +140,8 @@ def _run(options: argparse.Namespace) -> int:
     )
     benchmark = read_rows(results.rows)
     variant = judged_variant(benchmark)
-    bounds = judge(benchmark, variant)
+    of_groups = judge_groups(benchmark)
+    bounds = [*judge(benchmark, variant), *of_groups]
     text = document(benchmark, bounds, lines)
     _write(folder / "benchmark.md", f"# Benchmark\n\n{text}".encode())
     measured = {
@@ -148,6 +150,7 @@ def _run(options: argparse.Namespace) -> int:
         "bounds": {
             name: [bound.to_mapping() for bound in judge(benchmark, name)] for name in {MXAMP, variant}
         },
+        "bounds_of_groups": [bound.to_mapping() for bound in of_groups],
         "rows": dict(results.rows),
     }
     _write(folder / "benchmark.json", json.dumps(measured, indent=1, allow_nan=False).encode() + b"\n")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 import textwrap
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from mxamp.errors import DataError
 from mxamp.files import atomic_write
 from mxamp.measuring.race import Ratio
 from tools.benchmark_models.bounds import Bound
+from tools.benchmark_models.group_bounds import ratios_in
 from tools.benchmark_models.names import (
     FP32,
+    GROUPS,
     MXAMP,
     MXAMP_PROFILED,
     NOT_AVAILABLE,
@@ -55,6 +58,7 @@ def document(benchmark: Benchmark, bounds: Sequence[Bound], machine: Sequence[st
         Heading("Summary", level),
         Paragraph("```text\n" + "\n".join(machine) + "\n```"),
         Paragraph(f"Weights: {'; '.join(weights) or 'none'}."),
+        _means(benchmark),
         _summary(benchmark),
         Heading("Bounds", level),
         _bounds_table(bounds),
@@ -99,6 +103,28 @@ def insert_between_markers(path: Path, text: str) -> None:
 
 
 # ---------------------------------------------------------------------- tables
+
+
+def _means(benchmark: Benchmark) -> Table:
+    """One line a group and batch size: how many times as fast as FP32 its models are, and the slowest one."""
+    rows = []
+    for group, names in GROUPS.items():
+        models = [measured for measured in benchmark.models if measured.name in names]
+        for batch in sorted({measured.batch for measured in models}):
+            own = Benchmark([measured for measured in models if measured.batch == batch])
+            cells = []
+            for variant in _CONVERTED:
+                cells.append(_mean_and_least(ratios_in(own, group, variant).values(), len(own.models)))
+            rows.append([group, str(batch), str(len(own.models)), *cells])
+    titles = [TITLES[variant] for variant in _CONVERTED]
+    return Table(["geometric mean", "batch", "models", *titles], rows)
+
+
+def _mean_and_least(ratios: Collection[float], models: int) -> str:
+    if not ratios:
+        return "-"
+    some = f", {len(ratios)} run" if len(ratios) < models else ""
+    return f"{statistics.geometric_mean(ratios):.2f} (least {min(ratios):.2f}{some})"
 
 
 def _summary(benchmark: Benchmark) -> Table:
