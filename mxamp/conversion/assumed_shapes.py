@@ -9,10 +9,11 @@ from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.options import Options
 from mxamp.errors import MxampError
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import Graph, Node, Use
 from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
 from mxamp.passes.global_pooling import REDUCTIONS
@@ -53,7 +54,7 @@ _CUTS = "SliceChannel"
 """What gives each step of an unrolled network its part of the data."""
 _CONVOLUTIONS = frozenset({"Convolution", "Deconvolution"})
 _KEEPS_RANK = KEEPS_RANK | {
-    *("Cast", "Pad", "elemwise_div", "transpose"),
+    *("Pad", "elemwise_div", "transpose"),
     *("_plus_scalar", "_minus_scalar", "_mul_scalar", "_div_scalar"),
 }
 """Operators that take no other number of axes than they return; what broadcasts may take fewer."""
@@ -235,21 +236,34 @@ def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:
     waiting, seen = deque([(position, True, cuts)]), {position}
     while waiting:
         position, keeps_rank, cuts = waiting.popleft()
-        for places in graph.uses[position].values():
-            for use in places:
-                node = graph.nodes[use.node]
-                op = FACTS.canonical(node.op)
-                form = _form_read(graph, params, node, use.input)
-                if form is not None:
-                    for cut in cuts:
-                        form = _uncut(form, cut)
-                    return _Form(form, keeps_rank and op in _CONVOLUTIONS)
-                is_data = use.input == 0 or op in _OF_TWO
-                if is_data and use.node not in seen:
-                    seen.add(use.node)
-                    so_far = (node, *cuts) if op == _CUTS else cuts
-                    waiting.append((use.node, keeps_rank and op in _KEEPS_RANK, so_far))
+        for use in _readers(graph, position):
+            node = graph.nodes[use.node]
+            op = FACTS.canonical(node.op)
+            form = _form_read(graph, params, node, use.input)
+            if form is not None:
+                for cut in cuts:
+                    form = _uncut(form, cut)
+                return _Form(form, keeps_rank and op in _CONVOLUTIONS)
+            is_data = use.input == 0 or op in _OF_TWO
+            if is_data and use.node not in seen:
+                seen.add(use.node)
+                so_far = (node, *cuts) if op == _CUTS else cuts
+                waiting.append((use.node, keeps_rank and op in _KEEPS_RANK, so_far))
     return None
+
+
+def _readers(graph: Graph, position: int) -> Sequence[Use]:
+    """Return the places that read a node, those behind casts too: a converted model tells what FP32 told."""
+    found: list[Use] = []
+    waiting = [position]
+    while waiting:
+        for places in graph.uses[waiting.pop()].values():
+            for use in places:
+                if FACTS.canonical(graph.nodes[use.node].op) in CAST_OPERATORS:
+                    waiting.append(use.node)
+                else:
+                    found.append(use)
+    return sorted(found)
 
 
 def _uncut(form: Shape, node: Node) -> Shape:

@@ -122,6 +122,23 @@ def test_what_ranks_is_a_detector_and_what_classifies_draws_nothing() -> None:
     assert assumed(sym, *arrays(sym, data=(1, 3, 64, 64))) == (1, 3, 224, 224)
 
 
+@pytest.mark.parametrize("cast", ["amp_cast", "Cast"])
+def test_the_same_layer_tells_a_shape_with_casts_before_it(cast: str) -> None:
+    """A squeeze-and-excite block before a Deconvolution, which alone would be where a generator begins."""
+
+    def block(is_cast: bool) -> Any:
+        data = mx.sym.var("data")
+        read = getattr(mx.sym, cast)(data, dtype="float32", name="read") if is_cast else data
+        pooled = mx.sym.Pooling(read, global_pool=True, kernel=(1, 1), pool_type="avg", name="pool")
+        gate = mx.sym.Convolution(pooled, num_filter=8, kernel=(1, 1), no_bias=True, name="gate")
+        gated = mx.sym.broadcast_mul(data, gate, name="gated")
+        return mx.sym.Deconvolution(gated, num_filter=3, kernel=(3, 3), pad=(1, 1), no_bias=True, name="up")
+
+    found = [assumed(sym, *arrays(sym, data=(1, 8, 5, 5))) for sym in map(block, (False, True))]
+    assert found[0] == found[1]
+    assert found[0][2] > 1
+
+
 def test_where_nothing_tells_nothing_is_assumed() -> None:
     """Every side fits a Convolution alone, and none is more usual than another."""
     sym = conv(mx.sym.var("data"), 8, "conv", stride=1)
