@@ -101,6 +101,22 @@ def assumed_for(options: Options, graph: Graph, params: Mapping[str, Parameter])
     return assume_shapes(graph, shapes, inputs)
 
 
+def assumed_again(
+    earlier: AssumedShapes, graph: Graph, params: Mapping[str, Parameter]
+) -> AssumedShapes | None:
+    """Return what the same inputs make of the graph in another form; None where nothing follows.
+
+    Parameters
+    ----------
+    earlier
+        What was assumed.
+    graph, params
+        The graph as it is now.
+    """
+    found = _inferred(graph, {name: value.shape for name, value in params.items()}, earlier.inputs)
+    return None if found is None else replace(found, have_certain_axes=earlier.have_certain_axes)
+
+
 def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[str]) -> AssumedShapes | None:
     """Return shapes that a model's inputs may have; None where nothing that is tried fits.
 

@@ -10,7 +10,7 @@ import numpy as np
 from mxamp.calibration.placing import left_of_weights, placing_by_prices
 from mxamp.calibration.ranges import observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
-from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_for
+from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_again, assumed_for
 from mxamp.conversion.options import Options
 from mxamp.decisions import DecisionInputs, LowPrecision, decide
 from mxamp.decisions.placing import Placing
@@ -60,12 +60,14 @@ class Decide(Pass):
 
 
 def _assumed(options: Options, state: State) -> AssumedShapes | None:
-    """Return the shapes to weigh costs by: those that the graph was prepared by, if it was."""
+    """Return the shapes to weigh costs by: those that the graph was prepared by."""
     prepared_by = state.record(AssumedShapes)
+    if not prepared_by:  # a layer may read a parameter as it is now that it did not before
+        return assumed_for(options, state.graph, state.params)
     # Passes follow shapes as far as they ask for them, which few do where axes are not certain.
-    if prepared_by and state.assumed_shapes is not None and state.are_axes_certain:
+    if state.assumed_shapes is not None and state.are_axes_certain:
         return replace(prepared_by[0], entries=state.assumed_shapes)
-    return assumed_for(options, state.graph, state.params)
+    return assumed_again(prepared_by[0], state.graph, state.params)
 
 
 def _placing(options: Options, state: State) -> Placing | None:
