@@ -27,6 +27,11 @@ Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 _NANOSECONDS = 1000
 """In a microsecond; the placement's costs are whole nanoseconds."""
 
+_RELU = "Activation"
+_ACTIVATIONS = frozenset({_RELU, "LeakyReLU"})
+_PIECEWISE = frozenset({"leaky", "prelu", "relu", "rrelu"})
+"""Kinds of activation that compare and multiply."""
+
 
 @dataclass(frozen=True)
 class Estimates:
@@ -247,9 +252,19 @@ class _Pricing:
         if self._graph.nodes[head].is_variable:
             return 0.0
         work = chain_work(self._graph, chain, self._shapes, [self._works[position] for position in chain])
+        curves = sum(self._curve(position, low=low) for position in chain[1:])
         if low and self._evens and work is not None and self._is_odd(head, work):
-            return self._evened(head, work)
-        return self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
+            return curves + self._evened(head, work)
+        return curves + self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
+
+    def _curve(self, position: int, *, low: bool) -> float:
+        """Return what a fused activation takes beyond a comparison, as it does alone: exp, and a division."""
+        name, work = self._names[position], self._works[position]
+        if name not in _ACTIVATIONS or work is None or work.attributes.get("act_type", "leaky") in _PIECEWISE:
+            return 0.0
+        compared = work._replace(attributes={"act_type": "relu"})
+        alone = self._model.microseconds(name, work, low=low)
+        return max(0.0, alone - self._model.microseconds(_RELU, compared, low=low))
 
     def _is_odd(self, head: int, work: Work) -> bool:
         return len(work.inputs) > 1 and reads_odd_channels(self._names[head], work.attributes, work.inputs[1])

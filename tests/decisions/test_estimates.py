@@ -74,6 +74,22 @@ def test_what_is_fused_costs_its_inputs_and_its_last_output() -> None:
     }
 
 
+def test_a_fused_curve_costs_what_it_takes_beyond_a_comparison() -> None:
+    """Fusing spares an activation's memory, and not the exp of tanh: 0.45 ns a value behind a convolution."""
+    factors = {"float32": 5, "low": 7}
+    where = target(
+        {"operators": {"Activation": [{"attribute": "act_type=tanh", **factors}, {"float32": 1, "low": 1}]}}
+    )
+    found = {}
+    for kind in ("relu", "tanh"):
+        net = Net()
+        head = net.op("Activation", net.conv(net.var("x"), "conv"), name="activation", act_type=kind)
+        found[kind] = estimated(net, head, where)
+        assert found[kind]["activation"] == (0, 0)
+    relu, tanh = found["relu"]["conv"], found["tanh"]["conv"]
+    assert tanh == pytest.approx((relu[0] + (5 - 1) * 4 * 200, relu[1] + (7 - 1) * 2 * 200))
+
+
 def test_a_tail_that_must_be_fp32_is_paid_when_its_head_is_low() -> None:
     net, head = conv_bn_relu()
     found = estimated(net, head, target(), choices={"conv", "bn"})
