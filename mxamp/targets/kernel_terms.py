@@ -29,6 +29,7 @@ _WIDEST = 11
 BROADER = {
     "Convolution of rows": "Convolution of few channels",
     "Deconvolution of one place": "Deconvolution",
+    "Pooling of rows": "Pooling",
 }
 """Family -> what it is one of, for targets that were measured before it was told apart."""
 
@@ -77,6 +78,8 @@ def family_of(op: str, work: Work) -> str:
         return "Convolution 1x1" if math.prod(weight[2:]) == 1 else "Convolution"
     if op == "Deconvolution" and math.prod(work.inputs[0][2:]) == 1:
         return "Deconvolution of one place"  # where generators begin: a product that reads its weight once
+    if op == "Pooling" and len(work.output) == _IMAGE and work.inputs[0][3] == 1 < work.inputs[0][2]:
+        return "Pooling of rows"
     if op in ("Activation", "LeakyReLU", "RNN"):
         key, default = (
             ("mode", "lstm") if op == "RNN" else ("act_type", "leaky" if op == "LeakyReLU" else "relu")
@@ -223,7 +226,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "multiply_adds": float(work.multiply_adds),
         "lines": float(outer * inner),
         "strided": float(read if inner > 1 or last else 0),
-        "inputs": float(len(sizes)),
+        "inputs": float(read // max(1, written) if op == _CUTS else len(sizes)),  # what is put or cut apart
         "beyond_cache": float(max(0, total - _CACHE)),
         "beyond_shared_cache": float(max(0, total - _SHARED_CACHE)),
     }
@@ -293,6 +296,10 @@ _GO_OVER_AXES = frozenset(
 
 _LIE_ALONG = {"Concat": ("dim", "1"), "slice_axis": ("axis", "0"), "stack": ("axis", "0")}
 """Operators that put together or cut along an axis: its attribute, and its default."""
+
+_CUTS = "SliceChannel"
+
+_IMAGE = 4
 
 _LAST_AXIS = frozenset({"LayerNorm", "softmax", "log_softmax"})
 """Operators that go over the last axis unless told otherwise."""

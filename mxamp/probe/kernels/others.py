@@ -38,6 +38,23 @@ def _pooling(draw: Draw) -> Kernel:
     )
 
 
+def _rows_pooled(draw: Draw) -> Kernel:
+    """The largest over a sentence of what a convolution of words finds in it, or over a part."""
+    n, length, c = draw.batch(), draw.size(2, 256), draw.channels(512)
+    while n * length * c > draw.most_elements and length > 2:
+        length = max(2, length * 3 // 4)
+    size = length if draw.chance(0.7) else min(length, int(str(draw.one_of(2, 3, 4, 5))))
+    return kernel(
+        "Pooling of rows",
+        "Pooling",
+        [Operand((n, c, length, 1))],
+        layout=draw.layout(0.8),
+        pool_type=str(draw.one_of("max", "max", "max", "avg")),
+        kernel=(size, 1),
+        stride=(1 if size == length else size, 1),
+    )
+
+
 def _regions(draw: Draw) -> Kernel:
     op = str(draw.one_of("ROIPooling", "_contrib_ROIAlign"))
     c, s, number, pooled = draw.channels(), draw.size(7, 64), draw.size(4, 300), draw.one_of(7, 14)
@@ -164,6 +181,19 @@ def _concat(draw: Draw) -> Kernel:
     return kernel("Concat", "Concat", operands, layout=layout, dim=1, num_args=count)
 
 
+def _parts(draw: Draw) -> Kernel:
+    """What cuts the gates of a recurrent cell, the steps of a sequence, or the channels of a group apart."""
+    number = int(str(draw.one_of(2, 2, 3, 3, 4, 4, 4, draw.size(5, 100))))
+    n, each, inner = draw.batch(), draw.size(1, 256), draw.size(1, 256) if draw.chance(0.5) else 1
+    while each > 1 and n * number * each * inner > draw.most_elements:
+        each //= 2
+    squeezes = each == 1 and inner > 1
+    shape = (n, number * each, *([inner] if inner > 1 else []))
+    return kernel(
+        "SliceChannel", "SliceChannel", [Operand(shape)], num_outputs=number, axis=1, squeeze_axis=squeezes
+    )
+
+
 def _moving(draw: Draw) -> Kernel:
     shape, layout = _feature(draw)
     op = str(
@@ -276,6 +306,7 @@ def _embedding(draw: Draw) -> Kernel:
 
 OTHERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "Pooling": (3, _pooling),
+    "Pooling of rows": (0.5, _rows_pooled),
     "regions": (0.7, _regions),
     "BatchNorm": (1.5, _batch_norm),
     "InstanceNorm": (0.7, _instance_norm),
@@ -288,6 +319,7 @@ OTHERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "broadcast": (3, _broadcast),
     "Concat": (1.5, _concat),
     "moving": (5, _moving),
+    "SliceChannel": (0.7, _parts),
     "reduction": (4, _reduction),
     "product": (1.5, _product),
     "recurrent": (2, _recurrent),
