@@ -182,15 +182,22 @@ def _concat(draw: Draw) -> Kernel:
 
 
 def _parts(draw: Draw) -> Kernel:
-    """What cuts the gates of a recurrent cell, the steps of a sequence, or the channels of a group apart."""
+    """What cuts the gates of a recurrent cell, the steps of a sequence, or the channels of groups apart."""
     number = int(str(draw.one_of(2, 2, 3, 3, 4, 4, 4, draw.size(5, 100))))
+    if draw.chance(0.4):
+        n, c, *sides = draw.image(512)
+        number = min(number, c)
+        shape: tuple[int, ...] = (n, c // number * number, *sides)
+        return kernel(
+            "SliceChannel", "SliceChannel", [Operand(shape)], layout=draw.layout(), num_outputs=number, axis=1
+        )
     n, each, inner = draw.batch(), draw.size(1, 256), draw.size(1, 256) if draw.chance(0.5) else 1
     while each > 1 and n * number * each * inner > draw.most_elements:
         each //= 2
-    squeezes = each == 1 and inner > 1
     shape = (n, number * each, *([inner] if inner > 1 else []))
+    is_step = each == 1 and inner > 1
     return kernel(
-        "SliceChannel", "SliceChannel", [Operand(shape)], num_outputs=number, axis=1, squeeze_axis=squeezes
+        "SliceChannel", "SliceChannel", [Operand(shape)], num_outputs=number, axis=1, squeeze_axis=is_step
     )
 
 
