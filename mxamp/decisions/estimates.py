@@ -27,11 +27,6 @@ Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 _NANOSECONDS = 1000
 """In a microsecond; the placement's costs are whole nanoseconds."""
 
-_RELU = "Activation"
-_ACTIVATIONS = frozenset({_RELU, "LeakyReLU"})
-_PIECEWISE = frozenset({"leaky", "prelu", "relu", "rrelu"})
-"""Kinds of activation that compare and multiply."""
-
 
 @dataclass(frozen=True)
 class Estimates:
@@ -258,13 +253,8 @@ class _Pricing:
         return curves + self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
 
     def _curve(self, position: int, *, low: bool) -> float:
-        """Return what a fused activation takes beyond a comparison, as it does alone: exp, and a division."""
-        name, work = self._names[position], self._works[position]
-        if name not in _ACTIVATIONS or work is None or work.attributes.get("act_type", "leaky") in _PIECEWISE:
-            return 0.0
-        compared = work._replace(attributes={"act_type": "relu"})
-        alone = self._model.microseconds(name, work, low=low)
-        return max(0.0, alone - self._model.microseconds(_RELU, compared, low=low))
+        work = self._works[position]
+        return 0.0 if work is None else self._model.curve_microseconds(self._names[position], work, low=low)
 
     def _is_odd(self, head: int, work: Work) -> bool:
         return len(work.inputs) > 1 and reads_odd_channels(self._names[head], work.attributes, work.inputs[1])

@@ -116,6 +116,10 @@ class Watching(NamedTuple):
 
 _UNWATCHED = Watching()
 
+_ACTIVATIONS = frozenset({"Activation", "LeakyReLU"})
+_PIECEWISE = frozenset({"leaky", "prelu", "relu", "rrelu"})
+"""Kinds of activation that compare and multiply."""
+
 
 class KernelCosts(NamedTuple):
     """What the kernels of one family cost.
@@ -211,6 +215,26 @@ class CostModel:
             return table
         known = self._kernel(other, op, work, low=not low)
         return known * table / max(self._by_roofline(op, work, low=not low), 1e-9)
+
+    def curve_microseconds(self, op: str, work: Work, *, low: bool) -> float:
+        """Return what an activation takes beyond a comparison; 0 for others, and for other operators.
+
+        Fusing spares its memory, and nothing of exp and a division.
+
+        Parameters
+        ----------
+        op
+            Its canonical name.
+        work
+            What it does alone.
+        low
+            Whether in the low dtype.
+        """
+        if op not in _ACTIVATIONS or work.attributes.get("act_type", "leaky") in _PIECEWISE:
+            return 0.0
+        compared = work._replace(attributes={"act_type": "relu"})
+        alone = self.microseconds(op, work, low=low)
+        return max(0.0, alone - self.microseconds("Activation", compared, low=low))
 
     def _kernel(self, cost: KernelCost, op: str, work: Work, *, low: bool) -> float:
         return self.watching.without(kernel_microseconds(cost, *amounts_and_traits(op, work, low=low)))

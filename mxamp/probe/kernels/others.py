@@ -39,7 +39,7 @@ def _pooling(draw: Draw) -> Kernel:
 
 
 def _rows_pooled(draw: Draw) -> Kernel:
-    """The largest over a sentence of what a convolution of words finds in it, or over a part."""
+    """Return what takes the largest of what a convolution of words finds in a sentence, or a part."""
     n, length, c = draw.batch(), draw.size(2, 256), draw.channels(512)
     while n * length * c > draw.most_elements and length > 2:
         length = max(2, length * 3 // 4)
@@ -182,7 +182,7 @@ def _concat(draw: Draw) -> Kernel:
 
 
 def _parts(draw: Draw) -> Kernel:
-    """What cuts the gates of a recurrent cell, the steps of a sequence, or the channels of groups apart."""
+    """Return what cuts the gates of a recurrent cell apart, the steps of a sequence, or channels."""
     number = int(str(draw.one_of(2, 2, 3, 3, 4, 4, 4, draw.size(5, 100))))
     if draw.chance(0.4):
         n, c, *sides = draw.image(512)
