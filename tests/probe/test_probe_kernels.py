@@ -50,6 +50,14 @@ def upsampling(side: int) -> Work:
     return Work(0, 1, inputs=((1, 100, side, side), (100, 64, 4, 4)), output=(1, 64, side + 3, side + 3))
 
 
+def pooling(height: int, width: int) -> Work:
+    """Return a pooling over the first axis of an image of such sides."""
+    attributes = {"kernel": f"({height}, 1)"}
+    return Work(
+        0, 1, attributes=attributes, inputs=((1, 100, height, width),), output=(1, 100, 1, width), rank=4
+    )
+
+
 def timed(work: Work) -> float:
     """Return what a library takes that has a fast kernel for whole blocks of 16 filters, and a slow one."""
     fills = work.output[1] % 16 == 0
@@ -154,6 +162,9 @@ def test_what_was_timed_in_one_process_is_read_in_another() -> None:
         ("Convolution", convolution(32, groups=4), "Convolution grouped"),
         ("Deconvolution", upsampling(side=1), "Deconvolution of one place"),
         ("Deconvolution", upsampling(side=4), "Deconvolution"),
+        ("Pooling", pooling(30, 1), "Pooling of rows"),
+        ("Pooling", pooling(30, 30), "Pooling"),
+        ("Pooling", pooling(1, 1), "Pooling"),
         ("Activation", Work(0, 1, attributes={"act_type": "tanh"}), "Activation tanh"),
         ("LeakyReLU", Work(0, 1), "LeakyReLU leaky"),
         ("exp", Work(0, 1), "exp"),
@@ -161,6 +172,13 @@ def test_what_was_timed_in_one_process_is_read_in_another() -> None:
 )
 def test_kernels_are_told_apart(op: str, work: Work, family: str) -> None:
     assert family_of(op, work) == family
+
+
+def test_what_is_cut_into_parts_counts_them_as_what_is_put_together_does() -> None:
+    whole, part = (8, 100, 30), (8, 1, 30)
+    cut, _ = amounts_and_traits("SliceChannel", Work(0, 1, inputs=(whole,), output=part), low=False)
+    put, _ = amounts_and_traits("Concat", Work(0, 1, inputs=(part,) * 100, output=whole), low=False)
+    assert cut["inputs"] == put["inputs"] == 100
 
 
 def test_a_target_that_was_measured_before_a_family_was_told_apart_prices_the_broader_one() -> None:
