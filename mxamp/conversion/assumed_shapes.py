@@ -313,6 +313,8 @@ def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: in
     # A weight is (out, in, ...), with channels last (out, ..., in), and turned round (in, out, ...).
     channels = weight[0 if op == "Deconvolution" else -1 if is_last else 1]
     channels *= 1 if op == "Deconvolution" else groups
+    if op == "Deconvolution" and groups == channels > 1:
+        return None  # bilinear upsampling, in whatever words: it tells no size
     space: Shape = {3: (_LENGTH,), 4: (_OPEN, _OPEN), 5: (_FRAMES, _OPEN, _OPEN)}.get(len(weight), ())
     if not space:
         return None

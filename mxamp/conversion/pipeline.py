@@ -21,6 +21,7 @@ from mxamp.passes import (
     FoldPadding,
     InsertCasts,
     KeepBranches,
+    KeepPlannedBranches,
     MergeCommonSubexpressions,
     OneSpelling,
     PadChannels,
@@ -143,6 +144,8 @@ PLANNING: tuple[Step, ...] = (
     ),
     # What is only known to do nothing now that there is a plan.
     Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),
+    # And last what MXNet's fusion makes of all these, and of the casts.
+    Step(lambda o: KeepPlannedBranches(o.cast_op), lambda o: True),
 )
 
 CASTING: tuple[Step, ...] = (

@@ -22,6 +22,7 @@ from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.keep_planned_branches import KeepPlannedBranches
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
@@ -65,6 +66,7 @@ __all__ = [
     "InsertedCasts",
     "InsertedRound",
     "KeepBranches",
+    "KeepPlannedBranches",
     "MergeCommonSubexpressions",
     "NodeRewrite",
     "OneSpelling",

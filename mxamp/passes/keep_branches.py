@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mxamp.graph.graph import Graph, Node
+from typing import Mapping
+
+from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
@@ -48,19 +50,42 @@ class KeepBranches(PreparationPass):
         if not lost:
             return None
         edit = GraphEdit(graph, state.params)
-        behind = state.target.backend.handed_on(graph)
         changes = []
         for position, branch in sorted(lost.items()):
-            node, name, through = graph.nodes[position], graph.nodes[branch.value].name, ""
-            # It may be read twice, as in x * x, or through what the backend deletes.
-            read = {entry for entry in node.inputs if behind.get(entry, entry) == (branch.value, 0)}
-            for source in sorted(read):
-                reshape = Node("Reshape", f"{name}_kept", {"shape": "(-2,)"}, (source,))
-                kept = edit.insert(reshape, before=position, origin=source.node)
-                for use in graph.uses_of(source):
-                    if use.node == position:
-                        edit.connect(use, kept)
-                through = through or edit.node(kept).name
+            node, name = graph.nodes[position], graph.nodes[branch.value].name
+            kept = next(iter(read_through_reshape(edit, state, branch.value, position)))
+            through = edit.node(kept).name
             reason = f"reads {name!r} through {through!r}, so that MXNet's fusion does not lose it"
             changes.append(self.changed(node, reason))
         return Done(edit.finish(), tuple(changes))
+
+
+def read_through_reshape(edit: GraphEdit, state: State, value: int, reader: int) -> Mapping[Entry, int]:
+    """Let a node read a value through a Reshape to the same shape, wherever it reads it.
+
+    Parameters
+    ----------
+    edit
+        Changes to the state's graph.
+    state
+        The model.
+    value, reader
+        The node whose first output is read, and the one that reads it: perhaps several times, as in x * x,
+        and perhaps through what the backend deletes.
+
+    Returns
+    -------
+    mapping of Entry to int
+        What was put in -> the first input that reads it.
+    """
+    behind = state.target.backend.handed_on(state.graph)
+    inputs, name = state.graph.nodes[reader].inputs, state.graph.nodes[value].name
+    found = {}
+    for source in sorted({entry for entry in inputs if behind.get(entry, entry) == (value, 0)}):
+        reshape = Node("Reshape", f"{name}_kept", {"shape": "(-2,)"}, (source,))
+        kept = edit.insert(reshape, before=reader, origin=source.node)
+        numbers = [number for number, entry in enumerate(inputs) if entry == source]
+        for number in numbers:
+            edit.connect(Use(reader, number), kept)
+        found[kept] = numbers[0]
+    return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph
-from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches
+from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches, order_of_readers_matters
 
 MXNET = "mxnet"
 
@@ -69,6 +69,10 @@ class Backend:
     def lost_branches(self, graph: Graph) -> Sequence[LostBranch]:
         """Return every place where fusion computes something else than the graph says."""
         return lost_branches(graph) if self.has_onednn else ()
+
+    def order_of_readers_matters(self, graph: Graph) -> bool:
+        """Return whether casts may make fusion lose what it does not lose without them."""
+        return self.has_onednn and order_of_readers_matters(graph)
 
     def handed_on(self, graph: Graph) -> Mapping[Entry, Entry]:
         """Return what is deleted before fusion -> the value that is read in its place."""

@@ -115,6 +115,17 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
     return found
 
 
+def order_of_readers_matters(graph: Graph) -> bool:
+    """Return whether a value that is not lost may be where casts stand before readers of it.
+
+    Behind a Convolution a cast is a reader like any that is no sum, and the chain ends.
+    """
+    return any(
+        node.op in _DENSE and len(graph.uses[position].get(0, ())) > 1
+        for position, node in enumerate(graph.nodes)
+    )
+
+
 def handed_on(graph: Graph) -> dict[Entry, Entry]:
     """Return what the backend deletes -> the value that is read in its place.
 

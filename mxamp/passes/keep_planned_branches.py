@@ -1,0 +1,88 @@
+"""Keep MXNet's fusion from losing a value because of what folding and casts make of the graph."""
+
+from __future__ import annotations
+
+from mxamp.decisions import Decision
+from mxamp.dtypes import DType
+from mxamp.graph.node_map import NodeMap
+from mxamp.ops.casts import AMP_CAST
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.insert_casts import InsertCasts
+from mxamp.passes.keep_branches import read_through_reshape
+from mxamp.passes.planned import PlannedPass
+from mxamp.passes.state import Done, State
+from mxamp.targets import Support
+
+
+class KeepPlannedBranches(PlannedPass):
+    """Put a Reshape to the same shape where MXNet's oneDNN fusion is right in FP32, and would be wrong now.
+
+    Before::
+
+        y = FullyConnected(x);  z = elemwise_mul(y, Activation(y))                  x * sigmoid(x), z in FP32
+        y = FullyConnected(x);  z = elemwise_mul(cast(y), cast(Activation(y)))      with casts: z is cast(y)^2
+
+    After::
+
+        y = FullyConnected(x);  z = elemwise_mul(cast(y), cast(Activation(Reshape(y) {shape: (-2,)})))
+
+    Also where a BatchNorm was folded into a Convolution, and what follows is one that is fused wrongly.
+
+    Refuses: what was lost before anything was planned, for which :class:`mxamp.passes.KeepBranches` is;
+    backends without oneDNN.
+
+    Parameters
+    ----------
+    cast_op
+        As in :class:`mxamp.passes.InsertCasts`.
+
+    Notes
+    -----
+    Why: behind a FullyConnected the backend sees no other readers once an activation is taken, and it takes
+    one that it visits last (:mod:`mxamp.targets.fusion_defect`). The product comes last, but a cast of what
+    it reads first comes before the activation.
+
+    Casts are put in on trial where a FullyConnected is read several times, and nowhere else. Bit-exact;
+    linear as :class:`mxamp.passes.InsertCasts`.
+    """
+
+    step = "keep_branches"
+
+    def __init__(self, cast_op: str = AMP_CAST) -> None:
+        self._insert_casts = InsertCasts(cast_op)
+
+    def run(self, state: State) -> Done | None:
+        """Return the graph of which fusion loses nothing that it did not lose before."""
+        backend, decided = state.target.backend, state.decided
+        assert decided is not None  # there is a plan
+        lost = {(branch.value, branch.fused) for branch in state.lost_branches}
+        if backend.order_of_readers_matters(state.graph):
+            trial = self._insert_casts.run(state)
+            if trial is not None and trial.edited is not None:
+                nodes: NodeMap = trial.edited.nodes
+                branches = backend.lost_branches(trial.edited.graph)
+                lost = {(nodes.back(branch.value), nodes.back(branch.fused)) for branch in branches}
+        if not lost:
+            return None
+        before = {(branch.value, branch.fused) for branch in decided.lost_branches}
+        since = state.since_plan
+        new = sorted(pair for pair in lost if (since.back(pair[0]), since.back(pair[1])) not in before)
+        edit, decisions = GraphEdit(state.graph, state.params), {}
+        for value, fused in new:
+            for kept, number in read_through_reshape(edit, state, value, fused).items():
+                decisions[kept.node] = self._moves(state, fused, number)
+        if not decisions:
+            return None
+        reason = "reads it through a Reshape, so that MXNet's fusion does not lose what else reads {!r}"
+        records = [
+            self.changed(state, fused, reason.format(state.graph.nodes[value].name)) for value, fused in new
+        ]
+        return Done(edit.finish(), tuple(records), decisions)
+
+    def _moves(self, state: State, position: int, number: int) -> Decision:
+        """Return the decision for what hands on an input of a node in the dtype that it is read in."""
+        decision = self.plan(state).decisions[position]
+        assert decision is not None  # it is an operator
+        works = state.target.support("Reshape", {}).support is Support.WORKS
+        dtype = decision.inputs[number] if works else DType.FLOAT32
+        return decision._replace(compute=dtype, inputs=(dtype,), outputs=(dtype,), attrs=())
