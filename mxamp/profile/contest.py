@@ -15,7 +15,6 @@ TIE = 0.01
 DOUBT = 0.02
 """Plans whose speeds differ by no more are equally fast where the race does not surely tell them apart."""
 
-
 LUCK = 0.05
 """How much faster a plan may be because of where its memory happens to lie, each of the few times that it is
 bound."""
@@ -65,8 +64,8 @@ def winner(plans: Sequence[Contestant]) -> int | None:
     fewest low nodes: what is not needed for speed need not be rounded.
 
     But the fastest of several is partly lucky, and with a profile a model shall be no slower than without. So
-    the plan by the target's table stays where it is among the fastest, or where what would replace it is
-    faster by no more than 5 % and was not so each time that the plans were bound.
+    the plan by the target's table stays where it is among the fastest, or where what would replace it was not
+    faster each time that the plans were bound, by 2 % if it is faster by no more than 5 % in all.
     """
     ran = [(n, plan.speed) for n, plan in enumerate(plans) if plan.may_win and plan.speed is not None]
     if not ran:
@@ -96,11 +95,13 @@ def _is_slower(plan: Contestant, leader: Contestant) -> bool:
 
 
 def _surely_replaces(plan: Contestant, by_table: Contestant) -> bool:
-    """Whether a plan is faster than the one by the table by more than luck, or each time they were bound."""
+    """Whether a plan is faster than the one by the table each time they were bound, and by more than luck."""
     assert plan.speed is not None  # both ran
     assert by_table.speed is not None
-    if plan.speed > by_table.speed * (1 + LUCK) or len(plan.seconds) != len(by_table.seconds):
-        return True
+    is_far = plan.speed > by_table.speed * (1 + LUCK)
+    if len(plan.seconds) != len(by_table.seconds):
+        return is_far
     ends = list(accumulate(plan.rounds, initial=0))
     parts = [slice(start, end) for start, end in zip(ends, ends[1:])]
-    return all(median(plan.seconds[part]) < median(by_table.seconds[part]) for part in parts)
+    gains = [median(by_table.seconds[part]) / median(plan.seconds[part]) for part in parts]
+    return all(gain > (1 if is_far else 1 + DOUBT) for gain in gains)

@@ -54,8 +54,24 @@ from mxamp.profile.contest import TIE, Contestant, winner
                 Contestant(1.06, 0, 0, seconds=[1.0, 1.0, 1.0, 2.0, 2.0], rounds=[3, 2]),
                 Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 1.1, 1.9, 1.9], rounds=[3, 2], is_by_table=True),
             ],
+            1,
+            id="whatever it gains in all",
+        ),
+        pytest.param(
+            [
+                Contestant(1.04, 0, 0, seconds=[1.0, 1.0, 2.0, 2.0], rounds=[2, 2]),
+                Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 2.03, 2.03], rounds=[2, 2], is_by_table=True),
+            ],
+            1,
+            id="or hardly so",
+        ),
+        pytest.param(
+            [
+                Contestant(1.06, 0, 0, seconds=[1.0, 1.0, 2.0, 2.0], rounds=[2, 2]),
+                Contestant(1.0, 2, 5, seconds=[1.1, 1.1, 2.03, 2.03], rounds=[2, 2], is_by_table=True),
+            ],
             0,
-            id="but not where it is faster by more than luck",
+            id="but not where it is faster by more than luck in all",
         ),
         pytest.param(
             [Contestant(1.0, 0, 0), Contestant(None, 2, 5, is_by_table=True)],
