@@ -82,7 +82,7 @@ RECORDS = (
     record("Activation _npx_activation", "data", COMPUTE),
     # data, gamma (act_type=prelu). Two outputs with act_type=rrelu.
     record("LeakyReLU _npx_leaky_relu", "data data", COMPUTE, named="output mask"),
-    # Of a position, as of the maximum of it and 0, or of what is scaled, shifted and clipped: other spellings.
+    # Of a position, as of its maximum with 0, or of what is scaled, shifted and clipped: other spellings.
     record("relu _sparse_relu", "data", ValueKind.AFFINE),
     record("hard_sigmoid", "data", ValueKind.AFFINE),
     record("sigmoid _sparse_sigmoid", "data", COMPUTE),
