@@ -19,6 +19,9 @@ LUCK = 0.05
 """How much faster a plan may be because of where its memory happens to lie, each of the few times that it is
 bound."""
 
+LUCK_OF_A_PROCESS = 0.1
+"""How much faster a plan may be because of where all of its process comes to lie."""
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -85,6 +88,13 @@ def winner(plans: Sequence[Contestant]) -> int | None:
     if len(known) == len(close):
         close = [n for n, ms in zip(close, known) if ms <= min(known) * (1 + TIE)]
     return min(close, key=lambda n: (plans[n].casts, plans[n].low_nodes, n))
+
+
+def needs_another_race(plan: Contestant, by_table: Contestant) -> bool:
+    """Whether a plan that won may have been lucky with its process, in every round alike."""
+    if plan.speed is None or by_table.speed is None:
+        return False
+    return plan.speed <= by_table.speed * (1 + LUCK_OF_A_PROCESS)
 
 
 def _is_slower(plan: Contestant, leader: Contestant) -> bool:

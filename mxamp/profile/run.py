@@ -10,8 +10,9 @@ fastest is taken.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from numpy.typing import NDArray
 
@@ -38,7 +39,7 @@ from mxamp.profile.choices import (
     these,
     without,
 )
-from mxamp.profile.contest import Contestant, winner
+from mxamp.profile.contest import Contestant, needs_another_race, winner
 from mxamp.profile.every import every_placement, seen_by
 from mxamp.profile.measuring import Lap, Measuring
 from mxamp.profile.observation import Observation, combine, refined
@@ -201,22 +202,27 @@ def place_by_measuring(
         say(f"{len(chosen)} plans against each other")
         laps = measuring.race(chosen, names, 0.0 if estimates is None else base.expected_ms(estimates))
     expected = [_expected_ms(candidate, estimates or by_table.estimates) for candidate in chosen]
-    best = winner(
-        [
-            Contestant(
-                None if lap.ratio is None else lap.ratio.median,
-                candidate.casts,
-                len(candidate.low),
-                expected_ms=expected[number] if estimates is not None else None,
-                seconds=lap.seconds,
-                rounds=lap.rounds,
-                may_win=not required or candidate is not base,
-                is_by_table=table is not None and candidate.content == by_table.content,
-            )
-            for number, (candidate, lap) in enumerate(zip(chosen, laps))
-        ]
-    )
+    contestants = [
+        Contestant(
+            None,
+            candidate.casts,
+            len(candidate.low),
+            expected_ms=expected[number] if estimates is not None else None,
+            may_win=not required or candidate is not base,
+            is_by_table=table is not None and candidate.content == by_table.content,
+        )
+        for number, candidate in enumerate(chosen)
+    ]
+    contestants = [_after(one, lap) for one, lap in zip(contestants, laps)]
+    best = winner(contestants)
+    kept = None if best is None else _kept_by_another_race(best, contestants, chosen, names, measuring, say)
+    lucky, best = (None, best) if kept is None else (best, kept)
     notes = [f"profile: {problem}" for problem in measuring.problems]
+    if lucky is not None and kept is not None:
+        notes.append(
+            f"profile: the plan {names[lucky]!r} was faster than {names[kept]!r} in one process and not in "
+            "another, so it is not taken."
+        )
     notes += [
         f"profile: the plan {name!r} could not be run: {lap.problem}"
         for name, lap in zip(names, laps)
@@ -255,6 +261,33 @@ def place_by_measuring(
         race=race,
         notes=tuple(notes),
     )
+
+
+def _kept_by_another_race(
+    best: int,
+    contestants: Sequence[Contestant],
+    candidates: Sequence[Candidate],
+    names: Sequence[str],
+    measuring: Measuring,
+    say: Callable[[str], None],
+) -> int | None:
+    """Return the plan by the table if it beats the winner in another process; None where it does not."""
+    by_table = next((number for number, one in enumerate(contestants) if one.is_by_table), None)
+    if by_table is None or by_table == best:
+        return None
+    if not needs_another_race(contestants[best], contestants[by_table]):
+        return None
+    say("the fastest plan against the one by the table, in another process")
+    pair = [by_table, best]
+    laps = measuring.race([candidates[number] for number in pair], [names[number] for number in pair])
+    won = winner([_after(contestants[number], lap) for number, lap in zip(pair, laps)])
+    return by_table if won == 0 else None
+
+
+def _after(contestant: Contestant, lap: Lap) -> Contestant:
+    """Return a contestant with what it did in a race."""
+    speed = None if lap.ratio is None else lap.ratio.median
+    return replace(contestant, speed=speed, seconds=lap.seconds, rounds=lap.rounds)
 
 
 def _named(candidate: Candidate, dtype: DType) -> str:

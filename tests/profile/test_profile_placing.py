@@ -16,6 +16,7 @@ from mxamp.profile.candidate import Candidates
 from mxamp.profile.run import FLOAT32, MEASURED, place_by_measuring
 from mxamp.profile.settings import Profiling
 from tests.building import BF16, Net
+from tests.decisions.priced import target
 from tests.profile.profiling import FakeProcesses, Time, candidates_of, is_low, measuring_with, three_layers
 
 
@@ -184,6 +185,33 @@ def test_progress_says_what_is_being_measured(tmp_path: Path) -> None:
     placed(tmp_path, FakeProcesses(steady(10, 100)), settings=Profiling(progress=said.append))
     assert said[0] == "nodes, in float32 and with all bfloat16 that may be"
     assert "plans against each other" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("gains", "races", "is_low_taken"),
+    [((0.04, 0.04), 2, True), ((0.04, 0.0), 2, False), ((0.04, -0.04), 2, False), ((0.2,), 1, True)],
+    ids=["twice", "once", "once and then slower", "by far"],
+)
+def test_what_replaces_the_plan_by_the_table_wins_in_another_process_too(
+    tmp_path: Path, gains: tuple[float, ...], races: int, is_low_taken: bool
+) -> None:
+    """By the table everything is float32, for casts are dear there."""
+    dear = target({"cast": {"bytes_per_us": 1, "overhead_us": 1e6}})
+
+    def seconds(model: Model) -> float:
+        gain = gains[processes.runs.count("race_process") - 1]
+        return 1 - gain * any(node.op == "amp_cast" for node in model.graph.nodes)
+
+    processes = FakeProcesses(steady(10, 100), seconds=seconds)
+    graph, params = three_layers()
+    candidates = candidates_of(tmp_path, graph, params, dear)
+    measuring = measuring_with(tmp_path, processes)
+    placing = place_by_measuring(candidates, measuring, dtype=BF16, settings=Profiling(), required=False)
+    assert processes.runs.count("race_process") == races
+    assert bool(low_layers(converted(candidates, placing))) is is_low_taken
+    assert any("in one process and not in another" in note for note in placing.notes) is not is_low_taken
+    (chosen,) = [plan for plan in placing.race if plan.is_chosen]
+    assert (chosen.low_nodes > 0) is is_low_taken
 
 
 def test_plans_that_are_the_same_run_once(tmp_path: Path) -> None:
