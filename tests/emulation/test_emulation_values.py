@@ -76,7 +76,9 @@ ACTIVATIONS = {
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_emulated_bfloat16_agrees_with_the_real_one_layer_by_layer(activation: str, fusion: bool) -> None:
     model = model_of(block(ACTIVATIONS[activation]))
-    real = mxamp.convert_model(model.graph, model.arg_params, model.aux_params, "bfloat16")
+    real = mxamp.convert_model(
+        model.graph, model.arg_params, model.aux_params, "bfloat16", low_precision="required"
+    )
     layers = layer_agreements(real, DATA, mxamp.Target.builtin("cpu-bf16"), fusion=fusion)
     chains = [layer.operators for layer in layers if len(layer.operators) > 1]
     assert bool(chains) == fusion
@@ -313,7 +315,9 @@ class TestWhereMxnetIsKnownToTruncate:
     def test_the_fused_batch_norm(self) -> None:
         model = model_of(block(ACTIVATIONS["relu"]))
         options = {"target_dtype": "bfloat16", "fold_batch_norm": False}
-        real = mxamp.convert_model(model.graph, model.arg_params, model.aux_params, **options)
+        real = mxamp.convert_model(
+            model.graph, model.arg_params, model.aux_params, low_precision="required", **options
+        )
         emulated = mxamp.emulate(model.graph, model.arg_params, model.aux_params, **options)
         (sentence,) = emulated.report.approximations
         assert sentence.startswith(

@@ -169,7 +169,7 @@ def test_what_preparation_put_in_goes_back_too(prepared, outcome, quiet):
     args = {"c0_weight": np.full((8, 3, 3, 3), 0.5, np.float32)}
     args.update(dict.fromkeys(("bn0_gamma", "bn0_beta"), np.ones(8, np.float32)))
     auxs = dict.fromkeys(("bn0_moving_mean", "bn0_moving_var"), np.ones(8, np.float32))
-    given = {"input_shapes": {"data": (2, 3, 8, 8)}, "target": "cpu-bf16"}
+    given = {"input_shapes": {"data": (2, 3, 112, 112)}, "target": "cpu-bf16"}
     assert low_nodes(convert_model(sym, args, auxs, "bfloat16", **given)) == {"c0_kept"}
 
     machine = FakeMachine({"c0_kept": LOSS}, prepared)

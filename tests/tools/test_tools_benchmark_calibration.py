@@ -18,7 +18,9 @@ from tools.benchmark_calibration import Subject, cuts, measure, only_weights_rou
 
 def test_the_model_of_weights_alone_rounds_nothing_else() -> None:
     model = small_model()
-    converted = mxamp.convert_model(model.graph, model.arg_params, model.aux_params, "bfloat16")
+    converted = mxamp.convert_model(
+        model.graph, model.arg_params, model.aux_params, "bfloat16", low_precision="required"
+    )
     alone = only_weights_rounded(converted)
     assert not [node for node in alone.graph.nodes if "cast" in node.op]
     for name, value in converted.arg_params.items():
