@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import AbstractSet
+
 from mxamp.decisions import Decision
 from mxamp.dtypes import DType
-from mxamp.graph.node_map import NodeMap
 from mxamp.ops.casts import AMP_CAST
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.insert_casts import InsertCasts
@@ -53,15 +54,9 @@ class KeepPlannedBranches(PlannedPass):
 
     def run(self, state: State) -> Done | None:
         """Return the graph of which fusion loses nothing that it did not lose before."""
-        backend, decided = state.target.backend, state.decided
+        decided = state.decided
         assert decided is not None  # there is a plan
-        lost = {(branch.value, branch.fused) for branch in state.lost_branches}
-        if backend.order_of_readers_matters(state.graph):
-            trial = self._insert_casts.run(state)
-            if trial is not None and trial.edited is not None:
-                nodes: NodeMap = trial.edited.nodes
-                branches = backend.lost_branches(trial.edited.graph)
-                lost = {(nodes.back(branch.value), nodes.back(branch.fused)) for branch in branches}
+        lost = self._lost(state)
         if not lost:
             return None
         before = {(branch.value, branch.fused) for branch in decided.lost_branches}
@@ -78,6 +73,17 @@ class KeepPlannedBranches(PlannedPass):
             self.changed(state, fused, reason.format(state.graph.nodes[value].name)) for value, fused in new
         ]
         return Done(edit.finish(), tuple(records), decisions)
+
+    def _lost(self, state: State) -> AbstractSet[tuple[int, int]]:
+        """Return which values fusion loses, with what takes them: behind casts, where these may matter."""
+        backend = state.target.backend
+        if backend.order_of_readers_matters(state.graph):
+            trial = self._insert_casts.run(state)
+            if trial is not None and trial.edited is not None:
+                back = trial.edited.nodes.back
+                branches = backend.lost_branches(trial.edited.graph)
+                return {(back(branch.value), back(branch.fused)) for branch in branches}
+        return {(branch.value, branch.fused) for branch in state.lost_branches}
 
     def _moves(self, state: State, position: int, number: int) -> Decision:
         """Return the decision for what hands on an input of a node in the dtype that it is read in."""

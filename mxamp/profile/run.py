@@ -203,26 +203,28 @@ def place_by_measuring(
         laps = measuring.race(chosen, names, 0.0 if estimates is None else base.expected_ms(estimates))
     expected = [_expected_ms(candidate, estimates or by_table.estimates) for candidate in chosen]
     contestants = [
-        Contestant(
-            None,
-            candidate.casts,
-            len(candidate.low),
-            expected_ms=expected[number] if estimates is not None else None,
-            may_win=not required or candidate is not base,
-            is_by_table=table is not None and candidate.content == by_table.content,
+        _after(
+            Contestant(
+                None,
+                candidate.casts,
+                len(candidate.low),
+                expected_ms=expected[number] if estimates is not None else None,
+                may_win=not required or candidate is not base,
+                is_by_table=table is not None and candidate.content == by_table.content,
+            ),
+            lap,
         )
-        for number, candidate in enumerate(chosen)
+        for number, (candidate, lap) in enumerate(zip(chosen, laps))
     ]
-    contestants = [_after(one, lap) for one, lap in zip(contestants, laps)]
     best = winner(contestants)
     kept = None if best is None else _kept_by_another_race(best, contestants, chosen, names, measuring, say)
-    lucky, best = (None, best) if kept is None else (best, kept)
     notes = [f"profile: {problem}" for problem in measuring.problems]
-    if lucky is not None and kept is not None:
+    if best is not None and kept is not None:
         notes.append(
-            f"profile: the plan {names[lucky]!r} was faster than {names[kept]!r} in one process and not in "
+            f"profile: the plan {names[best]!r} was faster than {names[kept]!r} in one process and not in "
             "another, so it is not taken."
         )
+        best = kept
     notes += [
         f"profile: the plan {name!r} could not be run: {lap.problem}"
         for name, lap in zip(names, laps)

@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 from tools.benchmark_models.names import MXAMP, MXAMP_PROFILED, PLAIN_RESNETS, TITLES
 from tools.benchmark_models.results import Benchmark, Measured
 
-__all__ = ["Bound", "case_of", "judge", "judged_variant", "means_by_batch", "worst_case"]
+__all__ = ["Bound", "case_of", "extreme_bound", "judge", "judged_variant", "means_by_batch"]
 
 SLOWEST_TO_FP32 = 0.98
 SLOWEST_TO_STOCK = 0.97
@@ -134,8 +134,8 @@ def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
     title = TITLES[variant]
     mean = statistics.geometric_mean(to_stock.values()) if to_stock else None
     return [
-        _extreme(f"slowest {title} against FP32", to_fp32, SLOWEST_TO_FP32, True, failing),
-        _extreme(f"slowest {title} against the better stock setting", to_stock, SLOWEST_TO_STOCK, True),
+        extreme_bound(f"slowest {title} against FP32", to_fp32, SLOWEST_TO_FP32, True, failing),
+        extreme_bound(f"slowest {title} against the better stock setting", to_stock, SLOWEST_TO_STOCK, True),
         Bound(
             f"geometric mean of {title} against the better stock setting",
             MEAN_TO_STOCK,
@@ -147,7 +147,7 @@ def judge(benchmark: Benchmark, variant: str | None = None) -> list[Bound]:
         _over_draws(
             f"error of stock over that of {title} on plain ResNets", smaller, SMALLER_ON_RESNETS, True
         ),
-        _extreme(
+        extreme_bound(
             "slowest conversion without profile over stock's",
             conversions,
             CONVERSION_TO_STOCK,
@@ -169,17 +169,17 @@ def _quotient(number: float, divisor: float) -> float:
     return number / divisor if divisor else math.inf
 
 
-def _extreme(
+def extreme_bound(
     text: str, figures: Mapping[str, float], limit: float, is_lower: bool, failing: Sequence[str] = ()
 ) -> Bound:
+    """Return a bound on the least of some figures, or on the largest; case -> figure."""
     if not figures:
         return Bound(text, limit, is_lower, None, failing=tuple(failing))
-    case = worst_case(figures, is_lower)
+    case = _worst(figures, is_lower)
     return Bound(text, limit, is_lower, figures[case], f"{case}, of {len(figures)}", tuple(failing))
 
 
-def worst_case(figures: Mapping[str, float], is_lower: bool) -> str:
-    """Return which figure is the least, or the largest."""
+def _worst(figures: Mapping[str, float], is_lower: bool) -> str:
     # A figure that is not a number must not hide behind the others.
     odd = [case for case, figure in figures.items() if math.isnan(figure)]
     return odd[0] if odd else (min if is_lower else max)(figures, key=lambda case: figures[case])
@@ -197,7 +197,7 @@ def _over_draws(text: str, quotients: Mapping[str, Sequence[float]], limit: floa
     within = all(
         mean * spread >= limit if is_lower else mean / spread <= limit for mean, spread in means.values()
     )
-    name = worst_case({name: mean for name, (mean, _) in means.items()}, is_lower)
+    name = _worst({name: mean for name, (mean, _) in means.items()}, is_lower)
     mean, spread = means[name]
     draws = len(quotients[name])
     interval = f" ({mean / spread:.3f} to {mean * spread:.3f})" if draws > 1 else ""

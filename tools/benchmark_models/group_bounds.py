@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Mapping, NamedTuple, Sequence
 
-from tools.benchmark_models.bounds import Bound, case_of, means_by_batch, worst_case
+from tools.benchmark_models.bounds import Bound, case_of, extreme_bound, means_by_batch
 from tools.benchmark_models.names import (
     FP32,
     GROUPS,
@@ -112,8 +112,5 @@ def _judge(benchmark: Benchmark, group: str, demand: _Demand) -> Sequence[Bound]
         where = means_by_batch(benchmark.models, ratios)
         bounds.append(Bound(f"geometric mean of {text}", demand.mean, True, mean, where, failing))
     if demand.least is not None:
-        case = worst_case(ratios, True) if ratios else ""
-        least = ratios[case] if ratios else None
-        where = f"{case}, of {len(ratios)}" if ratios else ""
-        bounds.append(Bound(f"slowest {text}", demand.least, True, least, where, failing))
+        bounds.append(extreme_bound(f"slowest {text}", ratios, demand.least, True, failing))
     return bounds
