@@ -31,6 +31,12 @@ GIVEN_UP = 0.02
 _COARSE_BITS = 8
 """Formats with so many bits of significand, or fewer: float16 rounds to 11, eight times finer."""
 
+WHY_AFFORDABLE = (
+    "float32 spares an output the rounding that it would feel most, and the weights are a small part of the "
+    "model's"
+)
+"""Why what :func:`affordable_unpriced` returns stays FP32."""
+
 GROWTH = 0.25
 """How much the file may grow, as a share of the converted parameters, so that weights stay FP32."""
 

@@ -9,6 +9,7 @@ from typing import Mapping, Sequence
 
 from mxamp.decisions.bodies import decide_bodies
 from mxamp.decisions.dear_roundings import (
+    WHY_AFFORDABLE,
     Tail,
     affordable_unpriced,
     find_tails,
@@ -22,6 +23,7 @@ from mxamp.decisions.edges import Edges
 from mxamp.decisions.estimates import Estimates, estimate, unknown_work
 from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
+from mxamp.decisions.lone_roundings import WHY_LONE, lone_nodes
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.short_passes import doubted, is_short
@@ -171,13 +173,9 @@ class _Decider:
             spared = affordable_unpriced(self.graph, self.context.facts, tails, self.given.params)
             if wanted <= spared and not self._is_part_low():
                 spared = frozenset()
-            for position in spared:
-                refusals[position] = (
-                    "float32 spares an output the rounding that it would feel most, and the weights are a "
-                    "small part of the model's"
-                )
-                for nodes in (low, free, open_nodes):
-                    nodes.discard(position)
+            refusals.update(dict.fromkeys(spared, WHY_AFFORDABLE))
+            for nodes in (low, free, open_nodes):
+                nodes -= spared
         supply = self._edges.supply(open_nodes)
         demand = self._edges.demand(open_nodes)
         costs = None if estimates is None else estimates.for_placement()
@@ -213,11 +211,11 @@ class _Decider:
                     simple,
                     "needs the fewest casts here; more would hardly gain, as estimated",
                 )
-            first = self._first(problem, chosen, estimates)
+            in_vain = self._in_vain(problem, chosen, wanted, estimates)
         else:
             chosen, why_chosen = placing.choose(problem, wanted), placing.reason
-            first = frozenset()
-        chosen = chosen - first
+            in_vain = {}
+        chosen = chosen - in_vain.keys()
         if self.given.low_precision is not LowPrecision.REQUIRED:
             grows = readers_of_what_grows(problem, chosen, self.castable_params, self.given.params, self.low)
             if grows and not self._is_copying_forbidden:
@@ -227,7 +225,7 @@ class _Decider:
                 self._too_large.update(grows)
                 return self.plan()
         reasons = {} if cheapest is None else why_spared(problem, chosen)
-        reasons.update(dict.fromkeys(first, WHY_FIRST))
+        reasons.update(in_vain)
         decisions: list[Decision | None] = []
         for position, node in enumerate(self.graph.nodes):
             if node.op == VARIABLE:
@@ -283,21 +281,23 @@ class _Decider:
         )
         return without_large(self.graph, tails, self.given.params)
 
-    def _first(
-        self, problem: PlacementProblem, chosen: set[int], estimates: Estimates | None
-    ) -> frozenset[int]:
-        """Return the first nodes that stay FP32, for what the tails leave of what may be given up."""
+    def _in_vain(
+        self, problem: PlacementProblem, chosen: set[int], wanted: set[int], estimates: Estimates | None
+    ) -> dict[int, str]:
+        """Return the low nodes whose rounding gains too little, with why."""
         if estimates is None or not self._may_spare:
-            return frozenset()
-        return first_nodes(
+            return {}
+        lone = lone_nodes(problem, chosen, wanted, estimates)
+        first = first_nodes(
             problem,
-            chosen,
+            chosen - lone,
             facts=self.context.facts,
             verdicts=self.verdicts,
             given=self.given,
             is_part_low=self._is_part_low(),
             estimates=estimates,
         )
+        return {**dict.fromkeys(lone, WHY_LONE), **dict.fromkeys(first, WHY_FIRST)}
 
     @property
     def _may_spare(self) -> bool:
