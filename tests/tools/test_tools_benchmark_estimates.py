@@ -70,6 +70,7 @@ def test_estimates_are_held_against_the_prepared_network(
     assert "speed-up 2.00, estimated 2.00 (1.00); of float32 2.20, of without shapes 1.10" in printed
     assert "3 networks:" in printed
     assert "time within 20 %: 2, within 2: 2" in printed
+    assert "with the common factor of 1.00 taken out, within 20 %: 2" in printed
     assert "speed-up within 10 %: 1, within 20 %: 1" in printed
     for line in (
         "with shapes, of float32: 2.19 in the geometric mean, least 0.92, below 0.97: 1",
@@ -77,6 +78,16 @@ def test_estimates_are_held_against_the_prepared_network(
         "without shapes, of float32: 2.18 in the geometric mean, least 1.10, below 0.97: 0",
     ):
         assert line in printed
+
+
+def test_what_the_hour_makes_of_all_times_is_taken_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {name: row(prepared=time) for name, time in (("one", 700.0), ("two", 720.0), ("three", 900.0))}
+    run_main(monkeypatch, tmp_path / "found.json", rows, *rows)
+    printed = capsys.readouterr().out
+    assert "time within 20 %: 1, within 2: 3" in printed
+    assert "with the common factor of 1.39 taken out, within 20 %: 2" in printed
 
 
 def test_a_short_network_runs_in_several_processes_and_a_long_one_in_one(
