@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import AbstractSet
 
 from mxamp.decisions.estimates import Estimates
+from mxamp.graph.components import components
 from mxamp.placement import PlacementProblem, count_casts, placement_cost
 
 WHY_LONE = "spares a rounding that no layer gains by, for hardly any time, as estimated"
@@ -44,11 +45,18 @@ def lone_nodes(
         Whole regions of low nodes that hand values to one another, those first that gain least. One whose
         FP32 needs as many casts stays, for it rounds nothing: behind inputs that are low already, say.
     """
+    joined = {
+        position: [entry.node for entry in problem.graph.nodes[position].inputs if entry.node in chosen]
+        for position in chosen
+    }
+    lone = [set(region) for region in components(sorted(chosen), joined) if wanted.isdisjoint(region)]
+    if not lone:  # as in most networks
+        return frozenset()
     cost, casts = placement_cost(problem, set(chosen)), count_casts(problem, set(chosen))
     gains: list[tuple[int, set[int]]] = []
-    for region in _regions(problem, chosen):
+    for region in lone:
         without = set(chosen) - region
-        if not region & wanted and count_casts(problem, without) < casts:
+        if count_casts(problem, without) < casts:
             gains.append((placement_cost(problem, without) - cost, region))
     left = _WORTH_A_ROUNDING * 1000 * estimates.least
     found: set[int] = set()
@@ -58,19 +66,3 @@ def lone_nodes(
             break
         found |= region
     return frozenset(found)
-
-
-def _regions(problem: PlacementProblem, chosen: AbstractSet[int]) -> list[set[int]]:
-    """Return the low nodes, those together that hand values to one another."""
-    region_of: dict[int, set[int]] = {}
-    for position in sorted(chosen):
-        region = {position}
-        for entry in problem.graph.nodes[position].inputs:
-            joined = region_of.get(entry.node, region)
-            if joined is not region:
-                small, large = sorted((joined, region), key=len)
-                large |= small
-                region_of.update(dict.fromkeys(small, large))
-                region = large
-        region_of[position] = region
-    return list({id(region): region for region in region_of.values()}.values())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import AbstractSet, Iterator, Mapping, NamedTuple, Sequence
 
 from mxamp.dtypes import DType
+from mxamp.graph.components import components
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
@@ -116,7 +116,7 @@ class ChannelRegions:
         tensors = {
             position: carried for position in nodes for carried in [self._carried(position)] if carried
         }
-        found = _components(nodes, tensors)
+        found = components(nodes, tensors)
         apart = {
             position
             for members in found
@@ -126,7 +126,7 @@ class ChannelRegions:
         }
         for position in apart:
             del tensors[position]
-        for members in _components(nodes, tensors) if apart else found:
+        for members in components(nodes, tensors) if apart else found:
             yield members, tensors.keys()
 
     def pays(self, region: Region, wider: Mapping[int, int]) -> bool:
@@ -275,23 +275,3 @@ class ChannelRegions:
         if len(node.inputs) > 1 and self.own_parameter(node, 1) is None:
             return ()
         return [node.inputs[0].node]
-
-
-def _components(nodes: Sequence[int], tensors: Mapping[int, Sequence[int]]) -> Sequence[Sequence[int]]:
-    """Return the nodes that are joined with each other, directly or not, each in graph order."""
-    first = list(nodes)
-
-    def root(position: int) -> int:
-        while first[position] != position:
-            first[position] = first[first[position]]
-            position = first[position]
-        return position
-
-    for position, producers in tensors.items():
-        for producer in producers:
-            one, other = sorted((root(producer), root(position)))
-            first[other] = one
-    found: dict[int, list[int]] = defaultdict(list)
-    for position in nodes:
-        found[root(position)].append(position)
-    return list(found.values())
