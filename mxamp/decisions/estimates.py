@@ -133,6 +133,7 @@ def estimate(
     """
     works = model_work(graph, shapes)
     around = max((work.around for work in works if work is not None), default=0)
+    operators = max((work.operators for work in works if work is not None), default=0)
     patterns = (*target.rounds_once, *target.fusion)
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
@@ -168,6 +169,7 @@ def estimate(
             shape=shape or (),
             is_blocked=is_blocked and len(shape or ()) in _BLOCKED_RANKS,
             around=around,
+            operators=operators,
             down=down,
         )
 
@@ -271,7 +273,9 @@ class _Pricing:
             inputs=(wide, (weight[0], wide[1], *weight[2:]), *others),
         )
         # Two copies, which take about as long as a cast of what they write.
-        moved = self._model.cast_microseconds(math.prod(wide), shape=wide, around=work.around, down=True)
+        moved = self._model.cast_microseconds(
+            math.prod(wide), shape=wide, around=work.around, operators=work.operators, down=True
+        )
         return self._model.microseconds(self._names[head], twin, low=True) + moved
 
     def reorder(self, position: int) -> float:
@@ -354,8 +358,11 @@ def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
     alike = Counter(kinds)
     everything = sum(work.elements for work in works if work is not None)
     at_once = everything - _read_again(graph, shapes)
+    operators = len({node.op for node in graph.nodes if not node.is_variable})
     return [
-        None if work is None else work._replace(around=everything // alike[kind], model=at_once)
+        None
+        if work is None
+        else work._replace(around=everything // alike[kind], model=at_once, operators=operators)
         for work, kind in zip(works, kinds)
     ]
 

@@ -46,8 +46,8 @@ class KernelTiming:
         Of the processes; the engine is added.
     seconds
         For how long.
-    orders, rounds
-        In how many orders kernels run, and how often in each.
+    orders
+        In how many orders kernels run.
     visit
         Which time it is that the same kernels are timed: each time has orders of its own.
     command
@@ -57,8 +57,7 @@ class KernelTiming:
     dtype: DType
     environment: Mapping[str, str]
     seconds: float
-    orders: int = 3
-    rounds: int = 4
+    orders: int = 1
     visit: int = 0
     command: tuple[str, ...] = (sys.executable, "-m", "mxamp.runtime.kernel_times")
 
@@ -106,7 +105,6 @@ def time_random_kernels(
                 "dtype": timing.dtype.label,
                 "low": [number for number, one in enumerate(chosen) if _runs_low(one, target)],
                 "orders": timing.orders,
-                "rounds": timing.rounds,
                 "visit": timing.visit,
             }
             seed += 1

@@ -2,8 +2,9 @@
 
 Each kernel gets its data as a network hands them on: from a 1x1 convolution, in oneDNN's blocks of channels
 or brought into plain order, freshly written. Between a kernel's runs all others run, so that its weights
-have to come from where a network's do. What is timed is a node of the graph as the backend fuses it
-(:mod:`mxamp.runtime.node_times`).
+have to come from where a network's do. A node behind it reads what it writes, which otherwise were an
+output of the graph, with memory of its own that no cache holds. What is timed is a node of the graph as the
+backend fuses it (:mod:`mxamp.runtime.node_profile`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +26,28 @@ from mxamp.graph.graph import Graph
 from mxamp.probe.kernels import Kernel, draw_kernels
 from mxamp.probe.kernels.kernel import BLOCKED, Operand
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.runtime.node_times import NodeClock, kernels, lower_quartile, undisturbed
+from mxamp.runtime.node_profile import forward_of, node_profiler, typical, unbundled
+from mxamp.runtime.node_times import backend_nodes
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import compose, graph_from_symbol
 
 _FEED_CHANNELS = 16
-_WARMUP = 2
+_PASSES = (12, 100)
+"""Forward passes of a graph that are timed: at least, and at most ..."""
+
+_TIMED_SECONDS = 0.12
+"""... for so long."""
+
+_SETTLING_SECONDS = 0.08
+"""A graph runs for so long before. What branches and prefetchers have learnt of it takes passes to come back
+once another has run: timed twice, in 12 passes three at a time, 72 to 75 of 100 kernels agree within a
+quarter, in 12 that follow each other 78 to 83, in 36 84 to 91 (AMD EPYC)."""
+
+_IMAGE = 4
 _CAST = "amp_cast"
 
-_ENOUGH_SECONDS = 1.0
+_ENOUGH_SECONDS = 2.0
 """Graphs that took longer than this in the orders so far are not run in another: long kernels differ less
 from one order to the next."""
 
@@ -53,8 +66,9 @@ class _Graph:
             head, names = self._kernel(one, f"k{number}")
             heads.append(head)
             self.members.append(names)
-        # One output each: further ones, as a BatchNorm's statistics, are none of a network's.
-        self.symbol = self._mx.sym.Group([head[0] for head in heads])
+        self.symbol = self._mx.sym.Group(
+            [self._read(head, f"r{number}") for number, head in enumerate(heads)]
+        )
 
     def _variable(self, name: str, shape: Sequence[int], dtype: DType, limit: int = 0) -> Any:
         if limit:
@@ -120,66 +134,33 @@ class _Graph:
                 value = compose(self._mx, "Activation", names[-1], [value[0]], {"act_type": "relu"})
         return value, tuple(names)
 
+    def _read(self, head: Any, name: str) -> Any:
+        """Return what reads the first output of a kernel, and writes little.
+
+        Further ones, as a BatchNorm's statistics, are none of a network's.
+        """
+        if len(self._output_shape(head[0])) == _IMAGE:  # in whichever layout it comes
+            return self._mx.sym.Pooling(head[0], kernel=(1, 1), global_pool=True, pool_type="max", name=name)
+        return self._mx.sym.slice_axis(head[0], axis=-1, begin=0, end=1, name=name)
+
     def _output_shape(self, value: Any) -> tuple[int, ...]:
         shapes = {name: array.shape for name, (array, _) in self.values.items()}
         known = {name: shapes[name] for name in value.list_arguments() if name in shapes}
         return tuple(value.infer_shape(**known)[1][0])
 
-    def bind(self) -> _Bound:
-        """Return it bound, fused as deployed."""
+    def bind(self) -> Any:
+        """Return an executor of it, fused as deployed."""
         device = self._mx.cpu()
         arrays = {
             name: ndarray_from_numpy(array.astype(dtype.numpy), device)
             for name, (array, dtype) in self.values.items()
         }
-        executor = self.symbol.bind(
+        return self.symbol.bind(
             device,
             args={name: arrays[name] for name in self.symbol.list_arguments()},
             aux_states={name: arrays[name] for name in self.symbol.list_auxiliary_states()},
             grad_req="null",
         )
-        return _Bound(executor)
-
-
-class _Bound:
-    """What :class:`mxamp.runtime.node_times.NodeClock` asks of a model."""
-
-    def __init__(self, executor: Any) -> None:
-        self.executor = executor
-
-    def forward(self) -> None:
-        """Run a forward pass."""
-        for output in self.executor.forward(is_train=False):
-            output.wait_to_read()
-
-
-class _Timed:
-    """A graph whose nodes are timed, and the same graph that is timed as a whole."""
-
-    def __init__(self, watched: _Bound, alone: _Bound, names: Sequence[str]) -> None:
-        self._watched, self._alone = watched, alone
-        self._clock = NodeClock(watched, names)
-        self._whole: list[float] = []
-
-    def warm_up(self) -> None:
-        """Let MXNet choose and prepare kernels."""
-        for _ in range(_WARMUP):
-            self._clock.run()
-            self._alone.forward()
-        self._clock.forget()
-
-    def run(self) -> None:
-        """Time both once, each behind a run that brings back into the caches what the others drove out."""
-        self._watched.forward()
-        self._clock.run()
-        self._alone.forward()
-        start = time.perf_counter()
-        self._alone.forward()
-        self._whole.append(time.perf_counter() - start)
-
-    def microseconds(self) -> dict[str, float]:
-        """Return what each node takes where it is not watched."""
-        return undisturbed(self._clock.microseconds(), lower_quartile(self._whole))
 
 
 def time_kernels(
@@ -188,7 +169,6 @@ def time_kernels(
     runs_low: Sequence[int],
     *,
     orders: int,
-    rounds: int,
     seed: int,
     visit: int = 0,
 ) -> list[dict[str, Any]]:
@@ -206,8 +186,6 @@ def time_kernels(
         In how many orders they run at most, each a graph of its own; the median counts. What a kernel takes
         depends on what ran before it and on where its arrays lie: in another order it takes a fifth more or
         less.
-    rounds
-        Forward passes of each graph.
     seed
         Where values and orders come from.
     visit
@@ -240,33 +218,31 @@ def time_kernels(
         if not turn:
             for number, work in zip(order, _works(graphs["float32"])):
                 results[number]["work"] = work
-        for label, taken in _time_by_turns(graphs, rounds).items():
-            for number, microseconds in zip(plans[label], taken):
+        for label, graph in graphs.items():
+            for number, microseconds in zip(plans[label], _time_members(graph)):
                 times.setdefault((number, label), []).append(microseconds)
     for (number, label), own in times.items():
         results[number]["us"][label] = round(statistics.median(own), 2)
     return results
 
 
-def _time_by_turns(graphs: Mapping[str, _Graph], rounds: int) -> dict[str, list[float]]:
-    """Return what each kernel of each graph takes, in microseconds."""
-    runs = {}
-    for label, graph in graphs.items():
-        names, fused = kernels(graph.symbol)
-        runs[label] = fused, _Timed(graph.bind(), graph.bind(), names)
-    for _, timed in runs.values():
-        timed.warm_up()
-    for _ in range(rounds):
-        for _, timed in runs.values():
-            timed.run()
-    found = {}
-    for label, (fused, timed) in runs.items():
-        microseconds = timed.microseconds()
-        found[label] = [
-            sum(us for name, us in microseconds.items() if set(fused.get(name, (name,))) & set(members))
-            for members in graphs[label].members
-        ]
-    return found
+def _time_members(graph: _Graph) -> list[float]:
+    """Return what each kernel of a graph takes, in microseconds."""
+    nodes = backend_nodes(graph.symbol)
+    with unbundled():
+        forward = forward_of(graph.bind())
+    least, most = _PASSES
+    start, passes = time.perf_counter(), 0
+    while passes < least // 4 or (time.perf_counter() - start < _SETTLING_SECONDS and passes < most // 2):
+        forward()  # the first also chooses and prepares kernels
+        passes += 1
+    each = (time.perf_counter() - start) / passes
+    passes = int(min(most, max(least, _TIMED_SECONDS / each)))
+    taken = typical(node_profiler().time(forward, [node.op for node in nodes], passes))
+    return [
+        sum(float(us) for node, us in zip(nodes, taken) if set(node.members) & set(members))
+        for members in graph.members
+    ]
 
 
 def _works(built: _Graph) -> list[Any]:
@@ -290,7 +266,7 @@ def main() -> int:
     for line in sys.stdin:
         job = json.loads(line)
         chosen = draw_kernels(job["count"], np.random.default_rng(job["seed"]), job.get("weights"))
-        settings = {name: job[name] for name in ("orders", "rounds", "seed", "visit")}
+        settings = {name: job[name] for name in ("orders", "seed", "visit")}
         low, failures = DType.parse(job["dtype"]), (MxampError, mx.base.MXNetError, ValueError, TypeError)
         timed: list[dict[str, Any]] = []
         failed = []

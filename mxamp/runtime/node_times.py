@@ -14,7 +14,7 @@ import ctypes
 import json
 import sys
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -144,33 +144,39 @@ def undisturbed(microseconds: Mapping[str, float], whole: float) -> dict[str, fl
     return without(most)
 
 
-def kernels(symbol: Any) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the nodes of a symbol as the CPU's backend runs it, and which nodes it fuses into one.
+class BackendNode(NamedTuple):
+    """A node of a graph as the CPU's backend runs it.
 
-    Parameters
+    Attributes
     ----------
-    symbol
-        The ``mx.sym.Symbol``.
-
-    Returns
-    -------
-    tuple
-        Names of all nodes that run, and fused node -> the nodes that it swallowed.
+    name, op
+        Its name, and its operator.
+    members
+        The nodes that it fuses into one; itself alone otherwise.
     """
+
+    name: str
+    op: str
+    members: tuple[str, ...]
+
+
+def backend_nodes(symbol: Any) -> Sequence[BackendNode]:
+    """Return the nodes of an ``mx.sym.Symbol`` as the CPU's backend runs them, in their order."""
     backend = symbol.get_backend_symbol("MKLDNN")
-    nodes = [
-        node for node in json.loads(backend.tojson(remove_amp_cast=False))["nodes"] if node["op"] != "null"
-    ]
-    fused = {}
-    for node in nodes:
-        if node["name"].startswith("sg_") and node.get("subgraphs"):
-            fused[node["name"]] = [
+    found = []
+    for node in json.loads(backend.tojson(remove_amp_cast=False))["nodes"]:
+        if node["op"] != "null":
+            members = (
                 inner["name"]
-                for body in node["subgraphs"]
+                for body in node.get("subgraphs", ())
                 for inner in body["nodes"]
                 if inner["op"] != "null"
-            ]
-    return [node["name"] for node in nodes], fused
+            )
+            is_fused = node["name"].startswith("sg_") and node.get("subgraphs")
+            found.append(
+                BackendNode(node["name"], node["op"], tuple(members) if is_fused else (node["name"],))
+            )
+    return found
 
 
 _ALONE = 15
@@ -216,7 +222,9 @@ def time_nodes(
         names: list[str] = [node.name for node in model.graph.nodes]
         fused: dict[str, list[str]] = {}
         if bound.ctx.device_type == "cpu" and is_fusion_on():
-            names, fused = kernels(bound.symbol)
+            nodes = backend_nodes(bound.symbol)
+            names = [node.name for node in nodes]
+            fused = {node.name: list(node.members) for node in nodes if node.members != (node.name,)}
         clocks.append(NodeClock(bound, names))
         fusions.append(fused)
     for clock in clocks:

@@ -265,6 +265,7 @@ class CostModel:
         shape: tuple[int, ...] = (),
         is_blocked: bool = False,
         around: int = 0,
+        operators: int = 0,
         down: bool = False,
     ) -> float:
         """Return what a cast costs.
@@ -279,6 +280,8 @@ class CostModel:
             Whether they come in the blocked layout that a convolution writes.
         around
             The values that the whole model reads and writes (:attr:`Work.around`).
+        operators
+            How many operators the model is made of (:attr:`Work.operators`).
         down
             Whether to the low dtype.
         """
@@ -294,6 +297,7 @@ class CostModel:
             is_blocked=is_blocked,
             around=around,
             model=around,
+            operators=operators,
         )
         return self._kernel(costs.float32, "amp_cast", work, low=False)
 

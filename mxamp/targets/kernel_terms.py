@@ -167,6 +167,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "bytes": float(total),
         "around": float(itemsize * work.around),
         "model": float(itemsize * work.model),
+        "operators": work.operators,
     }
     return amounts, traits
 
@@ -197,6 +198,7 @@ def _recurrent(work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "layers": layers,
         "ways": ways,
         "model": float(itemsize * work.model),
+        "operators": work.operators,
         "multiply_adds": amounts["multiply_adds"] + amounts["recurrent_multiply_adds"],
     }
     return amounts, traits
@@ -243,6 +245,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "bytes": float(total),
         "around": float(itemsize * work.around),
         "model": float(itemsize * work.model),
+        "operators": work.operators,
         "others": float(rest),
         "shrinks": read / max(1, written),
         "window": window,

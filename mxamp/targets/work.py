@@ -38,6 +38,9 @@ class Work(NamedTuple):
         The values that the model reads and writes in a forward pass, parameters that nodes share once: where
         that is more than the caches hold, a node's parameters come from memory, however many nodes are like
         it. 0 where the node is looked at alone.
+    operators
+        How many operators the model is made of: among many, a node finds the code of its own in no cache near
+        the core. 0 where the node is looked at alone.
     """
 
     multiply_adds: int
@@ -52,6 +55,7 @@ class Work(NamedTuple):
     is_blocked: bool = False
     around: int = 0
     model: int = 0
+    operators: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return it as plain data; see :meth:`from_document`."""

@@ -61,6 +61,7 @@ def test_a_parameter_that_two_nodes_share_is_moved_once_and_their_code_is_the_sa
     assert [work.elements for work in works] == [100 + 16 + 100] * 2
     assert [work.model for work in works] == [2 * 200 + 16] * 2
     assert [work.around for work in works] == [216] * 2
+    assert [work.operators for work in works] == [1] * 2
 
 
 def test_what_is_fused_costs_its_inputs_and_its_last_output() -> None:

@@ -13,7 +13,7 @@ mx = pytest.importorskip("mxnet", reason="it binds models")
 
 from mxamp.model import Model
 from mxamp.profile.observation import with_positions_as_names
-from mxamp.runtime.node_times import NodeClock, kernels, time_nodes, undisturbed
+from mxamp.runtime.node_times import NodeClock, backend_nodes, time_nodes, undisturbed
 from tests.building import Net
 
 
@@ -32,19 +32,22 @@ def network() -> Model:
 def test_the_backend_says_what_it_fuses() -> None:
     model = network()
     position = {node.op: node.name for node in model.graph.nodes if not node.is_variable}
-    names, fused = kernels(model.sym)
-    (members,) = fused.values()
-    assert members == [position["Convolution"], position["BatchNorm"], position["Activation"]]
-    assert set(names) == set(fused) | {position[op] for op in ("SliceChannel", "Concat", "exp")}
+    fused, *others = backend_nodes(model.sym)
+    assert fused.op == "_sg_mkldnn_conv"
+    assert fused.members == tuple(position[op] for op in ("Convolution", "BatchNorm", "Activation"))
+    # The others are themselves, in the order in which they run.
+    assert others == [(position[op], op, (position[op],)) for op in ("SliceChannel", "Concat", "exp")]
 
 
 def test_every_node_that_runs_is_timed_once_a_pass() -> None:
     model = network()
     data = {"data": np.zeros((1, 4, 5, 5), np.float32)}
     first, second = time_nodes([model, model], data, ctx="cpu", seconds=0.001, rounds=7)
-    names, fused = kernels(model.sym)
-    assert set(first["microseconds"]) == set(second["microseconds"]) == set(names)
-    assert first["fused"] == fused
+    fused, *others = backend_nodes(model.sym)
+    assert (
+        set(first["microseconds"]) == set(second["microseconds"]) == {fused.name, *(n.name for n in others)}
+    )
+    assert first["fused"] == {fused.name: list(fused.members)}
     assert all(time > 0 for time in first["microseconds"].values())
     assert 5 <= first["rounds"] <= 7
 

@@ -21,6 +21,10 @@ FAMILIES: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {**LAYERS, **OT
 _FEWER = 4
 """How many times fewer kernels make up a graph of large ones, for what all of them write lies in memory."""
 
+_KINDS = (1, 2, 3, 4, 6, 10, 100)
+"""Of how many kinds the kernels of a graph are at most, one as likely as the other: networks are made of few
+operators, whose code stays near."""
+
 _REPEATED = (1, 1, 1, 1, 2, 4, 8, 24)
 """How often the kernels of a graph are repeated, one as likely as the other."""
 
@@ -44,6 +48,9 @@ def draw_kernels(
     count = max(1, count // _FEWER) if draw.is_large else count
     names = list(FAMILIES)
     shares = np.array([FAMILIES[name][0] if weights is None else weights.get(name, 0.0) for name in names])
+    kinds = min(int(random.choice(_KINDS)), int((shares > 0).sum()))
+    among = random.choice(len(names), size=kinds, replace=False, p=shares / shares.sum())
+    shares = np.where(np.isin(np.arange(len(names)), among), shares, 0.0)
     # Networks repeat themselves, and what is repeated finds its code and tables in the caches.
     times = min(count, int(random.choice(_REPEATED)))
     chosen: list[Kernel] = []
