@@ -4,6 +4,10 @@ Rates are fitted to relative errors, by non-negative least squares (Lawson and H
 Problems", 1974). A family is split where two sets of rates fit much better than one, as in model trees
 (Quinlan, "Learning with continuous classes", 1992), for a library runs different code there. Leaves with few
 samples lean on the rates of what they were split from.
+
+Where costs of the same library are known already, of more kernels than can be timed in minutes, their
+conditions are taken over: the library asks the same of every machine. Their rates are fitted anew, and lean
+on the known ones, made longer or shorter as this machine takes longer or shorter.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from scipy.optimize import nnls
 
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
-from mxamp.targets.cost import CAST_DOWN, CAST_UP
-from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, tree_to_document
+from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel, Watching
+from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 from mxamp.targets.work import Work
 
@@ -28,6 +32,12 @@ _FEWEST = 8
 
 _PRIOR = 1.5
 """Samples that the rates of the parent count for."""
+
+_KNOWN = 20.0
+"""Samples that rates count for that are known from before, ..."""
+
+_FEWEST_ANEW = 16
+"""... and with how many they are fitted anew at all."""
 
 _WORST = 1.2
 """A logarithm of a ratio; larger ones count as this one, for they are accidents."""
@@ -92,17 +102,24 @@ def read_kernels(timed: Iterable[Mapping[str, Any]]) -> list[KernelSample]:
     return samples
 
 
-def fit_kernels(samples: Sequence[KernelSample]) -> dict[str, Any]:
+def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None) -> dict[str, Any]:
     """Return what a target's ``cost`` says of kernels: family -> a tree for FP32 and one for the low dtype.
 
     Families of which too few were timed are left out.
+
+    Parameters
+    ----------
+    samples
+        Kernels that were timed.
+    known
+        What kernels of the same library cost on another machine, or on this one before.
     """
     document: dict[str, Any] = {}
     for family, own in sorted(by_family(samples).items()):
         trees = {
             label: tree_to_document(tree)
             for label, low in (("float32", False), ("low", True))
-            for tree in [fit_family(own, low=low)]
+            for tree in [fit_family(own, low=low, known=_known_of(known, family, low=low))]
             if tree is not None
         }
         if "float32" in trees:
@@ -132,6 +149,7 @@ class _Node:
     below: float = 0.0
     lower: _Node | None = None
     upper: _Node | None = None
+    is_known: bool = False
 
     def predict(self, table: _Table) -> NDArray[np.float64]:
         if self.lower is None or self.upper is None:
@@ -143,7 +161,23 @@ class _Node:
         return found
 
 
-def fit_family(samples: Sequence[KernelSample], *, low: bool) -> KernelCost | None:
+def _known_of(known: CostModel | None, family: str, *, low: bool) -> KernelCost | None:
+    """Return what is known of a family, without what watching its kernels took then."""
+    costs = None if known is None else known.kernels.get(family)
+    tree = None if costs is None else costs.low if low else costs.float32
+    return None if known is None or tree is None else _unwatched(tree, known.watching)
+
+
+def _unwatched(cost: KernelCost, watching: Watching) -> KernelCost:
+    if isinstance(cost, Leaf):
+        return Leaf({**cost.rates, "one": watching.without(cost.rates.get("one", 0.0))})
+    lower, upper = (_unwatched(part, watching) for part in (cost.lower, cost.upper))
+    return Split(cost.trait, cost.below, lower, upper)
+
+
+def fit_family(
+    samples: Sequence[KernelSample], *, low: bool, known: KernelCost | None = None
+) -> KernelCost | None:
     """Return what the kernels of one family cost; None where too few were timed to tell.
 
     Parameters
@@ -152,9 +186,11 @@ def fit_family(samples: Sequence[KernelSample], *, low: bool) -> KernelCost | No
         Kernels of one family, with their times.
     low
         Whether they computed in the low dtype.
+    known
+        What they cost elsewhere.
     """
     timed = [(sample, time) for sample in samples for time in [sample.times[low]] if time]
-    if len(timed) < _FEWEST:
+    if len(timed) < (_FEWEST if known is None else 1):
         return None
     samples = [sample for sample, _ in timed]
     described = [amounts_and_traits(sample.op, sample.work, low=low) for sample in samples]
@@ -164,9 +200,45 @@ def fit_family(samples: Sequence[KernelSample], *, low: bool) -> KernelCost | No
         np.array([[float(own[name]) for name in traits] for _, own in described]),
         np.array([time for _, time in timed]),
     )
-    tree = _grow(table, _fit(table, None), depth=0)
+    if known is None:
+        tree = _grow(table, _fit(table, None), depth=0)
+    else:
+        elsewhere = [kernel_microseconds(known, *one) for one in described]
+        tree = _regrow(known, table, (names, traits), _longer(table.times, np.array(elsewhere)), depth=0)
     _prune(tree, table)
     return _as_cost(tree, names, traits)
+
+
+def _longer(times: NDArray[np.float64], expected: NDArray[np.float64], prior: float = 0.0) -> float:
+    """Return how many times longer kernels take than expected; 1 counts as so many samples."""
+    off = np.clip(np.log(times / expected), -_WORST, _WORST)
+    return math.exp(float(off.sum()) / (len(off) + prior)) if len(off) else 1.0
+
+
+def _regrow(
+    known: KernelCost,
+    table: _Table,
+    labels: tuple[Sequence[str], Sequence[str]],
+    longer: float,
+    *,
+    depth: int,
+) -> _Node:
+    """Return a tree with the conditions that are known, and more where samples ask for them."""
+    names, traits = labels
+    if isinstance(known, Leaf) or known.trait not in traits:
+        while not isinstance(known, Leaf):  # of a trait that kernels are no longer described by
+            known = known.lower
+        rates = longer * np.array([known.rates.get(name, 0.0) for name in names])
+        if len(table) < _FEWEST_ANEW:
+            return _Node(rates * _longer(table.times, _predict(rates, table), _PRIOR))
+        return _grow(table, _fit(table, rates, prior=_KNOWN), depth=depth)
+    trait = traits.index(known.trait)
+    is_lower = table.traits[:, trait] < known.below
+    lower, upper = (
+        _regrow(part, table.rows(side), labels, longer, depth=depth + 1)
+        for part, side in ((known.lower, is_lower), (known.upper, ~is_lower))
+    )
+    return _Node(np.zeros(len(names)), trait, known.below, lower, upper, is_known=True)
 
 
 def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> KernelCost:
@@ -234,7 +306,7 @@ def _prune(node: _Node, table: _Table) -> None:
     is_lower = table.traits[:, node.trait] < node.below
     _prune(node.lower, table.rows(is_lower))
     _prune(node.upper, table.rows(~is_lower))
-    if node.lower.lower is not None or node.upper.lower is not None:
+    if node.is_known or node.lower.lower is not None or node.upper.lower is not None:
         return
     apart = together = 0.0
     for fold in range(_FOLDS):
@@ -271,8 +343,10 @@ def _loss(rates: NDArray[np.float64], table: _Table) -> float:
     return float(np.sum(off**2))
 
 
-def _fit(table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4) -> NDArray[np.float64]:
-    """Return the rates that fit best, by relative errors."""
+def _fit(
+    table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4, prior: float = _PRIOR
+) -> NDArray[np.float64]:
+    """Return the rates that fit best, by relative errors; those of the parent count for so many samples."""
     amounts, times = table.amounts, table.times
     scale = np.maximum(amounts.max(axis=0), 1e-12)
     scaled = amounts / scale
@@ -280,21 +354,21 @@ def _fit(table: _Table, parent: NDArray[np.float64] | None, *, rounds: int = 4) 
     scaled = np.where(amounts.max(axis=0) > amounts.min(axis=0), scaled, 0.0)
     scaled[:, 0] = 1.0
     is_had = (scaled > 0).any(axis=0)
-    prior = np.zeros((0, scaled.shape[1]))
+    leaning = np.zeros((0, scaled.shape[1]))
     wanted = np.zeros(0)
     if parent is not None:
         expected = parent * math.exp(float(np.median(np.log(times / _predict(parent, table)))))
         # As samples of what the parent says, each of one amount alone, as much as those have that have any.
         shares = np.where(scaled > 0, scaled / times[:, None], np.nan)
         typical = np.zeros(scaled.shape[1])
-        typical[is_had] = np.nanmedian(shares[:, is_had], axis=0) * math.sqrt(_PRIOR)
-        prior, wanted = np.diag(typical), typical * expected * scale
+        typical[is_had] = np.nanmedian(shares[:, is_had], axis=0) * math.sqrt(prior)
+        leaning, wanted = np.diag(typical), typical * expected * scale
     weights = 1.0 / times
     found = np.zeros(scaled.shape[1])
     for _ in range(rounds):
         try:
             found, _residual = nnls(
-                np.vstack([scaled * weights[:, None], prior]), np.concatenate([times * weights, wanted])
+                np.vstack([scaled * weights[:, None], leaning]), np.concatenate([times * weights, wanted])
             )
         except RuntimeError:  # it did not converge; the last round's are good enough
             break

@@ -25,6 +25,7 @@ from mxamp.probe.journal import Journal, journal_path
 from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels, weights_by_error
 from mxamp.probe.workers import Answer, Settings, Worker, probe_environment, run_units
 from mxamp.targets import Target
+from mxamp.targets.choose import automatic_target
 from mxamp.version import __version__
 
 Progress = Callable[[Unit, int, int], None]
@@ -164,11 +165,12 @@ def _add_kernels(document: dict[str, Any], settings: ProbeSettings) -> None:
         probe_environment(settings.threads, check_heap=False),
         settings.kernel_seconds / 2,
     )
+    known = automatic_target(settings.dtype).cost
     timed = time_random_kernels(timing, target)
-    weights = weights_by_error(read_kernels(timed))
+    weights = weights_by_error(read_kernels(timed), known)
     timed += time_random_kernels(timing, target, seed=JUDGE_SEED // 2, weights=weights)
     cost["kernels_measured"] = f"{len(timed)} kernels of random shapes on {cost['machine']}"
-    cost["kernels"] = fit_kernels(read_kernels(timed))
+    cost["kernels"] = fit_kernels(read_kernels(timed), known)
 
 
 def _check_output(path: Path) -> None:

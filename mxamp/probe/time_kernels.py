@@ -17,7 +17,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
 from mxamp.probe.fit_kernels import KernelSample, fit_kernels
 from mxamp.probe.kernels import FAMILIES, Kernel, draw_kernels
-from mxamp.targets import Support, Target
+from mxamp.targets import CostModel, Support, Target
 from mxamp.targets.kernel_cost import kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_terms import amounts_and_traits
 
@@ -164,14 +164,21 @@ def _runs_low(one: Kernel, target: Target) -> bool:
     return target.support(FACTS.canonical(one.op), one.attrs).support is Support.WORKS
 
 
-def weights_by_error(samples: Sequence[KernelSample]) -> Mapping[str, float]:
+def weights_by_error(samples: Sequence[KernelSample], known: CostModel | None = None) -> Mapping[str, float]:
     """Return how often each family of :data:`mxamp.probe.kernels.FAMILIES` is to be drawn next.
 
     More where costs that are fitted on one half of the samples are wrong on the other: in proportion to the
     share of them that is off by more than a quarter.
+
+    Parameters
+    ----------
+    samples
+        Kernels that were timed.
+    known
+        See :func:`mxamp.probe.fit_kernels.fit_kernels`.
     """
     halves = samples[::2], samples[1::2]
-    costs = fit_kernels(halves[0])
+    costs = fit_kernels(halves[0], known)
     off: dict[str, list[bool]] = {}
     for sample in halves[1]:
         time = sample.times[0]

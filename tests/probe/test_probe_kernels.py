@@ -83,6 +83,43 @@ def test_a_slow_kernel_for_filters_that_fill_no_block_is_told_from_the_fast_one(
         assert found == pytest.approx(timed(sample.work), rel=0.25)
 
 
+def known_costs(watching: Watching, slower: float = 1.0) -> CostModel:
+    """Return costs that tell the fast kernel of :func:`timed` from the slow one."""
+    fast, slow = (
+        {"one": slower * one + watching.us, "multiply_adds": slower * rate}
+        for one, rate in ((5.0, 1e-5), (40.0, 2e-4))
+    )
+    tree = {"trait": "filters_fill", "below": 16, "then": slow, "else": fast}
+    return model(watching._asdict(), Convolution={"float32": tree})
+
+
+@pytest.mark.parametrize("watching", [Watching(), Watching(3.0, 0.5)])
+def test_of_a_library_that_is_known_few_kernels_tell_how_fast_this_machine_is(watching: Watching) -> None:
+    """Ten are too few to tell one kernel of the library from another."""
+    few = samples(10)
+    apart = samples(40, seed=1)
+
+    def worst(document: dict[str, Any]) -> float:
+        tree = tree_from_document(document["Convolution"]["float32"], "Convolution")
+        found = [kernel_microseconds(tree, *amounts_and_traits(one.op, one.work, low=False)) for one in apart]
+        return max(abs(math.log(us / timed(one.work))) for us, one in zip(found, apart))
+
+    assert worst(fit_kernels(few)) > math.log(1.5)
+    assert worst(fit_kernels(few, known_costs(watching, slower=3.0))) < math.log(1.25)
+
+
+def test_what_a_known_library_does_otherwise_here_is_told_by_many_kernels() -> None:
+    flat = model(Convolution={"float32": {"one": 9.0, "multiply_adds": 9e-5}})
+    (costs,) = fit_kernels(samples(80), flat).values()
+    assert costs["float32"]["trait"] in ("filters_fill", "group_filters_fill")
+
+
+def test_kernels_that_were_not_timed_in_a_dtype_are_not_told_from_known_ones() -> None:
+    known = known_costs(Watching())
+    assert set(fit_kernels(samples(5), known)["Convolution"]) == {"float32"}
+    assert fit_kernels([], known) == {}
+
+
 def test_what_none_of_some_kernels_does_costs_them_what_it_costs_others() -> None:
     """Those of slow kernels that were timed had no sum behind them; a network's may."""
 
