@@ -22,7 +22,8 @@ from scipy.optimize import nnls
 
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
-from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel, Watching
+from mxamp.probe.prior_costs import PriorCosts, slower_by, typical_ratio
+from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel
 from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 from mxamp.targets.work import Work
@@ -105,7 +106,8 @@ def read_kernels(timed: Iterable[Mapping[str, Any]]) -> list[KernelSample]:
 def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None) -> dict[str, Any]:
     """Return what a target's ``cost`` says of kernels: family -> a tree for FP32 and one for the low dtype.
 
-    Families of which too few were timed are left out.
+    Families of which too few were timed are left out, if nothing is known of them; where something is, they
+    take as much longer or shorter than that as the others do.
 
     Parameters
     ----------
@@ -114,17 +116,34 @@ def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None)
     known
         What kernels of the same library cost on another machine, or on this one before.
     """
-    document: dict[str, Any] = {}
-    for family, own in sorted(by_family(samples).items()):
-        trees = {
-            label: tree_to_document(tree)
-            for label, low in (("float32", False), ("low", True))
-            for tree in [fit_family(own, low=low, known=_known_of(known, family, low=low))]
-            if tree is not None
+    prior = PriorCosts(known)
+    families = by_family(samples)
+    document: dict[str, dict[str, Any]] = {}
+    for label, low in (("float32", False), ("low", True)):
+        trees: dict[str, KernelCost | None] = {
+            family: fit_family(own, low=low, known=prior.tree(family, low=low))
+            for family, own in families.items()
         }
-        if "float32" in trees:
-            document[family] = trees
-    return document
+        if any(trees.values()):
+            times = _times_of_known(samples, prior, low=low)
+            for family in prior.families - set(families):
+                tree = prior.tree(family, low=low)
+                trees[family] = None if tree is None else slower_by(tree, times)
+        for family, fitted in trees.items():
+            if fitted is not None:
+                document.setdefault(family, {})[label] = tree_to_document(fitted)
+    return {family: document[family] for family in sorted(document) if "float32" in document[family]}
+
+
+def _times_of_known(samples: Sequence[KernelSample], prior: PriorCosts, *, low: bool) -> float:
+    """Return how many times longer kernels take here than is known of them."""
+    ratios = []
+    for sample in samples:
+        tree, time = prior.tree(sample.family, low=low), sample.times[low]
+        if tree is not None and time:
+            expected = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
+            ratios.append(time / expected)
+    return typical_ratio(ratios)
 
 
 @dataclass(frozen=True)
@@ -159,20 +178,6 @@ class _Node:
         found[is_lower] = self.lower.predict(table.rows(is_lower))
         found[~is_lower] = self.upper.predict(table.rows(~is_lower))
         return found
-
-
-def _known_of(known: CostModel | None, family: str, *, low: bool) -> KernelCost | None:
-    """Return what is known of a family, without what watching its kernels took then."""
-    costs = None if known is None else known.kernels.get(family)
-    tree = None if costs is None else costs.low if low else costs.float32
-    return None if known is None or tree is None else _unwatched(tree, known.watching)
-
-
-def _unwatched(cost: KernelCost, watching: Watching) -> KernelCost:
-    if isinstance(cost, Leaf):
-        return Leaf({**cost.rates, "one": watching.without(cost.rates.get("one", 0.0))})
-    lower, upper = (_unwatched(part, watching) for part in (cost.lower, cost.upper))
-    return Split(cost.trait, cost.below, lower, upper)
 
 
 def fit_family(

@@ -120,6 +120,19 @@ def test_kernels_that_were_not_timed_in_a_dtype_are_not_told_from_known_ones() -
     assert fit_kernels([], known) == {}
 
 
+def test_known_kernels_of_which_none_was_timed_take_as_much_longer_as_the_others() -> None:
+    known = model(
+        Convolution={"float32": {"one": 4.5, "multiply_adds": 5e-6}},
+        Pooling={"float32": {"one": 2.0, "read": 0.5}, "low": {"one": 1.0}},
+    )
+    works = [convolution(16, side=side) for side in range(4, 30)]
+    slow = [
+        KernelSample("Convolution", "Convolution", work, (9.0 + work.multiply_adds * 1e-5, None))
+        for work in works
+    ]
+    assert fit_kernels(slow, known)["Pooling"] == {"float32": {"one": 4.0, "read": 1.0}}
+
+
 def test_what_none_of_some_kernels_does_costs_them_what_it_costs_others() -> None:
     """Those of slow kernels that were timed had no sum behind them; a network's may."""
 
