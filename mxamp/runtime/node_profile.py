@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Callable, Iterator, Sequence
@@ -47,8 +48,8 @@ class NodeProfiler:
 
     def __init__(self) -> None:
         self._profiler = import_mxnet().profiler
-        # It only writes to files; this one is in memory alone, and gone with the process.
-        self._trace = os.fdopen(os.memfd_create("trace"), "r+", encoding="utf-8")
+        # It only writes to files; this one has no name, and is gone with the process, however that ends.
+        self._trace = tempfile.TemporaryFile("r+", encoding="utf-8")  # noqa: SIM115
         self._profiler.set_config(
             profile_symbolic=True,
             profile_imperative=False,

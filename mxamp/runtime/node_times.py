@@ -2,8 +2,9 @@
 
 MXNet's executor calls a monitor after every node. With the naive engine a node has finished by then, so the
 time between two calls is the time of one node, as it runs inside the network: with the memory layouts that
-its neighbours use, after the weights were reordered once, and fused as deployed. (The profiler cannot tell:
-its events have operators' names and not nodes', and with the threaded engine they overlap.)
+its neighbours use, after the weights were reordered once, and fused as deployed. (MXNet's
+profiler disturbs nodes less, and tells them by their order alone, of executors that were bound for that:
+:mod:`mxamp.runtime.node_profile`, which times kernels.)
 
 The engine is chosen when MXNet is loaded, and a kernel that crashes takes its process with it.
 """
