@@ -33,13 +33,16 @@ from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import compose, graph_from_symbol
 
 _FEED_CHANNELS = 16
+_WARMUP = 2
+"""Forward passes in which kernels are chosen and prepared."""
+
 _PASSES = (12, 100)
 """Forward passes of a graph that are timed: at least, and at most ..."""
 
-_TIMED_SECONDS = 0.12
+_TIMED_SECONDS = 0.08
 """... for so long."""
 
-_SETTLING_SECONDS = 0.08
+_SETTLING_SECONDS = 0.04
 """A graph runs for so long before. What branches and prefetchers have learnt of it takes passes to come back
 once another has run: timed twice, in 12 passes three at a time, 72 to 75 of 100 kernels agree within a
 quarter, in 12 that follow each other 78 to 83, in 36 84 to 91 (AMD EPYC)."""
@@ -231,10 +234,12 @@ def _time_members(graph: _Graph) -> list[float]:
     nodes = backend_nodes(graph.symbol)
     with unbundled():
         forward = forward_of(graph.bind())
+    for _ in range(_WARMUP):
+        forward()
     least, most = _PASSES
     start, passes = time.perf_counter(), 0
-    while passes < least // 4 or (time.perf_counter() - start < _SETTLING_SECONDS and passes < most // 2):
-        forward()  # the first also chooses and prepares kernels
+    while not passes or (time.perf_counter() - start < _SETTLING_SECONDS and passes < most // 2):
+        forward()
         passes += 1
     each = (time.perf_counter() - start) / passes
     passes = int(min(most, max(least, _TIMED_SECONDS / each)))
