@@ -320,9 +320,14 @@ def run_outputs(
 
 
 @contextlib.contextmanager
-def bind_environment(fusion: bool) -> Iterator[None]:
-    """Set what MXNet reads from the environment while it binds, and put everything back."""
+def bind_environment(fusion: bool, *, bundles: bool = True) -> Iterator[None]:
+    """Set what MXNet reads from the environment while it binds, and put everything back.
+
+    Executors run several nodes as one; without ``bundles`` each by itself, so that a profiler sees it.
+    """
     wanted = {} if fusion else dict(_UNFUSED)
+    if not bundles:
+        wanted["MXNET_EXEC_BULK_EXEC_INFERENCE"] = "0"
     if "MXNET_SUBGRAPH_VERBOSE" not in os.environ:
         # Otherwise the first bind prints "Subgraph backend MKLDNN is activated." on stderr.
         wanted["MXNET_SUBGRAPH_VERBOSE"] = "0"

@@ -25,8 +25,9 @@ from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph
 from mxamp.probe.kernels import Kernel, draw_kernels
 from mxamp.probe.kernels.kernel import BLOCKED, Operand
+from mxamp.runtime.executor import bind_environment
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.runtime.node_profile import forward_of, node_profiler, typical, unbundled
+from mxamp.runtime.node_profile import forward_of, node_profiler, typical
 from mxamp.runtime.node_times import backend_nodes
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
@@ -232,7 +233,7 @@ def time_kernels(
 def _time_members(graph: _Graph) -> list[float]:
     """Return what each kernel of a graph takes, in microseconds."""
     nodes = backend_nodes(graph.symbol)
-    with unbundled():
+    with bind_environment(fusion=True, bundles=False):
         forward = forward_of(graph.bind())
     for _ in range(_WARMUP):
         forward()

@@ -7,40 +7,22 @@ caches near the core: of kernels of less than 12 microseconds that were timed tw
 
 Its events carry operators' names, not nodes'. The naive engine finishes one node before it begins the next,
 so the events of a pass are the nodes in the order in which the executor runs them. Executors run several
-nodes as one unless told otherwise when they are bound: see :func:`unbundled`.
+nodes as one unless told otherwise: see :func:`mxamp.runtime.executor.bind_environment`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
-from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.runtime.mxnet import import_mxnet
 
-_BUNDLES = "MXNET_EXEC_BULK_EXEC_INFERENCE"
-
 _EVENT = re.compile(r'"name": "([^"]*)",\s*"cat": "operator",\s*"ph": "([BE])",\s*"ts": (\d+)')
-
-
-@contextmanager
-def unbundled() -> Iterator[None]:
-    """Let executors that are bound inside run every node by itself, so that the profiler sees each."""
-    before = os.environ.get(_BUNDLES)
-    os.environ[_BUNDLES] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_BUNDLES]
-        else:
-            os.environ[_BUNDLES] = before
 
 
 class NodeProfiler:
@@ -65,7 +47,7 @@ class NodeProfiler:
         Parameters
         ----------
         forward
-            Runs one, of an executor that was bound :func:`unbundled`.
+            Runs one, of an executor that was bound without bundles.
         operators
             The operators of the nodes that run, in their order.
         passes

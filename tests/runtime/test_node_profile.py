@@ -11,19 +11,21 @@ import pytest
 
 pytest.importorskip("mxnet", reason="its profiler tells")
 
+from mxamp.runtime.executor import bind_environment
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.runtime.node_profile import typical, unbundled
+from mxamp.runtime.node_profile import typical
 
 _PROGRAM = """
 import numpy as np
 from mxamp.runtime.mxnet import import_mxnet
-from mxamp.runtime.node_profile import forward_of, node_profiler, unbundled
+from mxamp.runtime.executor import bind_environment
+from mxamp.runtime.node_profile import forward_of, node_profiler
 mx = import_mxnet()
 data = mx.sym.Variable("data")
 symbol = mx.sym.square(mx.sym.dot(mx.sym.abs(data), data))
 def forward(side):
     return forward_of(symbol.bind(mx.cpu(), {"data": mx.nd.ones((side, side))}, grad_req="null"))
-with unbundled():
+with bind_environment(fusion=True, bundles=False):
     small, large = forward(8), forward(600)
 operators = ["abs", "dot", "square"]
 taken = node_profiler().time(small, operators, 5)
@@ -60,11 +62,11 @@ def test_every_pass_is_told_node_by_node() -> None:
 def test_executors_are_unbundled_only_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     import_mxnet()
     monkeypatch.delenv("MXNET_EXEC_BULK_EXEC_INFERENCE", raising=False)
-    with unbundled():
+    with bind_environment(fusion=True, bundles=False):
         assert os.environ["MXNET_EXEC_BULK_EXEC_INFERENCE"] == "0"
     assert "MXNET_EXEC_BULK_EXEC_INFERENCE" not in os.environ
     monkeypatch.setenv("MXNET_EXEC_BULK_EXEC_INFERENCE", "1")
-    with pytest.raises(KeyError), unbundled():
+    with pytest.raises(KeyError), bind_environment(fusion=True, bundles=False):
         raise KeyError
     assert os.environ["MXNET_EXEC_BULK_EXEC_INFERENCE"] == "1"
 
