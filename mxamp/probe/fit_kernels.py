@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -22,9 +23,9 @@ from scipy.optimize import nnls
 
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
-from mxamp.probe.prior_costs import PriorCosts, slower_by, typical_ratio
+from mxamp.probe.prior_costs import PriorCosts, slower_by
 from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel
-from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, tree_to_document
+from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, rounded, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 from mxamp.targets.work import Work
 
@@ -60,8 +61,6 @@ _LOOKED_AT = 1500
 """Samples of a node that splits are chosen by."""
 
 _FOLDS = 4
-
-_DIGITS = 3
 
 
 class KernelSample(NamedTuple):
@@ -124,9 +123,10 @@ def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None)
             family: fit_family(own, low=low, known=prior.tree(family, low=low))
             for family, own in families.items()
         }
-        if any(trees.values()):
+        untimed = prior.families - set(families)
+        if untimed and any(trees.values()):
             times = _times_of_known(samples, prior, low=low)
-            for family in prior.families - set(families):
+            for family in untimed:
                 tree = prior.tree(family, low=low)
                 trees[family] = None if tree is None else slower_by(tree, times)
         for family, fitted in trees.items():
@@ -143,7 +143,7 @@ def _times_of_known(samples: Sequence[KernelSample], prior: PriorCosts, *, low: 
         if tree is not None and time:
             expected = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
             ratios.append(time / expected)
-    return typical_ratio(ratios)
+    return geometric_mean(ratios) if ratios else 1.0
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def fit_family(
 def _longer(times: NDArray[np.float64], expected: NDArray[np.float64], prior: float = 0.0) -> float:
     """Return how many times longer kernels take than expected; 1 counts as so many samples."""
     off = np.clip(np.log(times / expected), -_WORST, _WORST)
-    return math.exp(float(off.sum()) / (len(off) + prior)) if len(off) else 1.0
+    return math.exp(float(off.sum()) / (len(off) + prior))
 
 
 def _regrow(
@@ -230,9 +230,7 @@ def _regrow(
 ) -> _Node:
     """Return a tree with the conditions that are known, and more where samples ask for them."""
     names, traits = labels
-    if isinstance(known, Leaf) or known.trait not in traits:
-        while not isinstance(known, Leaf):  # of a trait that kernels are no longer described by
-            known = known.lower
+    if isinstance(known, Leaf):
         rates = longer * np.array([known.rates.get(name, 0.0) for name in names])
         if len(table) < _FEWEST_ANEW:
             return _Node(rates * _longer(table.times, _predict(rates, table), _PRIOR))
@@ -248,10 +246,10 @@ def _regrow(
 
 def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> KernelCost:
     if node.lower is None or node.upper is None:
-        return Leaf({name: float(f"{rate:.{_DIGITS}g}") for name, rate in zip(names, node.rates) if rate > 0})
+        return Leaf({name: rounded(rate) for name, rate in zip(names, node.rates) if rate > 0})
     return Split(
         traits[node.trait],
-        float(f"{node.below:.{_DIGITS}g}"),
+        rounded(node.below),
         _as_cost(node.lower, names, traits),
         _as_cost(node.upper, names, traits),
     )

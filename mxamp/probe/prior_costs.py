@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import AbstractSet, Sequence
+from typing import AbstractSet, Callable, Mapping
 
 from mxamp.targets.cost import CostModel, Watching
-from mxamp.targets.kernel_cost import KernelCost, Leaf, Split
-
-_DIGITS = 3
+from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, rounded
 
 
 class PriorCosts:
@@ -39,19 +36,16 @@ class PriorCosts:
 
 
 def _unwatched(cost: KernelCost, watching: Watching) -> KernelCost:
-    if isinstance(cost, Leaf):
-        return Leaf({**cost.rates, "one": watching.without(cost.rates.get("one", 0.0))})
-    lower, upper = (_unwatched(part, watching) for part in (cost.lower, cost.upper))
-    return Split(cost.trait, cost.below, lower, upper)
+    return _with_rates(cost, lambda rates: {**rates, "one": watching.without(rates.get("one", 0.0))})
 
 
 def slower_by(cost: KernelCost, times: float) -> KernelCost:
     """Return the costs of kernels that take so many times as long."""
+    return _with_rates(cost, lambda rates: {name: rounded(times * rate) for name, rate in rates.items()})
+
+
+def _with_rates(cost: KernelCost, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> KernelCost:
+    """Return costs with the rates of every leaf changed."""
     if isinstance(cost, Leaf):
-        return Leaf({name: float(f"{times * rate:.{_DIGITS}g}") for name, rate in cost.rates.items()})
-    return Split(cost.trait, cost.below, slower_by(cost.lower, times), slower_by(cost.upper, times))
-
-
-def typical_ratio(ratios: Sequence[float]) -> float:
-    """Return the geometric mean of some ratios; 1 of none."""
-    return math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios)) if ratios else 1.0
+        return Leaf(change(cost.rates))
+    return Split(cost.trait, cost.below, _with_rates(cost.lower, change), _with_rates(cost.upper, change))

@@ -61,6 +61,14 @@ _LEAST_US = 0.1
 """Nothing runs in less."""
 
 
+_DIGITS = 3
+
+
+def rounded(number: float) -> float:
+    """Return a rate, or what a trait is compared with, with the digits that a target keeps."""
+    return float(f"{number:.{_DIGITS}g}")
+
+
 def tree_to_document(cost: KernelCost) -> dict[str, Any]:
     """Return it as plain data."""
     if isinstance(cost, Leaf):
