@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -23,15 +22,18 @@ import numpy as np
 import mxamp
 from mxamp.compare.race import race
 from mxamp.dtypes import DType
-from mxamp.probe.fit_kernels import KernelSample, read_kernels
-from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels
+from mxamp.probe.fit_kernels import KernelSample, by_family, read_kernels
+from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_in_surroundings
 from mxamp.targets import AUTO, Target, resolve_target
+from mxamp.targets.cost import CAST_DOWN, CAST_UP
 from tools.benchmark_models.names import MODELS
 from tools.machine import describe_machine, machine_lines, prepare_environment, use_amx
 from tools.networks.names import NETWORK_NAMES
 
-_ORDERS = 3
-"""In how many orders kernels run in each process."""
+_KERNELS_A_SECOND = 0.5
+"""So that each is timed about ten times (AMD EPYC, one thread)."""
+
+_FEWEST_TIMES = 3
 
 _SHORT_US = 20_000.0
 """Networks that take less in float32 take other times in other processes: where their arrays come to lie, and
@@ -43,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", help="names; by default all of `make bench`")
     parser.add_argument(
-        "--kernel-seconds", type=float, default=120, help="how long to time kernels; 0 for not"
+        "--kernel-seconds", type=float, default=600, help="how long to time kernels; 0 for not"
     )
     parser.add_argument("--seconds", type=float, default=4, help="how long to run each network")
     parser.add_argument(
@@ -95,82 +97,56 @@ def _keep_to_one_core() -> None:
 def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
     """Return how well the target's prices predict kernels of random shapes, and how well their own times do.
 
-    Kernels are timed in two processes, in other orders: between them, their times differ as well, and no
-    estimate can be closer to a time than that. Estimates are held against the mean of the two.
-
-    A kernel that stands several times in a graph, as in networks that repeat themselves, is one kernel with
-    the median of its times: counted each time, one drawn 24 times would outweigh all others of its graph.
+    Each kernel is timed in graphs of other kernels each time, and held against the geometric mean of its
+    times, and estimates against theirs. A single time depends as much on what else is in the graph: how well
+    it is told by what the very same kernel takes in other graphs says how well any estimate could tell it.
     """
-    visits = []
-    for visit in range(2):
-        timing = KernelTiming(DType.BFLOAT16, dict(os.environ), seconds / 2, orders=_ORDERS, visit=visit)
-        visits.append(_each_once(read_kernels(time_random_kernels(timing, target, seed=JUDGE_SEED))))
-    samples, again = _of_both(*visits)
-    cost = target.cost
-    assert cost is not None, "the target has no costs"
+    timing = KernelTiming(DType.BFLOAT16, dict(os.environ), seconds)
+    count = max(1, round(_KERNELS_A_SECOND * seconds))
+    each = time_in_surroundings(timing, target, count, seed=JUDGE_SEED)
+    # A cast is two kernels: down and up.
+    kernels = [kernel for times in each for kernel in by_family(read_kernels(times)).items()]
     found: dict[str, Any] = {}
     for label, low in (("float32", False), ("bfloat16", True)):
         ratios: dict[str, list[float]] = {}
-        for sample in samples:
-            measured = sample.times[low]
-            if not measured:
+        single: list[float] = []
+        elsewhere: list[float] = []
+        for family, samples in kernels:
+            timed = [(sample, time) for sample in samples for time in [sample.times[low]] if time]
+            if len(timed) < _FEWEST_TIMES:
                 continue
-            if sample.family.startswith("cast "):
-                estimated = cost.cast_microseconds(
-                    sample.work.elements // 2,
-                    shape=sample.work.inputs[0],
-                    is_blocked=sample.work.is_blocked,
-                    around=sample.work.around,
-                    operators=sample.work.operators,
-                    down=sample.family == "cast down",
-                )
-            else:
-                estimated = cost.microseconds(sample.op, sample.work, low=low)
-            ratios.setdefault(sample.family, []).append(estimated / measured)
+            measured = [time for _, time in timed]
+            estimated = [_estimate(target, sample, low=low) for sample, _ in timed]
+            ratios.setdefault(family, []).append(geometric_mean(estimated) / geometric_mean(measured))
+            for number, time in enumerate(measured):
+                single.append(estimated[number] / time)
+                elsewhere.append(median(measured[:number] + measured[number + 1 :]) / time)
         everything = [ratio for own in ratios.values() for ratio in own]
         print(f"{label}: {len(everything)} kernels, {_within(everything)}")
-        print(f"  {'timed again':30s} {len(again[low]):5d}  {_within(again[low])}")
+        print(f"  {'each time for itself':30s} {len(single):5d}  {_within(single)}")
+        print(f"  {'told by its other times':30s} {len(elsewhere):5d}  {_within(elsewhere)}")
         for family, own in sorted(ratios.items(), key=lambda item: -len(item[1]))[:12]:
             print(f"  {family:30s} {len(own):5d}  {_within(own)}, median ratio {np.median(own):.2f}")
         found[label] = ratios
-        found[f"{label}, timed again"] = again[low]
+        found[f"{label}, each time"] = single
+        found[f"{label}, told by its other times"] = elsewhere
     print()
     return found
 
 
-def _of_both(
-    first: Mapping[str, KernelSample], second: Mapping[str, KernelSample]
-) -> tuple[list[KernelSample], tuple[list[float], list[float]]]:
-    """Return the kernels of two visits with the geometric means of their times, and how those differ.
-
-    The ratios are those in float32 and in the low dtype.
-    """
-    samples: list[KernelSample] = []
-    again: tuple[list[float], list[float]] = ([], [])
-    for name in [name for name in first if name in second]:
-        means: list[float | None] = []
-        for one, other, ratios in zip(first[name].times, second[name].times, again):
-            means.append(math.sqrt(one * other) if one and other else None)
-            if one and other:
-                ratios.append(one / other)
-        samples.append(first[name]._replace(times=(means[0], means[1])))
-    return samples, again
-
-
-def _each_once(samples: Sequence[KernelSample]) -> dict[str, KernelSample]:
-    """Return each kernel once, with the median of its times in either dtype, by what it is."""
-    equal: dict[str, list[KernelSample]] = {}
-    for sample in samples:
-        equal.setdefault(json.dumps([sample.family, sample.work.to_document()]), []).append(sample)
-
-    def median_time(own: Sequence[KernelSample], low: bool) -> float | None:
-        times = [time for sample in own for time in [sample.times[low]] if time is not None]
-        return median(times) if times else None
-
-    return {
-        name: own[0]._replace(times=(median_time(own, False), median_time(own, True)))
-        for name, own in equal.items()
-    }
+def _estimate(target: Target, sample: KernelSample, *, low: bool) -> float:
+    cost, work = target.cost, sample.work
+    assert cost is not None, "the target has no costs"
+    if sample.family not in (CAST_DOWN, CAST_UP):
+        return cost.microseconds(sample.op, work, low=low)
+    return cost.cast_microseconds(
+        work.elements // 2,
+        shape=work.inputs[0],
+        is_blocked=work.is_blocked,
+        around=work.around,
+        operators=work.operators,
+        down=sample.family == CAST_DOWN,
+    )
 
 
 def _within(ratios: Sequence[float]) -> str:

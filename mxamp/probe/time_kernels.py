@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from mxamp.errors import TargetError
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
 from mxamp.probe.fit_kernels import KernelSample, fit_kernels
-from mxamp.probe.kernels import FAMILIES, Kernel, draw_kernels
+from mxamp.probe.kernels import FAMILIES, GUESTS, Kernel, draw_kernels, seat_guests
 from mxamp.targets import CostModel, Support, Target
 from mxamp.targets.kernel_cost import kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_terms import amounts_and_traits
@@ -29,6 +30,7 @@ _IN_GRAPHS = (24, 12, 24, 6, 24, 3)
 as in a network of a handful of layers, they stay."""
 
 _MOST_DEATHS = 20
+"""Graphs in a row."""
 
 _SLOW_IN_LOW = frozenset({"prelu", "elu", "selu"})
 """Kinds of LeakyReLU that MXNet 1.9.1 has no low kernel for."""
@@ -46,10 +48,6 @@ class KernelTiming:
         Of the processes; the engine is added.
     seconds
         For how long.
-    orders
-        In how many orders kernels run.
-    visit
-        Which time it is that the same kernels are timed: each time has orders of its own.
     command
         What to start.
     """
@@ -57,8 +55,6 @@ class KernelTiming:
     dtype: DType
     environment: Mapping[str, str]
     seconds: float
-    orders: int = 1
-    visit: int = 0
     command: tuple[str, ...] = (sys.executable, "-m", "mxamp.runtime.kernel_times")
 
 
@@ -91,42 +87,127 @@ def time_random_kernels(
         When the processes keep dying.
     """
     found: list[dict[str, Any]] = []
+    graphs = (_Graph.drawn(number, weights) for number in itertools.count(seed))
+    for _, timed in _timed(timing, target, graphs):
+        found.extend(timed)
+        if progress is not None:
+            progress(len(found))
+    return found
+
+
+def time_in_surroundings(
+    timing: KernelTiming, target: Target, count: int, *, seed: int
+) -> list[list[dict[str, Any]]]:
+    """Time each of some random kernels again and again, in graphs of other kernels each time.
+
+    What a kernel takes depends on what runs around it: what that leaves in the caches, of code and of data,
+    and in which of their sets. What it takes in the mean is a property of its own.
+
+    Parameters
+    ----------
+    timing
+        How they are timed.
+    target
+        What says which operators run in the low dtype.
+    count
+        How many kernels.
+    seed
+        Where the seeds of kernels and graphs begin.
+
+    Returns
+    -------
+    list
+        For each kernel its times, as :func:`mxamp.runtime.kernel_times.time_kernels` returns them; all have
+        been timed as often, give or take one.
+
+    Raises
+    ------
+    TargetError
+        When the processes keep dying.
+    """
+    random = np.random.default_rng(seed)
+    found: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+
+    def graphs() -> Iterator[_Graph]:
+        waiting: list[int] = []
+        for number in itertools.count(seed + count):  # no guest's seed
+            while len(waiting) < GUESTS:
+                waiting.extend((seed + random.permutation(count)).tolist())
+            graph = _Graph.drawn(number, guests=waiting[:GUESTS])
+            del waiting[: len(graph.places)]
+            yield graph
+
+    for graph, timed in _timed(timing, target, graphs()):
+        for place, guest in zip(graph.places, graph.guests):
+            found[guest - seed].append(timed[place])
+    return found
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """The kernels of a graph, and what they are drawn by."""
+
+    seed: int
+    count: int
+    weights: Mapping[str, float] | None
+    guests: Sequence[int]
+    kernels: Sequence[Kernel]
+    places: Sequence[int]
+
+    @classmethod
+    def drawn(
+        cls, seed: int, weights: Mapping[str, float] | None = None, guests: Sequence[int] = ()
+    ) -> _Graph:
+        count, random = _IN_GRAPHS[seed % len(_IN_GRAPHS)], np.random.default_rng(seed)
+        kernels, places = seat_guests(draw_kernels(count, random, weights), guests, random)
+        return cls(seed, count, weights, guests[: len(places)], kernels, places)
+
+    def job(self, dtype: DType, target: Target) -> Mapping[str, Any]:
+        """Return what a process is asked."""
+        return {
+            "seed": self.seed,
+            "count": self.count,
+            "weights": self.weights,
+            "guests": self.guests,
+            "dtype": dtype.label,
+            "low": [number for number, one in enumerate(self.kernels) if _runs_low(one, target)],
+        }
+
+
+def _timed(
+    timing: KernelTiming, target: Target, graphs: Iterable[_Graph]
+) -> Iterator[tuple[_Graph, Sequence[dict[str, Any]]]]:
+    """Yield graphs with what their kernels take, until time is up; those that end their process are left out.
+
+    Raises
+    ------
+    TargetError
+        When the processes keep dying.
+    """
     deaths = 0
     process: subprocess.Popen[str] | None = None
     end = time.monotonic() + timing.seconds
     try:
-        while time.monotonic() < end:
-            count = _IN_GRAPHS[seed % len(_IN_GRAPHS)]
-            chosen = draw_kernels(count, np.random.default_rng(seed), weights)
-            job = {
-                "seed": seed,
-                "count": count,
-                "weights": weights,
-                "dtype": timing.dtype.label,
-                "low": [number for number, one in enumerate(chosen) if _runs_low(one, target)],
-                "orders": timing.orders,
-                "visit": timing.visit,
-            }
-            seed += 1
+        for graph in graphs:
+            if time.monotonic() >= end:
+                return
             process = process or _start(timing)
-            answer = _ask(process, job)
-            if answer is None:
-                deaths += 1
-                if deaths > _MOST_DEATHS:
-                    raise TargetError(
-                        "The process that times random kernels ended again and again. It is "
-                        f"{' '.join(timing.command)}."
-                    )
-                process = None
+            timed = _ask(process, graph.job(timing.dtype, target))
+            if timed is not None:
+                deaths = 0
+                yield graph, timed
                 continue
-            found.extend(answer["kernels"])
-            if progress is not None:
-                progress(len(found))
+            process = None
+            deaths += 1
+            if deaths > _MOST_DEATHS:
+                raise TargetError(
+                    "The process that times random kernels ended again and again. It is "
+                    f"{' '.join(timing.command)}."
+                )
     finally:
         if process is not None:
             process.kill()
             process.wait()
-    return found
 
 
 def _start(timing: KernelTiming) -> subprocess.Popen[str]:
@@ -140,7 +221,7 @@ def _start(timing: KernelTiming) -> subprocess.Popen[str]:
     )
 
 
-def _ask(process: subprocess.Popen[str], job: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _ask(process: subprocess.Popen[str], job: Mapping[str, Any]) -> Sequence[dict[str, Any]] | None:
     """Return a process's answer; None where it has died."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -148,7 +229,7 @@ def _ask(process: subprocess.Popen[str], job: Mapping[str, Any]) -> Mapping[str,
         process.stdin.write(json.dumps(job) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
-        answer: Mapping[str, Any] = json.loads(line)
+        answer: Sequence[dict[str, Any]] = json.loads(line)
     except (OSError, ValueError):
         process.kill()
         process.wait()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import time
 from typing import Any, Sequence
@@ -23,7 +22,7 @@ from mxamp.decisions.estimates import chain_work, model_work
 from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph
-from mxamp.probe.kernels import Kernel, draw_kernels
+from mxamp.probe.kernels import Kernel, draw_kernels, seat_guests
 from mxamp.probe.kernels.kernel import BLOCKED, Operand
 from mxamp.runtime.executor import bind_environment
 from mxamp.runtime.mxnet import import_mxnet
@@ -50,10 +49,6 @@ quarter, in 12 that follow each other 78 to 83, in 36 84 to 91 (AMD EPYC)."""
 
 _IMAGE = 4
 _CAST = "amp_cast"
-
-_ENOUGH_SECONDS = 2.0
-"""Graphs that took longer than this in the orders so far are not run in another: long kernels differ less
-from one order to the next."""
 
 
 class _Graph:
@@ -168,32 +163,20 @@ class _Graph:
 
 
 def time_kernels(
-    chosen: Sequence[Kernel],
-    low: DType,
-    runs_low: Sequence[int],
-    *,
-    orders: int,
-    seed: int,
-    visit: int = 0,
+    chosen: Sequence[Kernel], low: DType, runs_low: Sequence[int], *, seed: int
 ) -> list[dict[str, Any]]:
     """Time kernels in FP32 and, those whose operators run in it, in the low dtype.
 
     Parameters
     ----------
     chosen
-        The kernels.
+        The kernels, in the order in which they run.
     low
         The low dtype.
     runs_low
         The numbers of those that run in it.
-    orders
-        In how many orders they run at most, each a graph of its own; the median counts. What a kernel takes
-        depends on what ran before it and on where its arrays lie: in another order it takes a fifth more or
-        less.
     seed
-        Where values and orders come from.
-    visit
-        Which time it is that these kernels are timed: each time has values and orders of its own.
+        Where values come from.
 
     Returns
     -------
@@ -201,32 +184,19 @@ def time_kernels(
         For each kernel ``family``, ``op``, ``work`` and ``us``: microseconds in ``float32`` and, where it
         runs, in ``low``; for a cast those of casting down and of casting up.
     """
-    random = np.random.default_rng([seed, visit])
     results: list[dict[str, Any]] = [{"family": one.family, "op": one.op, "us": {}} for one in chosen]
-    times: dict[tuple[int, str], list[float]] = {}
-    start = time.perf_counter()
-    for turn in range(orders):
-        if time.perf_counter() - start > _ENOUGH_SECONDS:
-            break
-        order = random.permutation(len(chosen)).tolist() if turn or visit else list(range(len(chosen)))
-        plans = {"float32": order, "low": [number for number in order if number in runs_low]}
-        graphs = {
-            label: _Graph(
-                [chosen[number] for number in numbers],
-                *((DType.FLOAT32, low) if label == "float32" else (low, DType.FLOAT32)),
-                np.random.default_rng([seed, visit]),
-            )
-            for label, numbers in plans.items()
-            if numbers
-        }
-        if not turn:
-            for number, work in zip(order, _works(graphs["float32"])):
-                results[number]["work"] = work
-        for label, graph in graphs.items():
-            for number, microseconds in zip(plans[label], _time_members(graph)):
-                times.setdefault((number, label), []).append(microseconds)
-    for (number, label), own in times.items():
-        results[number]["us"][label] = round(statistics.median(own), 2)
+    for label, dtype, other, numbers in (
+        ("float32", DType.FLOAT32, low, range(len(chosen))),
+        ("low", low, DType.FLOAT32, sorted(runs_low)),
+    ):
+        if not numbers:
+            continue
+        graph = _Graph([chosen[number] for number in numbers], dtype, other, np.random.default_rng(seed))
+        if dtype is DType.FLOAT32:
+            for result, work in zip(results, _works(graph)):
+                result["work"] = work
+        for number, microseconds in zip(numbers, _time_members(graph)):
+            results[number]["us"][label] = round(microseconds, 2)
     return results
 
 
@@ -271,21 +241,22 @@ def main() -> int:
     mx = import_mxnet()
     for line in sys.stdin:
         job = json.loads(line)
-        chosen = draw_kernels(job["count"], np.random.default_rng(job["seed"]), job.get("weights"))
-        settings = {name: job[name] for name in ("orders", "seed", "visit")}
+        seed, random = job["seed"], np.random.default_rng(job["seed"])
+        chosen = draw_kernels(job["count"], random, job["weights"])
+        chosen, _ = seat_guests(chosen, job["guests"], random)
         low, failures = DType.parse(job["dtype"]), (MxampError, mx.base.MXNetError, ValueError, TypeError)
         timed: list[dict[str, Any]] = []
-        failed = []
         try:
-            timed = time_kernels(chosen, low, job["low"], **settings)
+            timed = time_kernels(chosen, low, job["low"], seed=seed)
         except failures:
             # One of them does not run; the others are still worth knowing.
             for number, one in enumerate(chosen):
                 try:
-                    timed += time_kernels([one], low, [0] if number in job["low"] else [], **settings)
+                    timed += time_kernels([one], low, [0] if number in job["low"] else [], seed=seed)
                 except failures as error:
-                    failed.append({"family": one.family, "note": str(error)[-300:]})
-        answers.write(json.dumps({"kernels": timed, "failed": failed}) + "\n")
+                    note = str(error)[-300:]
+                    timed.append({"family": one.family, "op": one.op, "work": None, "us": {}, "note": note})
+        answers.write(json.dumps(timed) + "\n")
         answers.flush()
     return 0
 

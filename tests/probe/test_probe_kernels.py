@@ -16,8 +16,14 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
 from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
-from mxamp.probe.kernels import FAMILIES, draw_kernels
-from mxamp.probe.time_kernels import KernelTiming, time_random_kernels, weights_by_error
+from mxamp.probe.kernels import FAMILIES, draw_guest, draw_kernels, seat_guests
+from mxamp.probe.time_kernels import (
+    JUDGE_SEED,
+    KernelTiming,
+    time_in_surroundings,
+    time_random_kernels,
+    weights_by_error,
+)
 from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.cost import Watching
@@ -463,9 +469,8 @@ from mxamp.probe.kernels import FAMILIES, draw_kernels
 from mxamp.runtime.kernel_times import time_kernels
 random = np.random.default_rng(2)
 chosen = [draw_kernels(1, random, {name: 1.0})[0] for name in FAMILIES if "Convolution" not in name]
-first = time_kernels(chosen, DType.BFLOAT16, [], orders=2, seed=0)
-again = time_kernels(chosen, DType.BFLOAT16, [], orders=1, seed=0, visit=1)
-print(json.dumps([[one.operands[0].shape for one in chosen], first, again]))
+timed = time_kernels(chosen, DType.BFLOAT16, [], seed=0)
+print(json.dumps([[one.operands[0].shape for one in chosen], timed]))
 """
 
 
@@ -479,13 +484,11 @@ def test_one_of_each_family_runs_and_is_timed() -> None:
         env={**probe_environment(1, check_heap=False), "MXNET_ENGINE_TYPE": "NaiveEngine"},
     )
     assert process.returncode == 0, process.stderr
-    shapes, first, again = json.loads(process.stdout.splitlines()[-1])
-    assert len(shapes) == len(first) == sum("Convolution" not in name for name in FAMILIES)
-    for shape, result in zip(shapes, first):
+    shapes, timed = json.loads(process.stdout.splitlines()[-1])
+    assert len(shapes) == len(timed) == sum("Convolution" not in name for name in FAMILIES)
+    for shape, result in zip(shapes, timed):
         assert result["us"]["float32"] > 0, result
         assert Work.from_document(result["work"]).inputs[0] == tuple(shape)
-    # Another visit has another order from the start, and tells of the same kernels.
-    assert [result["work"] for result in again] == [result["work"] for result in first]
 
 
 @pytest.fixture
@@ -502,6 +505,32 @@ def test_kernels_are_timed_in_a_process_of_their_own(timing: KernelTiming) -> No
     timed = time_random_kernels(timing, target, weights={"Pooling": 1.0})
     assert timed
     assert {sample.family for sample in read_kernels(timed)} == {"Pooling"}
+
+
+def test_kernels_are_timed_among_others_again_and_again(timing: KernelTiming) -> None:
+    each = time_in_surroundings(
+        replace(timing, seconds=8.0), Target.builtin("cpu-bf16"), 2, seed=JUDGE_SEED + 100
+    )
+    assert len(each) == 2
+    for number, times in enumerate(each):
+        assert len(times) >= 2
+        guest = draw_guest(JUDGE_SEED + 100 + number)
+        assert {one["family"] for one in times} == {guest.family}
+        works = [Work.from_document(one["work"]) for one in times]
+        assert {work.inputs[0] for work in works} == {tuple(guest.operands[0].shape)}
+        assert len({work.around for work in works}) > 1  # it had other company
+
+
+def test_guests_take_the_places_of_a_few() -> None:
+    chosen = draw_kernels(24, np.random.default_rng(1), {"Pooling": 1.0})
+    seated, places = seat_guests(chosen, range(20), np.random.default_rng(0))
+    assert len(seated) == 24
+    assert len(places) == 8 == len(set(places))
+    assert [seated[place] for place in places] == [draw_guest(seed) for seed in range(8)]
+    others = set(range(24)) - set(places)
+    assert [seated[place] for place in others] == [chosen[place] for place in others]
+    alone, places = seat_guests(chosen[:1], range(20), np.random.default_rng(0))
+    assert (list(alone), list(places)) == ([draw_guest(0)], [0])
 
 
 def test_a_process_that_keeps_dying_is_told(timing: KernelTiming) -> None:

@@ -57,3 +57,39 @@ def draw_kernels(
     for number in random.choice(len(names), size=-(-count // times), p=shares / shares.sum()):
         chosen.append(FAMILIES[names[int(number)]][1](draw))
     return (chosen * times)[:count]
+
+
+GUESTS = 8
+"""How many guests a graph has at most, and ..."""
+
+_HOSTS = 2
+"""... how many others are there for each."""
+
+
+def draw_guest(seed: int) -> Kernel:
+    """Return a random kernel that is to be timed among others: one of some that are drawn together."""
+    random = np.random.default_rng(seed)
+    chosen = draw_kernels(_FEWER, random)
+    return chosen[int(random.integers(len(chosen)))]
+
+
+def seat_guests(
+    chosen: Sequence[Kernel], guests: Sequence[int], random: np.random.Generator
+) -> tuple[Sequence[Kernel], Sequence[int]]:
+    """Return the kernels of a graph with guests in the places of some, and which places those are.
+
+    Parameters
+    ----------
+    chosen
+        The kernels of a graph.
+    guests
+        The seeds of guests: see :func:`draw_guest`. The first ones are seated, as many as there is room for.
+    random
+        Where the places come from.
+    """
+    seated = list(chosen)
+    room = min(len(guests), GUESTS, max(1, len(seated) // (1 + _HOSTS)))
+    places = [int(place) for place in random.choice(len(seated), size=room, replace=False)]
+    for place, guest in zip(places, guests):
+        seated[place] = draw_guest(guest)
+    return seated, places
