@@ -337,6 +337,8 @@ def chain_work(
         multiply_adds=sum((one or work).multiply_adds for one in works),
         elements=sum((one or work).elements for one in works)
         - 2 * sum(0 if shape is None else math.prod(shape) for shape in written),
+        # A sum has two inputs, a BatchNorm five.
+        has_activation=any(len(graph.nodes[position].inputs) == 1 for position in chain[1:]),
     )
 
 

@@ -160,6 +160,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "row": row,
         "batch": data[0],
         "adds": float(extra > 0),
+        "activates": float(work.has_activation),
         "bias": float(work.has_bias),
         "layout": _layout(work),
         "multiply_adds": amounts["multiply_adds"],

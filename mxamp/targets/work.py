@@ -41,6 +41,8 @@ class Work(NamedTuple):
     operators
         How many operators the model is made of: among many, a node finds the code of its own in no cache near
         the core. 0 where the node is looked at alone.
+    has_activation
+        Whether an activation is fused behind a layer.
     """
 
     multiply_adds: int
@@ -56,6 +58,7 @@ class Work(NamedTuple):
     around: int = 0
     model: int = 0
     operators: int = 0
+    has_activation: bool = False
 
     def to_document(self) -> dict[str, Any]:
         """Return it as plain data; see :meth:`from_document`."""

@@ -75,6 +75,30 @@ def test_what_is_fused_costs_its_inputs_and_its_last_output() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("behind", "activates"),
+    [((), 0), (("bn",), 0), (("add",), 0), (("relu",), 1), (("bn", "add", "relu"), 1)],
+)
+def test_costs_may_ask_whether_an_activation_is_fused(behind: tuple[str, ...], activates: int) -> None:
+    """A sum with one behind it is slow where a convolution is a matrix product (oneDNN 2.4)."""
+    net = Net()
+    value = net.conv(net.var("x"), "conv")
+    for part in behind:
+        if part == "bn":
+            value = net.bn(value, part)
+        elif part == "add":
+            value = net.op("elemwise_add", value, net.var("y"), name=part)
+        else:
+            value = net.op("Activation", value, name=part, act_type="relu")
+    rates = {"trait": "activates", "below": 0.5, "then": {"one": 7}, "else": {"one": 70}}
+    fused = [{"operators": [op], "optional": True} for op in ("BatchNorm", "elemwise_add", "Activation")]
+    priced = target(
+        {"kernels": {"Convolution of few channels": {"float32": rates, "low": rates}}},
+        rounds_once=[[{"operators": ["Convolution"]}, *fused]],
+    )
+    assert estimated(net, value, priced)["conv"] == ((7, 70)[activates],) * 2
+
+
 def test_a_fused_curve_costs_what_it_takes_beyond_a_comparison() -> None:
     """Fusing spares an activation's memory, and not the exp of tanh: 0.45 ns a value behind a convolution."""
     factors = {"float32": 5, "low": 7}
