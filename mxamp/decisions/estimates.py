@@ -375,9 +375,9 @@ def _read_again(graph: Graph, shapes: Shapes) -> int:
     for position, node in enumerate(graph.nodes):
         if node.is_variable or not shapes[position] or shapes[position][0] is None:
             continue
-        for entry in node.inputs:
+        for number, entry in enumerate(node.inputs):
             shape = shapes[entry.node][entry.output]
-            if graph.nodes[entry.node].is_variable and shape is not None:
+            if graph.nodes[entry.node].is_variable and shape is not None and not _is_looked_up(node, number):
                 again += math.prod(shape) if entry.node in seen else 0
                 seen.add(entry.node)
     return again
@@ -396,7 +396,8 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         if shape is None:
             return None
         if shape == output or not _only_tells_a_shape(node, number):
-            elements += math.prod(shape)
+            values = math.prod(shape)
+            elements += min(values, math.prod(output)) if _is_looked_up(node, number) else values
     first = inputs[0] if inputs else None
     weight = inputs[1] if len(inputs) > 1 else None
     is_layer = node.op in LAYERS
@@ -425,6 +426,15 @@ def _only_tells_a_shape(node: Node, number: int) -> bool:
         and facts.kind is ValueKind.GENERATE
         and facts.role(number, node.attrs) is InputRole.LIKE_SAME
     )
+
+
+def _is_looked_up(node: Node, number: int) -> bool:
+    """Return whether a node reads only what its other input asks for, as of an embedding's table."""
+    facts = FACTS.of(node.op, node.attrs)
+    if facts is None or facts.kind is not ValueKind.MOVE:
+        return False
+    roles = [facts.role(other, node.attrs) for other in range(len(node.inputs))]
+    return InputRole.INDEX in roles and roles[number] is InputRole.DATA
 
 
 _IMAGE = 4

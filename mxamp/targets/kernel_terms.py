@@ -213,7 +213,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     table = sum(sizes[1:2]) if op == "Embedding" else 0
     layout = _layout(work)
     channels = first[1] if len(first) > 1 else 1
-    total = itemsize * (work.elements - table)
+    total = itemsize * (work.elements - min(table, written))
     window = _window(op, work)
     outer, reduced, inner = _axes(op, work.attributes, first)
     last = _last_axis_moves(work.attributes, len(first))

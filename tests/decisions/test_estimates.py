@@ -64,6 +64,21 @@ def test_a_parameter_that_two_nodes_share_is_moved_once_and_their_code_is_the_sa
     assert [work.operators for work in works] == [1] * 2
 
 
+def test_of_a_table_only_the_rows_that_are_asked_for_are_moved() -> None:
+    """And where a layer shares it, as in tied language models, the layer moves all of it."""
+    net = Net()
+    table = net.param("table", 1000, 4)
+    words = net.op("Embedding", net.var("words"), table, name="words_of", input_dim=1000, output_dim=4)
+    head = net.op("FullyConnected", words, table, name="tied", num_hidden=1000, no_bias=True)
+    graph = net.graph(head)
+    shapes = {"words": (1, 7), "table": (1000, 4), "words_of": (1, 7, 4), "tied": (1, 1000)}
+    works = model_work(graph, [(shapes[node.name],) * node.num_outputs for node in graph.nodes])
+    by_name = {node.name: work for node, work in zip(graph.nodes, works) if work is not None}
+    assert by_name["words_of"].elements == 7 + 2 * 28
+    assert by_name["tied"].elements == 28 + 4000 + 1000
+    assert by_name["tied"].model == by_name["words_of"].elements + by_name["tied"].elements
+
+
 def test_what_is_fused_costs_its_inputs_and_its_last_output() -> None:
     net, head = conv_bn_relu()
     found = estimated(net, head, target())
