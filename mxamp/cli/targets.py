@@ -185,10 +185,9 @@ def _costs(target: Target, width: int) -> list[str]:
 def _kernels(cost: CostModel, width: int) -> list[str]:
     """Return what is known of kernels: of how many families, for which machine, and where it comes from."""
     about = f": {cost.kernels_measured}" if cost.kernels_measured else ""
-    watched = f" Watching them took {cost.watching.us:g} us each, taken out." if cost.watching.us else ""
     return paragraph(
         f"Times are those of {cost.machine}. {len(cost.kernels)} kinds of kernels have costs of their own"
-        f"{about}.{watched}",
+        f"{about}.",
         width,
         indent="  ",
         hanging="  ",
@@ -228,7 +227,6 @@ def _document(target: Target) -> dict[str, Any]:
             "machine": cost.machine,
             "kernels": sorted(cost.kernels),
             "kernels_measured": cost.kernels_measured,
-            "watching": cost.watching._asdict(),
         },
     }
 

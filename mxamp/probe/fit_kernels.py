@@ -23,9 +23,16 @@ from scipy.optimize import nnls
 
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
-from mxamp.probe.prior_costs import PriorCosts, slower_by
 from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel
-from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, rounded, tree_to_document
+from mxamp.targets.kernel_cost import (
+    KernelCost,
+    Leaf,
+    Split,
+    kernel_microseconds,
+    rounded,
+    slower_by,
+    tree_to_document,
+)
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 from mxamp.targets.work import Work
 
@@ -44,7 +51,7 @@ _FEWEST_ANEW = 16
 _WORST = 1.2
 """A logarithm of a ratio; larger ones count as this one, for they are accidents."""
 
-_LEAST_GAIN = 0.35
+_LEAST_GAIN = 1.5
 """What a split must save of squared logarithms, over all of its samples, ..."""
 
 _LEAST_SHARE = 0.06
@@ -115,19 +122,18 @@ def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None)
     known
         What kernels of the same library cost on another machine, or on this one before.
     """
-    prior = PriorCosts(known)
     families = by_family(samples)
     document: dict[str, dict[str, Any]] = {}
     for label, low in (("float32", False), ("low", True)):
         trees: dict[str, KernelCost | None] = {
-            family: fit_family(own, low=low, known=prior.tree(family, low=low))
+            family: fit_family(own, low=low, known=_known_tree(known, family, low=low))
             for family, own in families.items()
         }
-        untimed = prior.families - set(families)
+        untimed = set() if known is None else set(known.kernels) - set(families)
         if untimed and any(trees.values()):
-            times = _times_of_known(samples, prior, low=low)
+            times = _times_of_known(samples, known, low=low)
             for family in untimed:
-                tree = prior.tree(family, low=low)
+                tree = _known_tree(known, family, low=low)
                 trees[family] = None if tree is None else slower_by(tree, times)
         for family, fitted in trees.items():
             if fitted is not None:
@@ -135,11 +141,16 @@ def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None)
     return {family: document[family] for family in sorted(document) if "float32" in document[family]}
 
 
-def _times_of_known(samples: Sequence[KernelSample], prior: PriorCosts, *, low: bool) -> float:
+def _known_tree(known: CostModel | None, family: str, *, low: bool) -> KernelCost | None:
+    costs = None if known is None else known.kernels.get(family)
+    return None if costs is None else costs.low if low else costs.float32
+
+
+def _times_of_known(samples: Sequence[KernelSample], known: CostModel | None, *, low: bool) -> float:
     """Return how many times longer kernels take here than is known of them."""
     ratios = []
     for sample in samples:
-        tree, time = prior.tree(sample.family, low=low), sample.times[low]
+        tree, time = _known_tree(known, sample.family, low=low), sample.times[low]
         if tree is not None and time:
             expected = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
             ratios.append(time / expected)

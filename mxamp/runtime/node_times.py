@@ -21,7 +21,6 @@ import numpy as np
 
 from mxamp.measuring.child import do_job
 from mxamp.measuring.race import LEAD_IN_BELOW
-from mxamp.targets.cost import Watching
 
 ENGINE = "NaiveEngine"
 """The engine that has finished a node before it goes on to the next."""
@@ -130,8 +129,7 @@ def undisturbed(microseconds: Mapping[str, float], whole: float) -> dict[str, fl
     """
 
     def without(lost: float) -> dict[str, float]:
-        watching = Watching(lost, _LEAST_SHARE)
-        return {node: watching.without(us) for node, us in microseconds.items()}
+        return {node: max(us - lost, _LEAST_SHARE * us) for node, us in microseconds.items()}
 
     least, most = 0.0, max(microseconds.values(), default=0.0)
     if sum(microseconds.values()) <= whole:

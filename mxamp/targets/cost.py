@@ -95,27 +95,6 @@ class CastCost:
     overhead_us: float
 
 
-class Watching(NamedTuple):
-    """What kernels took longer when they were timed than they do where nobody watches them.
-
-    Attributes
-    ----------
-    us
-        Microseconds that each took longer.
-    share
-        What is left at least of what was measured.
-    """
-
-    us: float = 0.0
-    share: float = 1.0
-
-    def without(self, microseconds: float) -> float:
-        """Return what a kernel takes that was timed so."""
-        return max(microseconds - self.us, self.share * microseconds)
-
-
-_UNWATCHED = Watching()
-
 _ACTIVATIONS = frozenset({"Activation", "LeakyReLU"})
 _PIECEWISE = frozenset({"leaky", "prelu", "relu", "rrelu"})
 """Kinds of activation that compare and multiply."""
@@ -168,9 +147,6 @@ class CostModel:
     call_us
         What a forward pass takes besides its operators: calling MXNet, and waiting for it. It is the same in
         every dtype.
-    watching
-        What their times are too long by; nothing where it was taken out when they were measured
-        (:func:`mxamp.runtime.node_times.undisturbed`).
     """
 
     flops_per_us: Rates
@@ -186,7 +162,6 @@ class CostModel:
     kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
     kernels_measured: str = ""
     call_us: float = 0.0
-    watching: Watching = _UNWATCHED
 
     def microseconds(self, op: str, work: Work, *, low: bool) -> float:
         """Return what an operator costs, or a fused chain that begins with it.
@@ -207,13 +182,13 @@ class CostModel:
             return self._by_roofline(op, work, low=low)
         own = costs.low if low else costs.float32
         if own is not None:
-            return self._kernel(own, op, work, low=low)
+            return kernel_microseconds(own, *amounts_and_traits(op, work, low=low))
         # In one of the dtypes alone it was not timed: it takes as many times longer as the table says.
         table = self._by_roofline(op, work, low=low)
         other = costs.float32 if low else costs.low
         if other is None:
             return table
-        known = self._kernel(other, op, work, low=not low)
+        known = kernel_microseconds(other, *amounts_and_traits(op, work, low=not low))
         return known * table / max(self._by_roofline(op, work, low=not low), 1e-9)
 
     def curve_microseconds(self, op: str, work: Work, *, low: bool) -> float:
@@ -235,9 +210,6 @@ class CostModel:
         compared = work._replace(attributes={"act_type": "relu"})
         alone = self.microseconds(op, work, low=low)
         return max(0.0, alone - self.microseconds("Activation", compared, low=low))
-
-    def _kernel(self, cost: KernelCost, op: str, work: Work, *, low: bool) -> float:
-        return self.watching.without(kernel_microseconds(cost, *amounts_and_traits(op, work, low=low)))
 
     def _kernels_like(self, op: str, work: Work) -> KernelCosts | None:
         family = family_of(op, work)
@@ -299,7 +271,7 @@ class CostModel:
             model=around,
             operators=operators,
         )
-        return self._kernel(costs.float32, "amp_cast", work, low=False)
+        return kernel_microseconds(costs.float32, *amounts_and_traits("amp_cast", work, low=False))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> CostModel:
@@ -334,22 +306,12 @@ class CostModel:
             },
             kernels_measured=str(document.get("kernels_measured", "")),
             call_us=_number(document.get("call_us", 0.0), "call_us", least=0.0),
-            watching=_watching(document.get("watching")),
         )
 
 
 def _tree(given: Mapping[str, Any], label: str, family: str) -> KernelCost | None:
     found = given.get(label)
     return None if found is None else tree_from_document(found, f"kernels: {family}, {label}")
-
-
-def _watching(given: Mapping[str, Any] | None) -> Watching:
-    if given is None:
-        return _UNWATCHED
-    us, share = (_number(given[name], f"watching: {name}", least=0.0) for name in ("us", "share"))
-    if share > 1:
-        raise ValueError(f"watching: share must be at most 1, not {share}")
-    return Watching(us, share)
 
 
 _CONDITIONS: Mapping[str, type] = {

@@ -134,9 +134,7 @@ def merged_documents(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
 def _without_overruled_kernels(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a ``cost`` without the kernels that a document based on it prices by other numbers."""
     kernels = base.get("kernels")
-    if "kernels" in changes:
-        return {key: value for key, value in base.items() if key != "watching"}  # that was of the others
-    if not kernels:
+    if "kernels" in changes or not kernels:
         return base
     if not set(changes) <= {"cast", "operators", "machine", "source"}:
         return {**base, "kernels": {}}  # the rates themselves are others

@@ -69,6 +69,13 @@ def rounded(number: float) -> float:
     return float(f"{number:.{_DIGITS}g}")
 
 
+def slower_by(cost: KernelCost, times: float) -> KernelCost:
+    """Return the costs of kernels that take so many times as long."""
+    if isinstance(cost, Leaf):
+        return Leaf({name: rounded(times * rate) for name, rate in cost.rates.items()})
+    return Split(cost.trait, cost.below, slower_by(cost.lower, times), slower_by(cost.upper, times))
+
+
 def tree_to_document(cost: KernelCost) -> dict[str, Any]:
     """Return it as plain data."""
     if isinstance(cost, Leaf):

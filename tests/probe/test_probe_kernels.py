@@ -26,7 +26,6 @@ from mxamp.probe.time_kernels import (
 )
 from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
-from mxamp.targets.cost import Watching
 from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
 from mxamp.targets.kernel_terms import amounts_and_traits, family_of
 
@@ -89,18 +88,16 @@ def test_a_slow_kernel_for_filters_that_fill_no_block_is_told_from_the_fast_one(
         assert found == pytest.approx(timed(sample.work), rel=0.25)
 
 
-def known_costs(watching: Watching, slower: float = 1.0) -> CostModel:
+def known_costs(slower: float = 1.0) -> CostModel:
     """Return costs that tell the fast kernel of :func:`timed` from the slow one."""
     fast, slow = (
-        {"one": slower * one + watching.us, "multiply_adds": slower * rate}
-        for one, rate in ((5.0, 1e-5), (40.0, 2e-4))
+        {"one": slower * one, "multiply_adds": slower * rate} for one, rate in ((5.0, 1e-5), (40.0, 2e-4))
     )
     tree = {"trait": "filters_fill", "below": 16, "then": slow, "else": fast}
-    return model(watching._asdict(), Convolution={"float32": tree})
+    return model(Convolution={"float32": tree})
 
 
-@pytest.mark.parametrize("watching", [Watching(), Watching(3.0, 0.5)])
-def test_of_a_library_that_is_known_few_kernels_tell_how_fast_this_machine_is(watching: Watching) -> None:
+def test_of_a_library_that_is_known_few_kernels_tell_how_fast_this_machine_is() -> None:
     """Ten are too few to tell one kernel of the library from another."""
     few = samples(10)
     apart = samples(40, seed=1)
@@ -111,7 +108,7 @@ def test_of_a_library_that_is_known_few_kernels_tell_how_fast_this_machine_is(wa
         return max(abs(math.log(us / timed(one.work))) for us, one in zip(found, apart))
 
     assert worst(fit_kernels(few)) > math.log(1.5)
-    assert worst(fit_kernels(few, known_costs(watching, slower=3.0))) < math.log(1.25)
+    assert worst(fit_kernels(few, known_costs(slower=3.0))) < math.log(1.25)
 
 
 def test_what_a_known_library_does_otherwise_here_is_told_by_many_kernels() -> None:
@@ -121,7 +118,7 @@ def test_what_a_known_library_does_otherwise_here_is_told_by_many_kernels() -> N
 
 
 def test_kernels_that_were_not_timed_in_a_dtype_are_not_told_from_known_ones() -> None:
-    known = known_costs(Watching())
+    known = known_costs()
     assert set(fit_kernels(samples(5), known)["Convolution"]) == {"float32"}
     assert fit_kernels([], known) == {}
 
@@ -254,10 +251,9 @@ def test_a_target_that_was_measured_before_a_family_was_told_apart_prices_the_br
 # ---------------------------------------------------------------------- documents
 
 
-def model(watching: Any = None, **kernels: Any) -> CostModel:
+def model(**kernels: Any) -> CostModel:
     return CostModel.from_document(
         {
-            "watching": watching,
             "measured": True,
             "source": "a test",
             "flops_per_us": {"float32": 1, "low": 2},
@@ -295,16 +291,6 @@ def test_casts_cost_by_shape_layout_and_direction() -> None:
     assert costs.cast_microseconds(1600, shape=shape) == 3 + 1600
 
 
-@pytest.mark.parametrize(("measured", "takes"), [(100.0, 97.0), (6.0, 3.0), (4.0, 2.0), (0.5, 0.25)])
-def test_what_watching_took_is_no_part_of_a_kernels_cost(measured: float, takes: float) -> None:
-    """The table's operators were timed otherwise, and cost what it says."""
-    trees = {"Convolution": {"float32": {"one": measured}}, "cast up": {"float32": {"one": measured}}}
-    costs = model({"us": 3, "share": 0.5}, **trees)
-    assert costs.microseconds("Convolution", convolution(16), low=False) == takes
-    assert costs.cast_microseconds(64, shape=(1, 16, 2, 2)) == takes
-    assert costs.microseconds("exp", Work(0, 10), low=False) == 40
-
-
 @pytest.mark.parametrize(
     "tree",
     [
@@ -339,17 +325,6 @@ def test_what_a_document_prices_itself_is_not_inherited(
     assert cost is not None
     assert gone not in cost.kernels
     assert kept is None or kept in cost.kernels
-
-
-def test_what_watching_took_is_not_inherited_by_kernels_of_another_measurement() -> None:
-    def cost_of(**changes: Any) -> CostModel:
-        document = {"based_on": "cpu-bf16", "name": "mine", "dtype": "bfloat16", "cost": changes}
-        cost = Target.from_document(document, source="t.json").cost
-        assert cost is not None
-        return cost
-
-    assert cost_of(source="mine").watching.us > 0
-    assert cost_of(kernels={"Convolution": {"float32": {"one": 7}}}).watching == Watching()
 
 
 @pytest.mark.parametrize("name", ["cpu-bf16-intel", "cpu-bf16-amx"])

@@ -144,9 +144,6 @@ def test_a_cost_without_a_key_is_refused_and_the_key_named(key: str) -> None:
         pytest.param({"operators": {"exp": [{"float32": 1, "low": 1, "rank": "4"}]}}, id="its type"),
         pytest.param({"operators": []}, id="no operators"),
         pytest.param({"low_over_float32": -2}, id="negative multiple"),
-        pytest.param({"watching": {"us": 3}}, id="half of what watching takes"),
-        pytest.param({"watching": {"us": -3, "share": 0.5}}, id="watching makes faster"),
-        pytest.param({"watching": {"us": 3, "share": 1.5}}, id="more left than there was"),
     ],
 )
 def test_a_cost_that_is_none_is_refused(changes: dict[str, Any]) -> None:
