@@ -143,7 +143,7 @@ def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None)
 
 def _known_tree(known: CostModel | None, family: str, *, low: bool) -> KernelCost | None:
     costs = None if known is None else known.kernels.get(family)
-    return None if costs is None else costs.low if low else costs.float32
+    return None if costs is None else costs[low]
 
 
 def _times_of_known(samples: Sequence[KernelSample], known: CostModel | None, *, low: bool) -> float:

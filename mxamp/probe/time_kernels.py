@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -64,7 +64,6 @@ def time_random_kernels(
     *,
     seed: int = 0,
     weights: Mapping[str, float] | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Return what random kernels take, as :func:`mxamp.runtime.kernel_times.time_kernels` does.
 
@@ -78,21 +77,14 @@ def time_random_kernels(
         Of the first graph; each graph has its own.
     weights
         See :func:`mxamp.probe.kernels.draw_kernels`.
-    progress
-        Told how many have been timed.
 
     Raises
     ------
     TargetError
         When the processes keep dying.
     """
-    found: list[dict[str, Any]] = []
     graphs = (_Graph.drawn(number, weights) for number in itertools.count(seed))
-    for _, timed in _timed(timing, target, graphs):
-        found.extend(timed)
-        if progress is not None:
-            progress(len(found))
-    return found
+    return [kernel for _, timed in _timed(timing, target, graphs) for kernel in timed]
 
 
 def time_in_surroundings(
@@ -133,7 +125,7 @@ def time_in_surroundings(
         for number in itertools.count(seed + count):  # no guest's seed
             while len(waiting) < GUESTS:
                 waiting.extend((seed + random.permutation(count)).tolist())
-            graph = _Graph.drawn(number, guests=waiting[:GUESTS])
+            graph = _Graph.drawn(number, guests=waiting)
             del waiting[: len(graph.places)]
             yield graph
 

@@ -180,12 +180,12 @@ class CostModel:
         costs = self._kernels_like(op, work) if work.inputs and self.kernels else None
         if costs is None:
             return self._by_roofline(op, work, low=low)
-        own = costs.low if low else costs.float32
+        own = costs[low]
         if own is not None:
             return kernel_microseconds(own, *amounts_and_traits(op, work, low=low))
         # In one of the dtypes alone it was not timed: it takes as many times longer as the table says.
         table = self._by_roofline(op, work, low=low)
-        other = costs.float32 if low else costs.low
+        other = costs[not low]
         if other is None:
             return table
         known = kernel_microseconds(other, *amounts_and_traits(op, work, low=not low))

@@ -125,10 +125,10 @@ def test_a_network_that_fails_is_named_with_its_reason_and_the_others_are_measur
 def test_kernels_are_held_against_the_targets_costs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three kernels that took as long as estimated, 1.5 times and 3 times; and a cast, which has one time.
+    """Kernels that took as long as estimated, 1.5 times as long, and now so, now so; a cast has one time.
 
-    One takes four times as long in one graph of three as in the others: in the mean that is 1.59 times, which
-    is what it is held against. One was timed too seldom, and does not count.
+    The last takes four times as long in one graph of three as in the others: in the mean that is 1.59 times,
+    which is what it is held against. One was timed too seldom, and does not count.
     """
     assert TARGET.cost is not None
     each = []
