@@ -8,6 +8,9 @@ from typing import Callable, Mapping
 from mxamp.probe.kernels.draw import Draw
 from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 
+_SQUEEZED = 0.15
+"""How many 1x1 convolutions read one place: those that excite, and classifiers behind a global pooling."""
+
 
 def _convolution(
     draw: Draw,
@@ -19,8 +22,9 @@ def _convolution(
     groups: int = 1,
     layout: str,
     tail: str,
+    is_squeezed: bool = False,
 ) -> Kernel:
-    n, s = draw.batch(), draw.side(160 if c > 4 else 256)
+    n, s = draw.batch(), 1 if is_squeezed else draw.side(160 if c > 4 else 256)
     stride = 2 if draw.chance(0.25) and s > 7 else 1
     while s > 3 and (
         n * filters * c / groups * (s / stride * kernel_size) ** 2 > draw.most_multiply_adds
@@ -64,6 +68,7 @@ def _pointwise(draw: Draw) -> Kernel:
         filters=draw.channels() if draw.chance(0.85) else draw.size(1, 32),
         layout=draw.layout(0.85),
         tail=_tail(draw),
+        is_squeezed=draw.chance(_SQUEEZED),
     )
 
 
