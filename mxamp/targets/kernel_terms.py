@@ -20,6 +20,8 @@ LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 _BLOCK = 16
 """Channels in a block of oneDNN's."""
 
+_FLOAT32_BYTES = 4
+
 _FEW = 4
 """Convolutions of no more channels have kernels of their own: those of images."""
 
@@ -134,12 +136,14 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "one": 1.0,
         "multiply_adds": float(products * channels * filters),
         "padded_multiply_adds": float(padded),
-        "columns": float(itemsize * products * channels if taps > 1 else 0),
+        "columns": float(itemsize * products * channels if taps > 1 or stride > 1 else 0),
         "windows": float(products),
         "read": float(itemsize * read),
         "written": float(itemsize * written),
         "weights": float(itemsize * math.prod(weight)),
         "added": float(itemsize * extra),
+        # Behind oneDNN's plain matrix products such values are computed one by one.
+        "activated_sum": float(itemsize * extra if work.has_activation else 0),
         "groups": float(groups),
         "beyond_cache": float(max(0, total - _CACHE)),
         # Weights come from memory however few they are, and have a rate of their own.
@@ -162,7 +166,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "adds": float(extra > 0),
         "activates": float(work.has_activation),
         "bias": float(work.has_bias),
-        "layout": _layout(work),
+        "layout": _layout(work, itemsize),
         "multiply_adds": amounts["multiply_adds"],
         "weights": amounts["weights"],
         "bytes": float(total),
@@ -211,7 +215,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     read, rest, written = sizes[0], sum(sizes[1:]), math.prod(work.output)
     # Of a table only the rows are read that are asked for.
     table = sum(sizes[1:2]) if op == "Embedding" else 0
-    layout = _layout(work)
+    layout = _layout(work, itemsize)
     channels = first[1] if len(first) > 1 else 1
     total = itemsize * (work.elements - min(table, written))
     window = _window(op, work)
@@ -337,15 +341,18 @@ def _last_axis_moves(attributes: Mapping[str, str], rank: int) -> float:
     return float(bool(axes) and axes[-1] != rank - 1)
 
 
-def _layout(work: Work) -> int:
+def _layout(work: Work, itemsize: int) -> int:
     """Return how data come: 0 in plain order, 1 in blocks of 8 channels, 2 in oneDNN's best order.
 
-    A convolution whose filters fill neither blocks of 16 nor of 8 writes plain tensors.
+    A convolution whose filters fill neither blocks of 16 nor of 8 writes plain tensors; one in the low dtype
+    knows no blocks of 8.
     """
     if not work.is_blocked or len(work.inputs[0]) < 2:
         return 0
     channels = work.inputs[0][1]
-    return 2 if channels % _BLOCK == 0 else 1 if channels % 8 == 0 else 0
+    if channels % _BLOCK == 0:
+        return 2
+    return int(channels % 8 == 0 and itemsize == _FLOAT32_BYTES)
 
 
 def _groups(attributes: Mapping[str, str]) -> int:

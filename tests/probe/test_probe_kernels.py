@@ -229,6 +229,43 @@ def test_kernels_are_told_apart(op: str, work: Work, family: str) -> None:
     assert family_of(op, work) == family
 
 
+def blocked(channels: int) -> Work:
+    """Return a relu of what a convolution wrote."""
+    shape = (1, channels, 7, 7)
+    return Work(0, 2 * math.prod(shape), channels=channels, inputs=(shape,), output=shape, is_blocked=True)
+
+
+@pytest.mark.parametrize(("channels", "float32", "low"), [(32, 2, 2), (24, 1, 0), (25, 0, 0)])
+def test_which_layout_data_come_in_depends_on_channels_and_dtype(
+    channels: int, float32: int, low: int
+) -> None:
+    for is_low, layout in ((False, float32), (True, low)):
+        amounts, traits = amounts_and_traits("Activation", blocked(channels), low=is_low)
+        assert traits["layout"] == layout
+        assert (amounts["reordered"] > 0) == (layout > 0)
+
+
+def test_a_sum_that_an_activation_follows_is_an_amount_of_its_own() -> None:
+    work = convolution(20)
+    summed = work._replace(elements=work.elements + math.prod(work.output))
+    for one, values in (
+        (work._replace(has_activation=True), 0),
+        (summed, 0),
+        (summed._replace(has_activation=True), math.prod(work.output)),
+    ):
+        amounts, _ = amounts_and_traits("Convolution", one, low=True)
+        assert amounts["activated_sum"] == 2 * values
+
+
+def test_what_strides_apart_is_gathered_as_what_several_taps_read_is() -> None:
+    pointwise = convolution(20, taps=1)
+    strided = pointwise._replace(attributes={**pointwise.attributes, "stride": "(2, 2)"})
+    columns = [
+        amounts_and_traits("Convolution", work, low=False)[0]["columns"] for work in (pointwise, strided)
+    ]
+    assert columns == [0, 4 * 14 * 14 * 32]
+
+
 def test_what_is_cut_into_parts_counts_them_as_what_is_put_together_does() -> None:
     whole, part = (8, 100, 30), (8, 1, 30)
     cut, _ = amounts_and_traits("SliceChannel", Work(0, 1, inputs=(whole,), output=part), low=False)
