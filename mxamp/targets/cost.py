@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple
 
+from mxamp.targets.kernel_correction import Correction, correction_from_document
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_terms import BROADER, amounts_and_traits, family_of
 from mxamp.targets.work import Work
@@ -113,6 +114,22 @@ class KernelCosts(NamedTuple):
     low: KernelCost | None
 
 
+class Corrections(NamedTuple):
+    """How many times longer kernels take than their rates say.
+
+    Attributes
+    ----------
+    float32, low
+        In FP32, casts included, and in the low dtype; None where rates are all that is known.
+    """
+
+    float32: Correction | None = None
+    low: Correction | None = None
+
+
+_NONE = Corrections()
+
+
 @dataclass(frozen=True)
 class CostModel:
     """What operators and casts cost on a target, in microseconds.
@@ -142,6 +159,8 @@ class CostModel:
         The machine that they are of, in a few words, with the number of threads.
     kernels
         Family -> what its kernels cost (:func:`mxamp.targets.kernel_terms.family_of`).
+    corrections
+        What of a kernel's time its rates do not say.
     kernels_measured
         Where that comes from: on which machine it was measured, or that it was not.
     call_us
@@ -160,6 +179,7 @@ class CostModel:
     source: str = ""
     machine: str = ""
     kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
+    corrections: Corrections = _NONE
     kernels_measured: str = ""
     call_us: float = 0.0
 
@@ -177,18 +197,19 @@ class CostModel:
         """
         if low and self.low_over_float32:
             return self.low_over_float32 * self.microseconds(op, work, low=False)
-        costs = self._kernels_like(op, work) if work.inputs and self.kernels else None
+        family = family_of(op, work) if work.inputs and self.kernels else ""
+        costs = self._kernels_of(family)
         if costs is None:
             return self._by_roofline(op, work, low=low)
         own = costs[low]
         if own is not None:
-            return kernel_microseconds(own, *amounts_and_traits(op, work, low=low))
+            return self._by_kernel(own, family, op, work, low=low)
         # In one of the dtypes alone it was not timed: it takes as many times longer as the table says.
         table = self._by_roofline(op, work, low=low)
         other = costs[not low]
         if other is None:
             return table
-        known = kernel_microseconds(other, *amounts_and_traits(op, work, low=not low))
+        known = self._by_kernel(other, family, op, work, low=not low)
         return known * table / max(self._by_roofline(op, work, low=not low), 1e-9)
 
     def curve_microseconds(self, op: str, work: Work, *, low: bool) -> float:
@@ -211,9 +232,14 @@ class CostModel:
         alone = self.microseconds(op, work, low=low)
         return max(0.0, alone - self.microseconds("Activation", compared, low=low))
 
-    def _kernels_like(self, op: str, work: Work) -> KernelCosts | None:
-        family = family_of(op, work)
+    def _kernels_of(self, family: str) -> KernelCosts | None:
         return self.kernels.get(family, self.kernels.get(BROADER.get(family, family)))
+
+    def _by_kernel(self, cost: KernelCost, family: str, op: str, work: Work, *, low: bool) -> float:
+        amounts, traits = amounts_and_traits(op, work, low=low)
+        correction = self.corrections[low]
+        us = kernel_microseconds(cost, amounts, traits)
+        return us if correction is None else us * correction.times(family, amounts, traits, us)
 
     def _by_roofline(self, op: str, work: Work, *, low: bool) -> float:
         factors = self.default
@@ -257,7 +283,8 @@ class CostModel:
         down
             Whether to the low dtype.
         """
-        costs = self.kernels.get(CAST_DOWN if down else CAST_UP) if shape and self.kernels else None
+        family = CAST_DOWN if down else CAST_UP
+        costs = self.kernels.get(family) if shape and self.kernels else None
         if costs is None or costs.float32 is None:
             return self.cast.overhead_us + (4 + 2) * elements / self.cast.bytes_per_us
         work = Work(
@@ -271,7 +298,7 @@ class CostModel:
             model=around,
             operators=operators,
         )
-        return kernel_microseconds(costs.float32, *amounts_and_traits("amp_cast", work, low=False))
+        return self._by_kernel(costs.float32, family, "amp_cast", work, low=False)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> CostModel:
@@ -304,6 +331,9 @@ class CostModel:
                 family: KernelCosts(*(_tree(given, label, family) for label in ("float32", "low")))
                 for family, given in document.get("kernels", {}).items()
             },
+            corrections=Corrections(
+                *(_correction(document.get("corrections", {}), label) for label in ("float32", "low"))
+            ),
             kernels_measured=str(document.get("kernels_measured", "")),
             call_us=_number(document.get("call_us", 0.0), "call_us", least=0.0),
         )
@@ -312,6 +342,11 @@ class CostModel:
 def _tree(given: Mapping[str, Any], label: str, family: str) -> KernelCost | None:
     found = given.get(label)
     return None if found is None else tree_from_document(found, f"kernels: {family}, {label}")
+
+
+def _correction(given: Mapping[str, Any], label: str) -> Correction | None:
+    found = given.get(label)
+    return None if found is None else correction_from_document(found, f"corrections: {label}")
 
 
 _CONDITIONS: Mapping[str, type] = {

@@ -134,10 +134,10 @@ def merged_documents(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
 def _without_overruled_kernels(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a ``cost`` without the kernels that a document based on it prices by other numbers."""
     kernels = base.get("kernels")
-    if "kernels" in changes or not kernels:
+    if "kernels" in changes or not set(changes) <= {"cast", "operators", "machine", "source"}:
+        return {**base, "kernels": {}, "corrections": {}}  # the rates themselves are others
+    if not kernels:
         return base
-    if not set(changes) <= {"cast", "operators", "machine", "source"}:
-        return {**base, "kernels": {}}  # the rates themselves are others
     changed = {FACTS.canonical(op) for op in changes.get("operators", {})}
     if "cast" in changes:
         changed.add("cast")

@@ -1,0 +1,232 @@
+"""Learn what rates leave unsaid of kernels, and put it into a target's document.
+
+    python -m tools.fit_corrections TARGET.json --timings kernels.jsonl --seconds 3600
+
+Kernels of random shapes are timed among others of all kinds, each in another graph, as `make bench-estimates`
+times those that it judges by, which have other seeds. Timings are kept in a file, and those that are there
+already count as well: what an hour on one core gives is added to the next hour's. Then boosted trees learn by
+how much the target's rates are off, and stand in its document as `corrections`.
+
+What it prints is of kernels that were kept apart: how well they are estimated with and without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.files import atomic_write
+from mxamp.probe.document import document_text
+from mxamp.probe.fit_kernels import KernelSample, read_kernels
+from mxamp.probe.time_kernels import KernelTiming, time_in_surroundings
+from mxamp.targets import Target
+from mxamp.targets.cost import CostModel
+from mxamp.targets.kernel_correction import (
+    NAMES,
+    Condition,
+    Correction,
+    CorrectionTree,
+    correction_to_document,
+    kernel_values,
+)
+from mxamp.targets.kernel_cost import kernel_microseconds, rounded
+from mxamp.targets.kernel_terms import amounts_and_traits
+from tools.machine import prepare_environment, use_amx
+
+_GUESTS_A_SECOND = 6
+"""How many kernels are drawn, so that most are timed once (AMD EPYC, one thread)."""
+
+_WORST = 1.2
+"""A logarithm of a ratio; larger ones count as this one, for they are accidents."""
+
+_OTHERS_COUNT = 0.3
+"""How much a kernel counts that was not a guest, for its graph has few kinds, beside one that was."""
+
+_LEARNER = {
+    "n_estimators": 200,
+    "learning_rate": 0.08,
+    "max_depth": None,
+    "max_leaf_nodes": 16,
+    "min_samples_leaf": 12,
+    "max_features": 0.3,
+    "subsample": 0.5,
+    "random_state": 0,
+}
+"""Of scikit-learn's stochastic gradient boosting (Friedman, "Stochastic gradient boosting", 2002)."""
+
+_KNOWN_SIZES = 0.98
+"""The share of kernels up to whose times corrections hold."""
+
+_PARTS = 4
+"""One of so many parts of the shapes is kept apart to judge by."""
+
+_FEWEST = 100
+"""Kernels to learn from."""
+
+
+class _Samples(NamedTuple):
+    """The kernels of a dtype: what may be asked of them, and by how much they are off.
+
+    Attributes
+    ----------
+    families
+        All families.
+    values
+        For each kernel the values of :func:`mxamp.targets.kernel_correction.kernel_values`.
+    us
+        For each the microseconds that its rates say.
+    off
+        For each the logarithm of how many times longer than by its rates it takes.
+    weights
+        How much each counts.
+    is_apart
+        Whether it is judged by; one shape is so wherever it was timed.
+    """
+
+    families: tuple[str, ...]
+    values: NDArray[np.float32]
+    us: NDArray[np.float64]
+    off: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    is_apart: NDArray[np.bool_]
+
+    def rows(self, chosen: NDArray[np.bool_]) -> _Samples:
+        """Return some of them."""
+        return _Samples(self.families, *(own[chosen] for own in self[1:]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time, learn and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("target", type=Path, help="the target's document, which has costs of kernels")
+    parser.add_argument("--timings", type=Path, default=Path("kernels.jsonl"), help="where timings are kept")
+    parser.add_argument("--seconds", type=float, default=0, help="for how long to time more; 0 for not")
+    parser.add_argument("--seed", type=int, default=0, help="of the first kernel that is timed now")
+    given = parser.parse_args(arguments)
+    prepare_environment()
+    use_amx()
+    document = json.loads(given.target.read_text("utf-8"))
+    target = Target.from_document(document, source=str(given.target))
+    if target.cost is None or not target.cost.kernels:
+        parser.error(f"{given.target} says nothing of kernels: mxamp probe measures what they cost")
+    if given.seconds:
+        _time_more(target, given.timings, given.seconds, given.seed)
+    timed = [json.loads(line) for line in given.timings.read_text("utf-8").splitlines()]
+    corrections: dict[str, Any] = {}
+    for label, low in (("float32", False), ("low", True)):
+        samples = samples_of(timed, target.cost, low=low)
+        if len(samples.off) < _FEWEST:
+            print(f"{label}: {len(samples.off)} kernels are too few to learn from")
+            continue
+        print(f"{label}: {judged(samples)}", flush=True)
+        corrections[label] = correction_to_document(learned(samples))
+    document["cost"]["corrections"] = corrections
+    with atomic_write(given.target) as (file,):
+        file.write(document_text(document).encode())
+
+
+def _time_more(target: Target, path: Path, seconds: float, seed: int) -> None:
+    """Time kernels, each a guest among others, and add them to a file."""
+    count = max(1, round(_GUESTS_A_SECOND * seconds))
+    timing = KernelTiming(target.dtype, dict(os.environ), seconds)
+    each = time_in_surroundings(timing, target, count, seed=seed)
+    with path.open("a", encoding="utf-8") as file:
+        for times in each:
+            for kernel in times:
+                file.write(json.dumps({"guest": True, **kernel}) + "\n")
+    print(f"{sum(map(len, each))} kernels timed")
+
+
+def samples_of(timed: Iterable[Mapping[str, Any]], cost: CostModel, *, low: bool) -> _Samples:
+    """Return what is to be learned of timed kernels.
+
+    Parameters
+    ----------
+    timed
+        As :func:`mxamp.runtime.kernel_times.time_kernels` returns them; ``guest`` says which ones were.
+    cost
+        What says how long they take by rates alone.
+    low
+        Whether in the low dtype.
+    """
+    found: list[tuple[KernelSample, float, float]] = []
+    for one in timed:
+        for sample in read_kernels([one]):
+            time = sample.times[low]
+            if time and sample.family in cost.kernels:
+                found.append((sample, time, 1.0 if one.get("guest") else _OTHERS_COUNT))
+    families = tuple(sorted({sample.family for sample, _, _ in found}))
+    values, us, off, weights, is_apart = [], [], [], [], []
+    for sample, time, weight in found:
+        tree = cost.kernels[sample.family][low]
+        if tree is None:
+            continue
+        amounts, traits = amounts_and_traits(sample.op, sample.work, low=low)
+        values.append(kernel_values(families, sample.family, amounts, traits))
+        us.append(kernel_microseconds(tree, amounts, traits))
+        off.append(np.log(time / us[-1]))
+        weights.append(weight)
+        shape = repr((sample.op, sample.work.inputs, sample.work.output))
+        is_apart.append(zlib.crc32(shape.encode()) % _PARTS == 0)
+    return _Samples(
+        families,
+        np.array(values, np.float32).reshape(len(off), len(NAMES) + len(families)),
+        np.array(us),
+        np.array(off),
+        np.array(weights),
+        np.array(is_apart, np.bool_),
+    )
+
+
+def learned(samples: _Samples) -> Correction:
+    """Return trees that say by how much kernels are off."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    learner = GradientBoostingRegressor(**_LEARNER)
+    learner.fit(samples.values, np.clip(samples.off, -_WORST, _WORST), sample_weight=samples.weights)
+    first: CorrectionTree = rounded(float(learner.init_.constant_[0, 0]))
+    rate = _LEARNER["learning_rate"]
+    trees = [_tree(one.tree_, 0, rate) for (one,) in learner.estimators_]
+    return Correction(samples.families, (first, *trees), round(float(np.quantile(samples.us, _KNOWN_SIZES))))
+
+
+def _tree(tree: Any, at: int, rate: float) -> CorrectionTree:
+    """Return one of scikit-learn's trees as one of ours: there a kernel goes left up to a threshold."""
+    if tree.children_left[at] == tree.children_right[at]:
+        return rounded(rate * float(tree.value[at, 0, 0]))
+    lower, upper = (_tree(tree, side[at], rate) for side in (tree.children_left, tree.children_right))
+    return Condition(int(tree.feature[at]), _above(float(tree.threshold[at])), lower, upper)
+
+
+def _above(threshold: float) -> float:
+    """Return a number of few digits that lies above a threshold in the middle between two values."""
+    return float(f"{threshold:.6g}")
+
+
+def judged(samples: _Samples) -> str:
+    """Return in words how well guests are told that nothing was learned from."""
+    apart = samples.rows(samples.is_apart & (samples.weights == 1.0))
+    correction = learned(samples.rows(~samples.is_apart))
+    left = apart.off - np.log([correction.times_of(values) for values in apart.values])
+    return (
+        f"{len(samples.off)} kernels; of {len(left)} kept apart {_within(apart.off)} by rates alone, "
+        f"{_within(left)} with corrections"
+    )
+
+
+def _within(off: NDArray[np.float64]) -> str:
+    return (
+        f"{100 * np.mean(np.abs(off) <= np.log(1.25)):.1f} % within 1.25 and "
+        f"{100 * np.mean(np.abs(off) <= np.log(2)):.1f} % within 2"
+    )
+
+
+if __name__ == "__main__":
+    main()
