@@ -163,16 +163,16 @@ def test_where_preparing_costs_time_the_original_graph_comes_back(quiet):
 @pytest.mark.parametrize(("prepared", "outcome"), [(0.0, "prepared"), (0.002, "original")])
 def test_what_preparation_put_in_goes_back_too(prepared, outcome, quiet):
     mx = pytest.importorskip("mxnet", reason="the graph is built with MXNet")
-    layer = mx.sym.Convolution(mx.sym.var("data"), num_filter=8, kernel=(3, 3), no_bias=True, name="c0")
+    layer = mx.sym.Convolution(mx.sym.var("data"), num_filter=32, kernel=(3, 3), no_bias=True, name="c0")
     norm = mx.sym.BatchNorm(layer, output_mean_var=True, name="bn0")
     sym = mx.sym.Group([mx.sym.Activation(norm[0], act_type="relu", name="relu0"), norm[1], norm[2]])
-    args = {"c0_weight": np.full((8, 3, 3, 3), 0.5, np.float32)}
-    args.update(dict.fromkeys(("bn0_gamma", "bn0_beta"), np.ones(8, np.float32)))
-    auxs = dict.fromkeys(("bn0_moving_mean", "bn0_moving_var"), np.ones(8, np.float32))
-    given = {"input_shapes": {"data": (2, 3, 112, 112)}, "target": "cpu-bf16"}
-    assert low_nodes(convert_model(sym, args, auxs, "bfloat16", **given)) == {"c0_kept"}
+    args = {"c0_weight": np.full((32, 32, 3, 3), 0.5, np.float32)}
+    args.update(dict.fromkeys(("bn0_gamma", "bn0_beta"), np.ones(32, np.float32)))
+    auxs = dict.fromkeys(("bn0_moving_mean", "bn0_moving_var"), np.ones(32, np.float32))
+    given = {"input_shapes": {"data": (2, 32, 56, 56)}, "target": "cpu-bf16"}
+    assert low_nodes(convert_model(sym, args, auxs, "bfloat16", **given)) == {"c0", "c0_kept"}
 
-    machine = FakeMachine({"c0_kept": LOSS}, prepared)
+    machine = FakeMachine({"c0": LOSS, "c0_kept": LOSS}, prepared)
     model = convert_model(sym, args, auxs, "bfloat16", guard=Guard(seconds=1e6, measure=machine), **given)
     assert (model.report.guard.outcome, low_nodes(model), model.report.casts) == (outcome, set(), ())
     assert "c0_kept" in {node.name for node in model.graph.nodes}

@@ -83,7 +83,9 @@ def test_what_the_guard_may_give_back_runs_and_is_float32s_result():
     expected = outputs(sym, args, auxs)
     for prepared, outcome in ((0.0, "prepared"), (0.01, "original")):
         machine = FakeMachine({"conv0": 0.1, "conv1": 0.1, "fc": 0.1}, prepared)
-        model = mxamp.convert_model(sym, args, auxs, "bfloat16", guard=Guard(seconds=1e6, measure=machine))
+        model = mxamp.convert_model(
+            sym, args, auxs, "bfloat16", target=LOW, guard=Guard(seconds=1e6, measure=machine)
+        )
         assert model.report.guard.outcome == outcome
         np.testing.assert_allclose(outputs(*model), expected, rtol=1e-4, atol=1e-5)
 

@@ -68,7 +68,9 @@ def test_a_damaged_file_of_weights_is_an_error(damage: bytes, tmp_path: Path) ->
 
 
 def test_one_classifier_keeps_its_accuracy_in_bfloat16() -> None:
-    results, samples = measure(offline_subject(find_network("vgg11-digits")), variants=VARIANTS[:1])
+    results, samples = measure(
+        offline_subject(find_network("cifar_resnet20_v1-digits")), variants=VARIANTS[:1]
+    )
     assert samples == 539
     assert results[FP32]["metrics"]["top-1"] > 0.97
     low, high = results["bfloat16"]["interval"]
