@@ -14,6 +14,7 @@ import mxamp.targets
 from mxamp.errors import TargetError
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.kernel_correction import correction_from_document, correction_to_document
+from tests.decisions.priced import target
 
 BY_CHANNELS = {"trait": "channels", "below": 16.5, "then": math.log(3), "else": 0.0}
 BY_FAMILY = {"family": "exp", "then": math.log(2), "else": BY_CHANNELS}
@@ -25,18 +26,9 @@ def trees(*given: Any) -> dict[str, Any]:
 
 
 def costs(corrections: Any, **kernels: Any) -> CostModel:
-    return CostModel.from_document(
-        {
-            "measured": True,
-            "source": "a test",
-            "flops_per_us": {"float32": 1, "low": 2},
-            "bytes_per_us": {"float32": 1, "low": 1},
-            "overhead_us": {"float32": 0, "low": 0},
-            "cast": {"bytes_per_us": 6, "overhead_us": 3},
-            "kernels": kernels,
-            "corrections": corrections,
-        }
-    )
+    cost = target({"kernels": kernels, "corrections": corrections}).cost
+    assert cost is not None
+    return cost
 
 
 def of(channels: int) -> Work:
@@ -131,6 +123,6 @@ def test_a_target_with_rates_of_its_own_has_no_corrections_of_others(
     changes: dict[str, Any], stays: bool
 ) -> None:
     document = {"name": "mine", "based_on": "cpu-bf16", "cost": copy.deepcopy(changes)}
-    target = Target.from_document(document, source="a test")
-    assert target.cost is not None
-    assert (target.cost.corrections.low is not None) == stays
+    cost = Target.from_document(document, source="a test").cost
+    assert cost is not None
+    assert (cost.corrections.low is not None) == stays
