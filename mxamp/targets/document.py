@@ -131,10 +131,14 @@ def merged_documents(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
     return merged
 
 
+_KEEP_RATES = frozenset({"cast", "corrections", "machine", "operators", "source"})
+"""What a ``cost`` may say without its kernels' rates being others."""
+
+
 def _without_overruled_kernels(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a ``cost`` without the kernels that a document based on it prices by other numbers."""
     kernels = base.get("kernels")
-    if "kernels" in changes or not set(changes) <= {"cast", "operators", "machine", "source"}:
+    if "kernels" in changes or not set(changes) <= _KEEP_RATES:
         return {**base, "kernels": {}, "corrections": {}}  # the rates themselves are others
     if not kernels:
         return base

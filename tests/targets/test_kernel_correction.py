@@ -115,6 +115,7 @@ def builtin() -> dict[str, Any]:
     [
         ({"machine": "a faster one"}, True),
         ({"operators": {"exp": [{"float32": 2, "low": 2}]}}, True),
+        ({"corrections": {}}, False),
         ({"kernels": {"exp": {"float32": {"one": 1.0}}}}, False),
         ({"bytes_per_us": {"float32": 1, "low": 1}}, False),
     ],
@@ -126,3 +127,5 @@ def test_a_target_with_rates_of_its_own_has_no_corrections_of_others(
     cost = Target.from_document(document, source="a test").cost
     assert cost is not None
     assert (cost.corrections.low is not None) == stays
+    if "corrections" in changes:
+        assert "Convolution" in cost.kernels  # whose rates are the same
