@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mxamp.files import atomic_write
 from mxamp.probe.document import document_text
-from mxamp.probe.fit_kernels import KernelSample, read_kernels
+from mxamp.probe.fit_kernels import WORST, KernelSample, read_kernels
 from mxamp.probe.time_kernels import KernelTiming, time_in_surroundings
 from mxamp.targets import Target
 from mxamp.targets.cost import CostModel
@@ -43,9 +43,6 @@ from tools.machine import prepare_environment, use_amx
 _GUESTS_A_SECOND = 6
 """How many kernels are drawn, so that most are timed once (AMD EPYC, one thread)."""
 
-_WORST = 1.2
-"""A logarithm of a ratio; larger ones count as this one, for they are accidents."""
-
 _OTHERS_COUNT = 0.3
 """How much a kernel counts that was not a guest, for its graph has few kinds, beside one that was."""
 
@@ -63,6 +60,9 @@ _LEARNER = {
 
 _KNOWN_SIZES = 0.98
 """The share of kernels up to whose times corrections hold."""
+
+_DIGITS = 6
+"""Of what values are compared with, which lies in the middle between two of them."""
 
 _PARTS = 4
 """One of so many parts of the shapes is kept apart to judge by."""
@@ -156,21 +156,21 @@ def samples_of(timed: Iterable[Mapping[str, Any]], cost: CostModel, *, low: bool
     low
         Whether in the low dtype.
     """
+    trees = {
+        family: tree for family, costs in cost.kernels.items() for tree in [costs[low]] if tree is not None
+    }
     found: list[tuple[KernelSample, float, float]] = []
     for one in timed:
         for sample in read_kernels([one]):
             time = sample.times[low]
-            if time and sample.family in cost.kernels:
+            if time and sample.family in trees:
                 found.append((sample, time, 1.0 if one.get("guest") else _OTHERS_COUNT))
     families = tuple(sorted({sample.family for sample, _, _ in found}))
     values, us, off, weights, is_apart = [], [], [], [], []
     for sample, time, weight in found:
-        tree = cost.kernels[sample.family][low]
-        if tree is None:
-            continue
         amounts, traits = amounts_and_traits(sample.op, sample.work, low=low)
         values.append(kernel_values(families, sample.family, amounts, traits))
-        us.append(kernel_microseconds(tree, amounts, traits))
+        us.append(kernel_microseconds(trees[sample.family], amounts, traits))
         off.append(np.log(time / us[-1]))
         weights.append(weight)
         shape = repr((sample.op, sample.work.inputs, sample.work.output))
@@ -190,7 +190,7 @@ def learned(samples: _Samples) -> Correction:
     from sklearn.ensemble import GradientBoostingRegressor
 
     learner = GradientBoostingRegressor(**_LEARNER)
-    learner.fit(samples.values, np.clip(samples.off, -_WORST, _WORST), sample_weight=samples.weights)
+    learner.fit(samples.values, np.clip(samples.off, -WORST, WORST), sample_weight=samples.weights)
     first: CorrectionTree = rounded(float(learner.init_.constant_[0, 0]))
     rate = _LEARNER["learning_rate"]
     trees = [_tree(one.tree_, 0, rate) for (one,) in learner.estimators_]
@@ -202,12 +202,8 @@ def _tree(tree: Any, at: int, rate: float) -> CorrectionTree:
     if tree.children_left[at] == tree.children_right[at]:
         return rounded(rate * float(tree.value[at, 0, 0]))
     lower, upper = (_tree(tree, side[at], rate) for side in (tree.children_left, tree.children_right))
-    return Condition(int(tree.feature[at]), _above(float(tree.threshold[at])), lower, upper)
-
-
-def _above(threshold: float) -> float:
-    """Return a number of few digits that lies above a threshold in the middle between two values."""
-    return float(f"{threshold:.6g}")
+    below = rounded(float(tree.threshold[at]), _DIGITS)
+    return Condition(int(tree.feature[at]), below, lower, upper)
 
 
 def judged(samples: _Samples) -> str:

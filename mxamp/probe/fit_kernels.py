@@ -48,7 +48,7 @@ _KNOWN = 20.0
 _FEWEST_ANEW = 16
 """... and with how many they are fitted anew at all."""
 
-_WORST = 1.2
+WORST = 1.2
 """A logarithm of a ratio; larger ones count as this one, for they are accidents."""
 
 _LEAST_GAIN = 1.5
@@ -227,7 +227,7 @@ def fit_family(
 
 def _longer(times: NDArray[np.float64], expected: NDArray[np.float64], prior: float = 0.0) -> float:
     """Return how many times longer kernels take than expected; 1 counts as so many samples."""
-    off = np.clip(np.log(times / expected), -_WORST, _WORST)
+    off = np.clip(np.log(times / expected), -WORST, WORST)
     return math.exp(float(off.sum()) / (len(off) + prior))
 
 
@@ -291,7 +291,7 @@ def _grow(table: _Table, rates: NDArray[np.float64], *, depth: int) -> _Node:
 def _promising_splits(table: _Table, rates: NDArray[np.float64]) -> Sequence[tuple[int, float]]:
     """Return the splits on whose two sides a line through the residuals leaves least."""
     predicted = _predict(rates, table)
-    residuals = np.clip(np.log(table.times / predicted), -_WORST, _WORST)
+    residuals = np.clip(np.log(table.times / predicted), -WORST, WORST)
     sizes = np.log(predicted)
     # What a least-squares line needs, summed up to each sample in the order of a trait.
     terms = np.stack([np.ones_like(sizes), sizes, sizes**2, residuals, sizes * residuals, residuals**2])
@@ -353,7 +353,7 @@ def _predict(rates: NDArray[np.float64], table: _Table) -> NDArray[np.float64]:
 def _loss(rates: NDArray[np.float64], table: _Table) -> float:
     if not len(table):
         return 0.0
-    off = np.minimum(np.abs(np.log(_predict(rates, table) / table.times)), _WORST)
+    off = np.minimum(np.abs(np.log(_predict(rates, table) / table.times)), WORST)
     return float(np.sum(off**2))
 
 

@@ -11,7 +11,7 @@ nobody measured it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar
 
 from mxamp.targets.kernel_correction import Correction, correction_from_document
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
@@ -127,9 +127,6 @@ class Corrections(NamedTuple):
     low: Correction | None = None
 
 
-_NONE = Corrections()
-
-
 @dataclass(frozen=True)
 class CostModel:
     """What operators and casts cost on a target, in microseconds.
@@ -179,7 +176,7 @@ class CostModel:
     source: str = ""
     machine: str = ""
     kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
-    corrections: Corrections = _NONE
+    corrections: Corrections = field(default_factory=Corrections)
     kernels_measured: str = ""
     call_us: float = 0.0
 
@@ -328,25 +325,27 @@ class CostModel:
             source=str(document["source"]),
             machine=str(document.get("machine", document["source"])),
             kernels={
-                family: KernelCosts(*(_tree(given, label, family) for label in ("float32", "low")))
+                family: KernelCosts(*_of_dtypes(given, f"kernels: {family}", tree_from_document))
                 for family, given in document.get("kernels", {}).items()
             },
             corrections=Corrections(
-                *(_correction(document.get("corrections", {}), label) for label in ("float32", "low"))
+                *_of_dtypes(document.get("corrections", {}), "corrections", correction_from_document)
             ),
             kernels_measured=str(document.get("kernels_measured", "")),
             call_us=_number(document.get("call_us", 0.0), "call_us", least=0.0),
         )
 
 
-def _tree(given: Mapping[str, Any], label: str, family: str) -> KernelCost | None:
-    found = given.get(label)
-    return None if found is None else tree_from_document(found, f"kernels: {family}, {label}")
+_Read = TypeVar("_Read")
 
 
-def _correction(given: Mapping[str, Any], label: str) -> Correction | None:
-    found = given.get(label)
-    return None if found is None else correction_from_document(found, f"corrections: {label}")
+def _of_dtypes(
+    given: Mapping[str, Any], what: str, read: Callable[[Any, str], _Read]
+) -> Iterator[_Read | None]:
+    """Yield what is said of FP32, and of the low dtype; None for one of which nothing is said."""
+    for label in ("float32", "low"):
+        found = given.get(label)
+        yield None if found is None else read(found, f"{what}, {label}")
 
 
 _CONDITIONS: Mapping[str, type] = {

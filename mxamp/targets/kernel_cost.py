@@ -62,11 +62,12 @@ _LEAST_US = 0.1
 
 
 _DIGITS = 3
+"""What a target keeps of a rate."""
 
 
-def rounded(number: float) -> float:
+def rounded(number: float, digits: int = _DIGITS) -> float:
     """Return a rate, or what a trait is compared with, with the digits that a target keeps."""
-    return float(f"{number:.{_DIGITS}g}")
+    return float(f"{number:.{digits}g}")
 
 
 def slower_by(cost: KernelCost, times: float) -> KernelCost:
