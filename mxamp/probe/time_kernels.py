@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ import numpy as np
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
+from mxamp.measuring.process import Dialogue
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
 from mxamp.probe.fit_kernels import KernelSample, fit_kernels
@@ -31,6 +30,10 @@ as in a network of a handful of layers, they stay."""
 
 _MOST_DEATHS = 20
 """Graphs in a row."""
+
+_MOST_SECONDS = 120.0
+"""A graph takes a second or two. A kernel that spoils the heap may end its process in the middle of an
+allocation, where MXNet's own handler of signals waits for the allocator for ever."""
 
 _SLOW_IN_LOW = frozenset({"prelu", "elu", "selu"})
 """Kinds of LeakyReLU that MXNet 1.9.1 has no low kernel for."""
@@ -177,18 +180,27 @@ def _timed(
         When the processes keep dying.
     """
     deaths = 0
-    process: subprocess.Popen[str] | None = None
+    process: Dialogue | None = None
     end = time.monotonic() + timing.seconds
     try:
         for graph in graphs:
             if time.monotonic() >= end:
                 return
-            process = process or _start(timing)
-            timed = _ask(process, graph.job(timing.dtype, target))
-            if timed is not None:
+            process = process or Dialogue(
+                timing.command,
+                {
+                    **timing.environment,
+                    "MXNET_ENGINE_TYPE": "NaiveEngine",
+                    "MXNET_SUBGRAPH_BACKEND": "MKLDNN",
+                },
+            )
+            process.send(graph.job(timing.dtype, target))
+            answer = _answer(process)
+            if answer is not None:
                 deaths = 0
-                yield graph, timed
+                yield graph, answer["timed"]
                 continue
+            process.close()
             process = None
             deaths += 1
             if deaths > _MOST_DEATHS:
@@ -198,35 +210,15 @@ def _timed(
                 )
     finally:
         if process is not None:
-            process.kill()
-            process.wait()
+            process.close()
 
 
-def _start(timing: KernelTiming) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        timing.command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**timing.environment, "MXNET_ENGINE_TYPE": "NaiveEngine", "MXNET_SUBGRAPH_BACKEND": "MKLDNN"},
-    )
-
-
-def _ask(process: subprocess.Popen[str], job: Mapping[str, Any]) -> Sequence[dict[str, Any]] | None:
-    """Return a process's answer; None where it has died."""
-    assert process.stdin is not None
-    assert process.stdout is not None
+def _answer(process: Dialogue) -> dict[str, Any] | None:
+    """Return a process's answer; None where it has died, or hangs."""
     try:
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        answer: Sequence[dict[str, Any]] = json.loads(line)
-    except (OSError, ValueError):
-        process.kill()
-        process.wait()
+        return process.receive(_MOST_SECONDS)
+    except TimeoutError:
         return None
-    return answer
 
 
 def _runs_low(one: Kernel, target: Target) -> bool:

@@ -256,7 +256,7 @@ def main() -> int:
                 except failures as error:
                     note = str(error)[-300:]
                     timed.append({"family": one.family, "op": one.op, "work": None, "us": {}, "note": note})
-        answers.write(json.dumps(timed) + "\n")
+        answers.write(json.dumps({"timed": timed}) + "\n")
         answers.flush()
     return 0
 

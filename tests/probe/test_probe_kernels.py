@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
+from mxamp.probe import time_kernels
 from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
 from mxamp.probe.kernels import FAMILIES, draw_guest, draw_kernels, seat_guests
 from mxamp.probe.time_kernels import (
@@ -549,6 +551,14 @@ def test_a_process_that_keeps_dying_is_told(timing: KernelTiming) -> None:
     dying = replace(timing, seconds=60.0, command=(sys.executable, "-c", ""))
     with pytest.raises(TargetError, match="again and again"):
         time_random_kernels(dying, Target.builtin("cpu-bf16"))
+
+
+def test_a_process_that_hangs_is_ended(timing: KernelTiming, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_kernels, "_MOST_SECONDS", 0.2)
+    hanging = replace(timing, seconds=1.0, command=(sys.executable, "-c", "import time; time.sleep(600)"))
+    start = time.monotonic()
+    assert time_random_kernels(hanging, Target.builtin("cpu-bf16")) == []
+    assert time.monotonic() - start < 30
 
 
 def test_what_is_estimated_badly_is_drawn_more_often() -> None:
