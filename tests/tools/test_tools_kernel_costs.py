@@ -1,20 +1,28 @@
-"""What rates leave unsaid is learned from timed kernels, and stands in the target's document."""
+"""Kernels are timed, rates fitted and what those leave unsaid is learned, in the target's document."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import re
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Mapping
 
 import numpy as np
 import pytest
 
 import mxamp.targets
-from mxamp.targets import Target, Work
-from tools import fit_corrections
+from mxamp.probe.time_kernels import JUDGE_SEED
+from mxamp.targets import CostModel, Target, Work
+from mxamp.targets.kernel_cost import tree_from_document
+from tools.kernel_costs import collect, corrections, rates
 
-pytest.importorskip("sklearn", reason="scikit-learn, which learns, is for Python before 3.12")
+learns = pytest.mark.skipif(
+    importlib.util.find_spec("sklearn") is None,
+    reason="scikit-learn is for Python before 3.12",
+)
 
 
 def document(**kernels: Any) -> dict[str, Any]:
@@ -48,22 +56,36 @@ def timed(count: int) -> list[dict[str, Any]]:
     return found
 
 
-def run_main(tmp_path: Path, kernels: list[dict[str, Any]], *options: str) -> Target:
+def files(tmp_path: Path, kernels: list[dict[str, Any]], trees: Mapping[str, Any] = RATES) -> list[str]:
+    """Write a target and timings; return how a program is told of them."""
     path, timings = tmp_path / "mine.json", tmp_path / "kernels.jsonl"
-    path.write_text(json.dumps(document(exp=RATES)), "utf-8")
+    path.write_text(json.dumps(document(exp=trees)), "utf-8")
     timings.write_text("".join(json.dumps(one) + "\n" for one in kernels), "utf-8")
-    fit_corrections.main([str(path), "--timings", str(timings), *options])
-    return Target.from_document(json.loads(path.read_text("utf-8")), source=str(path))
+    return [str(path), "--timings", str(timings)]
 
 
-def test_what_rates_leave_unsaid_is_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cost = run_main(tmp_path, timed(600)).cost
+def cost_in(path: str) -> CostModel:
+    cost = Target.from_document(json.loads(Path(path).read_text("utf-8")), source=path).cost
     assert cost is not None
+    return cost
+
+
+def microseconds(cost: CostModel, channels: int, *, low: bool = False) -> float:
+    shape = (1, channels, 30)
+    return cost.microseconds("exp", Work(0, 60 * channels, rank=3, inputs=(shape,), output=shape), low=low)
+
+
+def expected(channels: int) -> float:
+    return times_longer(channels) * (2.0 + 4e-3 * 30 * channels)
+
+
+@learns
+def test_what_rates_leave_unsaid_is_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = files(tmp_path, timed(600))
+    corrections.main(arguments)
+    cost = cost_in(arguments[0])
     for channels in (16, 20):
-        shape = (1, channels, 30)
-        work = Work(0, 2 * math.prod(shape), rank=3, inputs=(shape,), output=shape)
-        expected = times_longer(channels) * (2.0 + 4e-3 * math.prod(shape))
-        assert cost.microseconds("exp", work, low=False) == pytest.approx(expected, rel=0.08)
+        assert microseconds(cost, channels) == pytest.approx(expected(channels), rel=0.08)
     said = capsys.readouterr().out
     assert "float32: 600 kernels" in said
     assert "100.0 % within 1.25 and 100.0 % within 2 with corrections" in said
@@ -71,29 +93,72 @@ def test_what_rates_leave_unsaid_is_learned(tmp_path: Path, capsys: pytest.Captu
     assert cost.corrections.low is None
 
 
-def test_kernels_are_timed_and_those_from_before_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_rates_are_those_that_foretell_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = files(tmp_path, timed(600), {**RATES, "float32": {"one": 50.0}})
+    rates.main(arguments)
+    cost = cost_in(arguments[0])
+    for channels in (16, 20):
+        assert microseconds(cost, channels) == pytest.approx(expected(channels), rel=0.1)
+    # Of the low dtype nothing was timed, and what was known of it stands.
+    assert microseconds(cost, 16, low=True) == pytest.approx(1.0 + 1e-3 * 2 * 16 * 30)
+    assert re.search(r"exp, float32: .*, 600 kernels, (9\d|100)\.\d % within 1.25", capsys.readouterr().out)
+
+
+def test_rates_that_are_right_stay_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right = {
+        "trait": "channels_fill",
+        "below": 16.0,
+        "then": {"one": 3.0, "read": 1.5e-3},
+        "else": {"one": 2.0, "read": 1e-3},
+    }
+    arguments = files(tmp_path, timed(24), {"float32": right, "low": right})
+    rates.main([*arguments, "--like", "cpu-bf16"])
+    assert "exp, float32: its own" in capsys.readouterr().out
+    assert cost_in(arguments[0]).kernels["exp"][0] == tree_from_document(right, "exp")
+
+
+def test_a_family_of_few_kernels_keeps_its_rates(tmp_path: Path) -> None:
+    arguments = files(tmp_path, timed(1))
+    before = cost_in(arguments[0])
+    rates.main(arguments)
+    assert cost_in(arguments[0]).kernels == before.kernels
+
+
+def test_kernels_are_timed_and_added_to_those_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = {}
+    asked = []
 
     def time_in_surroundings(timing: Any, target: Target, count: int, *, seed: int) -> Any:
-        asked.update(seconds=timing.seconds, count=count, seed=seed)
-        return [[{key: value for key, value in one.items() if key != "guest"}] for one in timed(300)]
+        asked.append((round(timing.seconds), count, seed))
+        now[0] += timing.seconds
+        return [[{key: value for key, value in one.items() if key != "guest"}] for one in timed(30)]
 
-    monkeypatch.setattr(fit_corrections, "time_in_surroundings", time_in_surroundings)
-    run_main(tmp_path, timed(200), "--seconds", "50", "--seed", "7")
-    assert asked == {"seconds": 50, "count": 300, "seed": 7}
-    assert "float32: 500 kernels" in capsys.readouterr().out
+    now = [0.0]
+    monkeypatch.setattr(collect, "time_in_surroundings", time_in_surroundings)
+    monkeypatch.setattr(collect.time, "monotonic", lambda: now[0])
+    arguments = files(tmp_path, timed(20))
+    collect.main([*arguments, "--seconds", "350", "--seed", "7"])
+    assert asked == [(300, 3600, 7), (50, 600, 10_000_007)]
     kept = [json.loads(line) for line in (tmp_path / "kernels.jsonl").read_text("utf-8").splitlines()]
-    assert len(kept) == 500
-    assert all(one["guest"] for one in kept[200:])
+    assert len(kept) == 80
+    assert all(one["guest"] for one in kept[20:])
 
 
-def test_a_target_that_knows_no_kernels_is_refused(
+def test_seeds_that_costs_are_judged_by_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        collect.main([*files(tmp_path, []), "--seconds", "5", "--seed", str(JUDGE_SEED - 1)])
+    assert "kept to judge by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [collect, rates, corrections], ids=lambda program: program.__name__)
+def test_a_target_that_knows_no_kernels_is_refused(
+    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(document()), "utf-8")
     with pytest.raises(SystemExit):
-        fit_corrections.main([str(path)])
+        program.main([str(path)])
     assert "mxamp probe" in capsys.readouterr().err

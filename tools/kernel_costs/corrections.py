@@ -1,32 +1,21 @@
 """Learn what rates leave unsaid of kernels, and put it into a target's document.
 
-    python -m tools.fit_corrections TARGET.json --timings kernels.jsonl --seconds 3600
+    python -m tools.kernel_costs.corrections TARGET.json --timings kernels.jsonl
 
-Kernels of random shapes are timed among others of all kinds, each in another graph, as `make bench-estimates`
-times those that it judges by, which have other seeds. Timings are kept in a file, and those that are there
-already count as well: what an hour on one core gives is added to the next hour's. Then boosted trees learn by
-how much the target's rates are off, and stand in its document as `corrections`.
-
-What it prints is of kernels that were kept apart: how well they are estimated with and without.
+Boosted trees learn from timings by how much the target's rates are off, and stand in its document as
+`corrections`. What is printed is of kernels that were kept apart: how well they are estimated with and
+without.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import zlib
-from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.files import atomic_write
-from mxamp.probe.document import document_text
 from mxamp.probe.fit_kernels import WORST, KernelSample, read_kernels
-from mxamp.probe.time_kernels import KernelTiming, time_in_surroundings
-from mxamp.targets import Target
 from mxamp.targets.cost import CostModel
 from mxamp.targets.kernel_correction import (
     NAMES,
@@ -38,10 +27,7 @@ from mxamp.targets.kernel_correction import (
 )
 from mxamp.targets.kernel_cost import kernel_microseconds, rounded
 from mxamp.targets.kernel_terms import amounts_and_traits
-from tools.machine import prepare_environment, use_amx
-
-_GUESTS_A_SECOND = 6
-"""How many kernels are drawn, so that most are timed once (AMD EPYC, one thread)."""
+from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, write_target
 
 _OTHERS_COUNT = 0.3
 """How much a kernel counts that was not a guest, for its graph has few kinds, beside one that was."""
@@ -103,22 +89,13 @@ class _Samples(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time, learn and write."""
+    """Learn and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("target", type=Path, help="the target's document, which has costs of kernels")
-    parser.add_argument("--timings", type=Path, default=Path("kernels.jsonl"), help="where timings are kept")
-    parser.add_argument("--seconds", type=float, default=0, help="for how long to time more; 0 for not")
-    parser.add_argument("--seed", type=int, default=0, help="of the first kernel that is timed now")
+    add_arguments(parser)
     given = parser.parse_args(arguments)
-    prepare_environment()
-    use_amx()
-    document = json.loads(given.target.read_text("utf-8"))
-    target = Target.from_document(document, source=str(given.target))
-    if target.cost is None or not target.cost.kernels:
-        parser.error(f"{given.target} says nothing of kernels: mxamp probe measures what they cost")
-    if given.seconds:
-        _time_more(target, given.timings, given.seconds, given.seed)
-    timed = [json.loads(line) for line in given.timings.read_text("utf-8").splitlines()]
+    document, target = read_target(parser, given.target)
+    assert target.cost is not None, "read_target ends the program"
+    timed = read_timings(given.timings)
     corrections: dict[str, Any] = {}
     for label, low in (("float32", False), ("low", True)):
         samples = samples_of(timed, target.cost, low=low)
@@ -128,20 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{label}: {judged(samples)}", flush=True)
         corrections[label] = correction_to_document(learned(samples))
     document["cost"]["corrections"] = corrections
-    with atomic_write(given.target) as (file,):
-        file.write(document_text(document).encode())
-
-
-def _time_more(target: Target, path: Path, seconds: float, seed: int) -> None:
-    """Time kernels, each a guest among others, and add them to a file."""
-    count = max(1, round(_GUESTS_A_SECOND * seconds))
-    timing = KernelTiming(target.dtype, dict(os.environ), seconds)
-    each = time_in_surroundings(timing, target, count, seed=seed)
-    with path.open("a", encoding="utf-8") as file:
-        for times in each:
-            for kernel in times:
-                file.write(json.dumps({"guest": True, **kernel}) + "\n")
-    print(f"{sum(map(len, each))} kernels timed")
+    write_target(given.target, document)
 
 
 def samples_of(timed: Iterable[Mapping[str, Any]], cost: CostModel, *, low: bool) -> _Samples:
@@ -173,8 +137,7 @@ def samples_of(timed: Iterable[Mapping[str, Any]], cost: CostModel, *, low: bool
         us.append(kernel_microseconds(trees[sample.family], amounts, traits))
         off.append(np.log(time / us[-1]))
         weights.append(weight)
-        shape = repr((sample.op, sample.work.inputs, sample.work.output))
-        is_apart.append(zlib.crc32(shape.encode()) % _PARTS == 0)
+        is_apart.append(part_of(sample, _PARTS) == 0)
     return _Samples(
         families,
         np.array(values, np.float32).reshape(len(off), len(NAMES) + len(families)),

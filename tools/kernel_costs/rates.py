@@ -1,0 +1,154 @@
+"""Fit what kernels of each family cost to timings, and put it into a target's document.
+
+    python -m tools.kernel_costs.rates TARGET.json --timings kernels.jsonl --like cpu-bf16
+
+Each family and dtype gets the tree that foretells best, of those tried: the one that it has, trees that take
+over the conditions of what is known (of this target, or of another one of the same library), with rates
+anew or made longer as a whole, and one that is grown from nothing. Cross-validation decides, with one shape
+always in the same part.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Callable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxamp.probe.fit_kernels import WORST, KernelSample, by_family, fit_family, read_kernels
+from mxamp.targets import Target
+from mxamp.targets.cost import CostModel
+from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, slower_by, tree_to_document
+from mxamp.targets.kernel_terms import BROADER, amounts_and_traits
+from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, write_target
+
+_PARTS = 4
+
+_Fit = Callable[[Sequence[KernelSample]], "KernelCost | None"]
+
+
+class Choice(NamedTuple):
+    """The tree that was chosen for the kernels of a family in a dtype.
+
+    Attributes
+    ----------
+    tree
+        What they cost.
+    label
+        How it came about.
+    off
+        For each kernel the logarithm of how many times longer it took than trees said that had not seen it.
+    """
+
+    tree: KernelCost
+    label: str
+    off: NDArray[np.float64]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_arguments(parser)
+    parser.add_argument(
+        "--like", action="append", default=[], metavar="TARGET", help="a target of the same library"
+    )
+    given = parser.parse_args(arguments)
+    document, target = read_target(parser, given.target)
+    likes = {name: Target.builtin(name).cost for name in given.like}
+    known = {label: cost for label, cost in {"its own": target.cost, **likes}.items() if cost is not None}
+    samples = read_kernels(read_timings(given.timings))
+    for family, own in sorted(by_family(samples).items()):
+        for label, low in (("float32", False), ("low", True)):
+            choice = best_tree([one for one in own if one.times[low]], family, known, low=low)
+            if choice is None:
+                continue
+            document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
+            print(f"{family}, {label}: {choice.label}, {_within(choice.off)}", flush=True)
+    document["cost"].pop("corrections", None)  # they say by how much other rates were off
+    write_target(given.target, document)
+
+
+def best_tree(
+    samples: Sequence[KernelSample], family: str, known: Mapping[str, CostModel], *, low: bool
+) -> Choice | None:
+    """Return the tree that foretells kernels best; None where none can be told.
+
+    Parameters
+    ----------
+    samples
+        Kernels of a family that were timed in the dtype.
+    family
+        Its name.
+    known
+        What kernels cost: a name -> costs of the same library.
+    low
+        Whether they computed in the low dtype.
+    """
+    if not samples:
+        return None
+    parts = np.array([part_of(one, _PARTS) for one in samples])
+    best: Choice | None = None
+    for label, fit in _fits(family, known, low=low).items():
+        tree = fit(samples)
+        off = _foretold(fit, samples, parts, low=low)
+        if tree is not None and off is not None and (best is None or _loss(off) < _loss(best.off)):
+            best = Choice(tree, label, off)
+    return best
+
+
+def _fits(family: str, known: Mapping[str, CostModel], *, low: bool) -> Mapping[str, _Fit]:
+    """Return the ways to come to a tree: a name -> what makes one of samples."""
+
+    def leaning_on(tree: KernelCost) -> _Fit:
+        return lambda samples: fit_family(samples, low=low, known=tree)
+
+    def as_a_whole(tree: KernelCost) -> _Fit:
+        return lambda samples: slower_by(tree, float(np.exp(np.median(_off(tree, samples, low=low)))))
+
+    def as_it_is(tree: KernelCost) -> _Fit:
+        return lambda samples: tree
+
+    fits: dict[str, _Fit] = {"anew": lambda samples: fit_family(samples, low=low)}
+    for label, cost in known.items():
+        costs = cost.kernels.get(family) or cost.kernels.get(BROADER.get(family, ""))
+        tree = None if costs is None else costs[low]
+        if tree is not None:
+            fits[label] = as_it_is(tree)
+            fits[f"{label}, longer or shorter"] = as_a_whole(tree)
+            fits[f"{label}, rates anew"] = leaning_on(tree)
+    return fits
+
+
+def _foretold(
+    fit: _Fit, samples: Sequence[KernelSample], parts: NDArray[np.int_], *, low: bool
+) -> NDArray[np.float64] | None:
+    """Return by how much kernels are off that a tree has not seen; None where none can be made."""
+    found: list[NDArray[np.float64]] = []
+    for part in np.unique(parts):
+        others = [one for one, own in zip(samples, parts) if own != part]
+        tree = fit(others) if others else None
+        if tree is None:
+            return None
+        found.append(_off(tree, [one for one, own in zip(samples, parts) if own == part], low=low))
+    return np.concatenate(found)
+
+
+def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDArray[np.float64]:
+    found = []
+    for sample in samples:
+        expected = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
+        found.append(np.log((sample.times[low] or expected) / expected))
+    return np.array(found)
+
+
+def _loss(off: NDArray[np.float64]) -> float:
+    return float(np.mean(np.minimum(np.abs(off), WORST) ** 2))
+
+
+def _within(off: NDArray[np.float64]) -> str:
+    return f"{len(off)} kernels, {100 * np.mean(np.abs(off) <= np.log(1.25)):.1f} % within 1.25"
+
+
+if __name__ == "__main__":
+    main()
