@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Mapping, NamedTuple, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mxamp.targets.kernel_terms import AMOUNTS, TRAITS
 
@@ -73,12 +77,70 @@ class Correction:
 
     def times_of(self, values: Sequence[float]) -> float:
         """Return how many times longer a kernel of such values takes; see :func:`kernel_values`."""
-        total = 0.0
-        for part in self.trees:
-            while isinstance(part, tuple):
-                part = part[2] if values[part[0]] < part[1] else part[3]
-            total += part
-        return math.exp(total)
+        return math.exp(self._forest.total(np.asarray(values)))
+
+    @cached_property
+    def _forest(self) -> _Forest:
+        return _Forest(self.trees)
+
+
+class _Forest:
+    """All trees at once, which takes a third of the time of one after the other.
+
+    The leaves of a tree are numbered from left to right, each a bit. A condition that does not hold takes
+    away the leaves on its lower side, and of those that all conditions leave the first one is the tree's
+    (Lucchese et al., "QuickScorer: a fast algorithm to rank documents with additive ensembles of regression
+    trees", SIGIR 2015).
+    """
+
+    def __init__(self, trees: Sequence[CorrectionTree]) -> None:
+        self._constant = sum(tree for tree in trees if not isinstance(tree, tuple))
+        numbers: list[int] = []
+        belows: list[float] = []
+        taken: list[int] = []
+        firsts: list[int] = []
+        leaves: list[float] = []
+        begins: list[int] = []
+
+        def add(part: CorrectionTree) -> None:
+            if not isinstance(part, tuple):
+                leaves.append(part)
+                return
+            at, left = len(numbers), len(leaves) - begins[-1]
+            numbers.append(part.number)
+            belows.append(part.below)
+            taken.append(0)
+            add(part.lower)
+            taken[at] = (1 << (len(leaves) - begins[-1])) - (1 << left)
+            add(part.upper)
+
+        for tree in trees:
+            if isinstance(tree, tuple):
+                firsts.append(len(numbers))
+                begins.append(len(leaves))
+                add(tree)
+        self._numbers, self._belows = np.array(numbers, np.intp), np.array(belows)
+        self._left = ~np.array(taken, np.uint64)
+        self._firsts, self._begins, self._leaves = firsts, np.array(begins, np.intp), np.array(leaves)
+
+    def total(self, values: NDArray[np.float64]) -> float:
+        """Return the sum of the leaves that a kernel of such values comes to."""
+        if not self._firsts:
+            return self._constant
+        left = np.where(values[self._numbers] < self._belows, _ALL, self._left)
+        left = np.bitwise_and.reduceat(left, self._firsts)
+        exponents: NDArray[np.intp] = np.frexp(left & (~left + _ONE))[1] - 1
+        return self._constant + float(self._leaves[self._begins + exponents].sum())
+
+
+_MOST_LEAVES = 64
+"""Of a tree: the bits of a number."""
+
+_ALL, _ONE = np.uint64(2**64 - 1), np.uint64(1)
+
+
+def _leaves_of(tree: CorrectionTree) -> int:
+    return _leaves_of(tree.lower) + _leaves_of(tree.upper) if isinstance(tree, tuple) else 1
 
 
 def kernel_values(
@@ -115,6 +177,8 @@ def correction_from_document(document: Any, what: str) -> Correction:
     """
     families: dict[str, int] = {}
     trees = tuple([_from_document(tree, families, what) for tree in document["trees"]])
+    if any(_leaves_of(tree) > _MOST_LEAVES for tree in trees):
+        raise ValueError(f"{what}: a tree has more than {_MOST_LEAVES} leaves")
     return Correction(tuple(families), trees, _number(document["up_to_us"], what))
 
 

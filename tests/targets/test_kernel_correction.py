@@ -6,14 +6,22 @@ import copy
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import mxamp.targets
 from mxamp.errors import TargetError
 from mxamp.targets import CostModel, Target, Work
-from mxamp.targets.kernel_correction import correction_from_document, correction_to_document
+from mxamp.targets.kernel_correction import (
+    NAMES,
+    Condition,
+    Correction,
+    correction_from_document,
+    correction_to_document,
+)
 from tests.decisions.priced import target
 
 BY_CHANNELS = {"trait": "channels", "below": 16.5, "then": math.log(3), "else": 0.0}
@@ -59,6 +67,49 @@ def test_a_correction_is_the_same_after_writing_and_reading() -> None:
     written = json.loads(json.dumps(correction_to_document(correction)))
     assert written == document
     assert correction_from_document(written, "a test") == correction
+
+
+def _leaf_of(tree: Any, values: Sequence[float]) -> float:
+    while not isinstance(tree, float):
+        tree = tree.lower if values[tree.number] < tree.below else tree.upper
+    return tree
+
+
+_VALUES = st.integers(-3, 3).map(float)
+
+_TREES = st.recursive(
+    st.floats(-1.0, 1.0),
+    lambda part: st.builds(Condition, st.integers(0, len(NAMES)), _VALUES, part, part),
+    max_leaves=64,
+)
+
+
+@given(
+    forest=st.lists(_TREES, max_size=6),
+    values=st.lists(_VALUES, min_size=len(NAMES) + 1, max_size=len(NAMES) + 1),
+)
+def test_all_trees_at_once_come_to_the_leaves_of_one_after_the_other(
+    forest: list[Any], values: list[float]
+) -> None:
+    correction = Correction(("exp",), tuple(forest), 1000.0)
+    expected = math.exp(sum(_leaf_of(tree, values) for tree in forest))
+    assert correction.times_of(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_a_tree_has_as_many_leaves_as_a_number_has_bits(upper: bool) -> None:
+    """A tree of one side alone, whose last leaf has the highest bit, or whose first leaf has the lowest."""
+    tree: Any = 0.0
+    for number in range(63):
+        below, sides = (63 - number, (0.5, tree)) if upper else (number + 1, (tree, 0.5))
+        tree = {"trait": "channels", "below": below, "then": sides[0], "else": sides[1]}
+    correction = correction_from_document(trees(tree), "a test")
+    for channels, is_last in ((0, not upper), (30, False), (62, False), (63, upper)):
+        found = correction.times("exp", {}, {"channels": channels}, 5.0)
+        assert found == (1.0 if is_last else math.exp(0.5)), channels
+    more = {**BY_CHANNELS, "then": tree}
+    with pytest.raises(ValueError, match="corrections: low: a tree has more than 64 leaves"):
+        correction_from_document(trees(more), "corrections: low")
 
 
 @pytest.mark.parametrize(
