@@ -20,18 +20,19 @@ from mxamp.decisions.dear_roundings import (
 )
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.edges import Edges
-from mxamp.decisions.estimates import Estimates, estimate, unknown_work
+from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.lone_roundings import WHY_LONE, lone_nodes
 from mxamp.decisions.low_precision import LowPrecision
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.short_passes import doubted, is_short
+from mxamp.decisions.workload import unknown_work
 from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.dtypes import DType
 from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
-from mxamp.graph.graph import VARIABLE, Node
+from mxamp.graph.graph import VARIABLE
 from mxamp.graph.infer import infer_with_data_dtypes
 from mxamp.messages.arguments import argument, setting
 from mxamp.ops.casts import CAST, CASTABLE
@@ -198,7 +199,7 @@ class _Decider:
                 problem, cheapest = sparing, low_then
         if placing is None:
             chosen = place(problem) if cheapest is None else cheapest
-            why_chosen = (
+            why = (
                 "needs the fewest casts here"
                 if estimates is None
                 else "takes the least time here, as estimated for assumed shapes"
@@ -207,13 +208,13 @@ class _Decider:
             )
             simple = simpler_placement(problem, chosen, wanted) if is_open else None
             if simple is not None:
-                chosen, why_chosen = (
+                chosen, why = (
                     simple,
                     "needs the fewest casts here; more would hardly gain, as estimated",
                 )
             in_vain = self._in_vain(problem, chosen, wanted, estimates)
         else:
-            chosen, why_chosen = placing.choose(problem, wanted), placing.reason
+            chosen, why = placing.choose(problem, wanted), placing.reason
             in_vain = {}
         chosen = chosen - in_vain.keys()
         if self.given.low_precision is not LowPrecision.REQUIRED:
@@ -226,22 +227,14 @@ class _Decider:
                 return self.plan()
         reasons = {} if cheapest is None else why_spared(problem, chosen)
         reasons.update(in_vain)
-        decisions: list[Decision | None] = []
-        for position, node in enumerate(self.graph.nodes):
-            if node.op == VARIABLE:
-                decisions.append(None)
-            else:
-                decisions.append(
-                    self._decision(
-                        position,
-                        node,
-                        position in chosen,
-                        free,
-                        refusals,
-                        demand[position],
-                        reasons.get(position, why_chosen),
-                    )
-                )
+        decisions = [
+            None
+            if node.op == VARIABLE
+            else self._decision(
+                position, position in chosen, free, refusals, demand[position], reasons.get(position, why)
+            )
+            for position, node in enumerate(self.graph.nodes)
+        ]
         return Plan(
             decisions=decisions,
             variables_before=dict(self.given.variables),
@@ -351,7 +344,15 @@ class _Decider:
         if shapes is not None and target.cost is not None and self._weighs:
             unknown = unknown_work(self.graph, shapes, green)
             if not unknown:
-                found = estimate(self.graph, names, target, target.cost, shapes, **places)
+                found = estimate(
+                    self.graph,
+                    names,
+                    target,
+                    target.cost,
+                    shapes,
+                    cast_offline=self.castable_params,
+                    **places,
+                )
                 self.is_short = self.given.are_shapes_assumed and is_short(found)
                 weighed = doubted(found, target.cost) if self.is_short else found
                 if weighed is not None:
@@ -374,14 +375,13 @@ class _Decider:
     def _decision(
         self,
         position: int,
-        node: Node,
         is_low: bool,
         free: set[int],
         refusals: Mapping[int, str],
         demand: tuple[Demand, ...],
         why_chosen: str,
     ) -> Decision:
-        verdict = self.verdicts[position]
+        node, verdict = self.graph.nodes[position], self.verdicts[position]
         needs = self._needs[is_low]
         inputs: list[DType | None] = []
         for (producer, index), wanted in zip(node.inputs, demand):

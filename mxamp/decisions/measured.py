@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import AbstractSet, Iterable, Sequence
 
-from mxamp.decisions.estimates import Estimates, Shapes, estimate
+from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.placing import MeasuredTimes
+from mxamp.decisions.workload import Shapes
 from mxamp.graph.graph import Entry, Graph
 from mxamp.targets import Target, fusion_groups
 

@@ -18,7 +18,7 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.decisions.estimates import chain_work, model_work
+from mxamp.decisions.workload import chain_work, model_work
 from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph

@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.decisions.estimates import work_of
+from mxamp.decisions.workload import work_of
 from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.probe.case import LOW, Case, Dims, Input, Ref

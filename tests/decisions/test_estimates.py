@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mxamp.decisions import LowPrecision, as_low_precision
-from mxamp.decisions.estimates import Estimates, estimate, model_work, work_of
+from mxamp.decisions.estimates import Estimates, estimate
+from mxamp.decisions.workload import model_work, work_of
 from mxamp.errors import PolicyError
 from mxamp.graph import Entry
 from mxamp.model import Model
@@ -193,6 +194,25 @@ def test_a_low_layer_of_odd_channels_costs_what_it_takes_with_one_more(
     # A channel more of data and weight, two bytes each, and a cast's time for what is moved, six bytes each.
     more = 2 * (36 + 16 * 9) + 6 * (channels + 1) * 36
     assert evened == pytest.approx(alone + more * is_evened)
+
+
+def test_what_is_cast_at_conversion_costs_no_forward_pass_a_cast() -> None:
+    net = Net()
+    layer = net.conv(net.var("x"), "conv")
+    graph = net.graph(layer)
+    where, names = target(), [FACTS.canonical(node.op) for node in graph.nodes]
+    assert where.cost is not None
+    shapes = shapes_of(graph, net, (1, 4, 5, 5))
+    offline = frozenset(node.name for node in graph.nodes if node.is_variable and node.name != "x")
+    assert offline
+    for cast_offline in (frozenset[str](), offline):
+        found = estimate(
+            graph, names, where, where.cost, shapes, choices={layer.node}, cast_offline=cast_offline
+        )
+        for position, node in enumerate(graph.nodes):
+            is_free = node.name in cast_offline
+            assert (found.cast(Entry(position), down=True) == 0) == is_free
+            assert (found.cast(Entry(position), down=False) == 0) == is_free
 
 
 @pytest.mark.parametrize("behind", ["layer", "clip", "input", "two layers"])

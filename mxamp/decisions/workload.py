@@ -1,0 +1,151 @@
+"""What every node of a model does in a forward pass, and every chain that runs as one kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import AbstractSet, Optional, Sequence, Tuple
+
+from mxamp.graph.graph import Graph, Node
+from mxamp.graph.multiply_adds import multiply_adds
+from mxamp.ops import FACTS, InputRole, ValueKind
+from mxamp.ops.attributes import integers
+from mxamp.ops.parameters import LAYERS
+from mxamp.targets import Work
+from mxamp.targets.layout import writes_blocks
+
+Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
+"""For every node the shape of each output."""
+
+BLOCKED_RANKS = (4, 5)
+"""Images and volumes; oneDNN writes sequences in plain order."""
+
+
+def unknown_work(graph: Graph, shapes: Shapes, positions: AbstractSet[int]) -> list[int]:
+    """Return those nodes of which the shapes do not tell what they do, in graph order."""
+    return [position for position in sorted(positions) if work_of(graph, position, shapes) is None]
+
+
+def chain_work(
+    graph: Graph, chain: Sequence[int], shapes: Shapes, works: Sequence[Work | None]
+) -> Work | None:
+    """Return what a chain does that runs as one kernel; None where it is not known of its first node.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    chain
+        Its nodes, first to last; one node is a chain too.
+    shapes
+        For every node of the graph the shape of each output.
+    works
+        For every node of the chain what it does alone.
+    """
+    work = works[0]
+    if work is None or len(chain) == 1:
+        return work
+    # What passes from one link to the next stays in registers.
+    written = [shapes[position][0] for position in chain[:-1]]
+    return work._replace(
+        multiply_adds=sum((one or work).multiply_adds for one in works),
+        elements=sum((one or work).elements for one in works)
+        - 2 * sum(0 if shape is None else math.prod(shape) for shape in written),
+        # A sum has two inputs, a BatchNorm five.
+        has_activation=any(len(graph.nodes[position].inputs) == 1 for position in chain[1:]),
+    )
+
+
+def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
+    """Return what every node of a model does; None for variables and where shapes do not tell.
+
+    What lies around a node is divided by how many there are like it: code and tables that a kernel left in
+    the caches are there for the next one of its kind, as in the steps of an unrolled recurrence. Its
+    parameters are where all that the model moves lets them be; what several nodes share is moved once.
+    """
+    works = [
+        None if node.is_variable else work_of(graph, position, shapes)
+        for position, node in enumerate(graph.nodes)
+    ]
+    kinds = [
+        None if work is None else (node.op, work.inputs, work.output, tuple(node.attrs.items()))
+        for node, work in zip(graph.nodes, works)
+    ]
+    alike = Counter(kinds)
+    everything = sum(work.elements for work in works if work is not None)
+    at_once = everything - _read_again(graph, shapes)
+    operators = len({node.op for node in graph.nodes if not node.is_variable})
+    return [
+        None
+        if work is None
+        else work._replace(around=everything // alike[kind], model=at_once, operators=operators)
+        for work, kind in zip(works, kinds)
+    ]
+
+
+def _read_again(graph: Graph, shapes: Shapes) -> int:
+    """Return how many values nodes read of variables that nodes before them have read."""
+    again, seen = 0, set()
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable or not shapes[position] or shapes[position][0] is None:
+            continue
+        for number, entry in enumerate(node.inputs):
+            shape = shapes[entry.node][entry.output]
+            if graph.nodes[entry.node].is_variable and shape is not None and not _is_looked_up(node, number):
+                again += math.prod(shape) if entry.node in seen else 0
+                seen.add(entry.node)
+    return again
+
+
+def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
+    """Return what a node does; None where a shape is not known that is needed to tell."""
+    node = graph.nodes[position]
+    inputs = [shapes[entry.node][entry.output] for entry in node.inputs]
+    output = shapes[position][0] if shapes[position] else None
+    if output is None:
+        return None
+    # Later outputs that nothing reads have no shape.
+    elements = sum(math.prod(shape) for shape in shapes[position] if shape is not None)
+    for number, shape in enumerate(inputs):
+        if shape is None:
+            return None
+        if shape == output or not _only_tells_a_shape(node, number):
+            values = math.prod(shape)
+            elements += min(values, math.prod(output)) if _is_looked_up(node, number) else values
+    first = inputs[0] if inputs else None
+    weight = inputs[1] if len(inputs) > 1 else None
+    is_layer = node.op in LAYERS
+    groups = (integers(node.attrs.get("num_group", "")) or (1,))[0] if is_layer else 1
+    return Work(
+        multiply_adds=multiply_adds(graph, position, shapes) or 0,
+        elements=elements,
+        channels=first[1] if first is not None and len(first) > 1 else 0,
+        is_depthwise=is_layer and groups > 1 and weight is not None and len(weight) > 2 and weight[1] == 1,
+        has_bias=is_layer and len(inputs) > 2,
+        rank=0 if first is None else len(first),
+        attributes=node.attrs,
+        inputs=tuple([shape for shape in inputs if shape is not None]),
+        output=output,
+        is_blocked=first is not None
+        and len(first) in BLOCKED_RANKS
+        and writes_blocks(graph, node.inputs[0].node),
+    )
+
+
+def _only_tells_a_shape(node: Node, number: int) -> bool:
+    """Return whether a node generates values, and looks at none of an input's."""
+    facts = FACTS.of(node.op, node.attrs)
+    return (
+        facts is not None
+        and facts.kind is ValueKind.GENERATE
+        and facts.role(number, node.attrs) is InputRole.LIKE_SAME
+    )
+
+
+def _is_looked_up(node: Node, number: int) -> bool:
+    """Return whether a node reads only what its other input asks for, as of an embedding's table."""
+    facts = FACTS.of(node.op, node.attrs)
+    if facts is None or facts.kind is not ValueKind.MOVE:
+        return False
+    roles = [facts.role(other, node.attrs) for other in range(len(node.inputs))]
+    return InputRole.INDEX in roles and roles[number] is InputRole.DATA
