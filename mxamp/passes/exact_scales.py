@@ -61,7 +61,7 @@ def exact_scales(scale: NDArray[np.float64], shift: NDArray[np.float64], dtype: 
     gap = np.ldexp(1.0, np.frexp(nearest)[1] - dtype.format.significand_bits)
     steps = sorted(range(-_NEIGHBOURS, _NEIGHBOURS + 1), key=abs)  # of equally good ones the nearest
     with np.errstate(all="ignore"):
-        tried = np.stack([rounded(nearest + step * gap) for step in steps])
+        tried = rounded(nearest + np.multiply.outer(steps, gap))
         ratios = scale / tried
         shifts = shift / ratios
         errors = np.abs(rounded(shifts) - shifts) * ratios

@@ -120,23 +120,29 @@ class _Forest:
                 begins.append(len(leaves))
                 add(tree)
         self._numbers, self._belows = np.array(numbers, np.intp), np.array(belows)
-        self._left = ~np.array(taken, np.uint64)
-        self._firsts, self._begins, self._leaves = firsts, np.array(begins, np.intp), np.array(leaves)
+        self._left = ~np.array(taken, np.uint16)
+        self._firsts, self._begins = np.array(firsts, np.intp), np.array(begins, np.intp)
+        self._leaves = np.array(leaves)
 
     def total(self, values: NDArray[np.float64]) -> float:
         """Return the sum of the leaves that a kernel of such values comes to."""
-        if not self._firsts:
+        if not self._firsts.size:
             return self._constant
-        left = np.where(values[self._numbers] < self._belows, _ALL, self._left)
-        left = np.bitwise_and.reduceat(left, self._firsts)
-        exponents: NDArray[np.intp] = np.frexp(left & (~left + _ONE))[1] - 1
-        return self._constant + float(self._leaves[self._begins + exponents].sum())
+        left = np.where(values.take(self._numbers) < self._belows, _ALL, self._left)
+        firsts = _FIRST_BIT.take(np.bitwise_and.reduceat(left, self._firsts))
+        return self._constant + float(self._leaves.take(self._begins + firsts).sum())
 
 
-_MOST_LEAVES = 64
+_MOST_LEAVES = 16
 """Of a tree: the bits of a number."""
 
-_ALL, _ONE = np.uint64(2**64 - 1), np.uint64(1)
+_ALL = np.uint16(2**_MOST_LEAVES - 1)
+
+_FIRST_BIT = np.zeros(2**_MOST_LEAVES, np.uint8)
+"""Which bit of a number is the lowest that is set."""
+
+for _bit in reversed(range(_MOST_LEAVES)):
+    _FIRST_BIT[1 << _bit :: 2 << _bit] = _bit
 
 
 def _leaves_of(tree: CorrectionTree) -> int:
@@ -147,9 +153,8 @@ def kernel_values(
     families: Sequence[str], family: str, amounts: Mapping[str, float], traits: Mapping[str, float]
 ) -> list[float]:
     """Return the values of a kernel that conditions are about, in their order; 0 for what it has none of."""
-    values = [traits[name] if name in traits else amounts.get(name, 0.0) for name in NAMES]
-    values += [1.0 if family == name else 0.0 for name in families]
-    return values
+    known = {**amounts, **traits}
+    return [*[known.get(name, 0.0) for name in NAMES], *[float(family == name) for name in families]]
 
 
 def correction_to_document(correction: Correction) -> dict[str, Any]:

@@ -80,7 +80,7 @@ _VALUES = st.integers(-3, 3).map(float)
 _TREES = st.recursive(
     st.floats(-1.0, 1.0),
     lambda part: st.builds(Condition, st.integers(0, len(NAMES)), _VALUES, part, part),
-    max_leaves=64,
+    max_leaves=16,
 )
 
 
@@ -100,15 +100,15 @@ def test_all_trees_at_once_come_to_the_leaves_of_one_after_the_other(
 def test_a_tree_has_as_many_leaves_as_a_number_has_bits(upper: bool) -> None:
     """A tree of one side alone, whose last leaf has the highest bit, or whose first leaf has the lowest."""
     tree: Any = 0.0
-    for number in range(63):
-        below, sides = (63 - number, (0.5, tree)) if upper else (number + 1, (tree, 0.5))
+    for number in range(15):
+        below, sides = (15 - number, (0.5, tree)) if upper else (number + 1, (tree, 0.5))
         tree = {"trait": "channels", "below": below, "then": sides[0], "else": sides[1]}
     correction = correction_from_document(trees(tree), "a test")
-    for channels, is_last in ((0, not upper), (30, False), (62, False), (63, upper)):
+    for channels, is_last in ((0, not upper), (7, False), (14, False), (15, upper)):
         found = correction.times("exp", {}, {"channels": channels}, 5.0)
         assert found == (1.0 if is_last else math.exp(0.5)), channels
     more = {**BY_CHANNELS, "then": tree}
-    with pytest.raises(ValueError, match="corrections: low: a tree has more than 64 leaves"):
+    with pytest.raises(ValueError, match="corrections: low: a tree has more than 16 leaves"):
         correction_from_document(trees(more), "corrections: low")
 
 
