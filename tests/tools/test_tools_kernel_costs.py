@@ -104,16 +104,20 @@ def test_rates_are_those_that_foretell_best(tmp_path: Path, capsys: pytest.Captu
     assert re.search(r"exp, float32: .*, 600 kernels, (9\d|100)\.\d % within 1.25", capsys.readouterr().out)
 
 
-def test_rates_that_are_right_stay_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rates_of_another_target_are_taken_where_they_foretell_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     right = {
         "trait": "channels_fill",
         "below": 16.0,
         "then": {"one": 3.0, "read": 1.5e-3},
         "else": {"one": 2.0, "read": 1e-3},
     }
-    arguments = files(tmp_path, timed(24), {"float32": right, "low": right})
-    rates.main([*arguments, "--like", "cpu-bf16"])
-    assert "exp, float32: its own" in capsys.readouterr().out
+    there = Target.from_document(document(exp={"float32": right, "low": right}), source="another one")
+    monkeypatch.setattr(rates.Target, "builtin", lambda name: {"another": there}[name])
+    arguments = files(tmp_path, timed(24))
+    rates.main([*arguments, "--like", "another"])
+    assert "exp, float32: another" in capsys.readouterr().out
     assert cost_in(arguments[0]).kernels["exp"][0] == tree_from_document(right, "exp")
 
 

@@ -2,10 +2,10 @@
 
     python -m tools.kernel_costs.rates TARGET.json --timings kernels.jsonl --like cpu-bf16
 
-Each family and dtype gets the tree that foretells best, of those tried: the one that it has, trees that take
-over the conditions of what is known (of this target, or of another one of the same library), with rates
-anew or made longer as a whole, and one that is grown from nothing. Cross-validation decides, with one shape
-always in the same part.
+Each family and dtype gets the tree that foretells best, of those tried: that of another target of the same
+library, as it is, made longer or shorter as a whole, or with its conditions alone and rates anew; and one
+that is grown from nothing. Cross-validation decides, with one shape always in the same part. The target's own
+trees are not tried: they may have seen these timings.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--like", action="append", default=[], metavar="TARGET", help="a target of the same library"
     )
     given = parser.parse_args(arguments)
-    document, target = read_target(parser, given.target)
+    document, _ = read_target(parser, given.target)
     likes = {name: Target.builtin(name).cost for name in given.like}
-    known = {label: cost for label, cost in {"its own": target.cost, **likes}.items() if cost is not None}
+    known = {name: cost for name, cost in likes.items() if cost is not None}
     samples = read_kernels(read_timings(given.timings))
     for family, own in sorted(by_family(samples).items()):
         for label, low in (("float32", False), ("low", True)):
