@@ -40,7 +40,7 @@ from mxamp.placement import Demand, PlacementCosts, PlacementProblem, place
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
-from mxamp.targets import fusion_groups, read_volumes
+from mxamp.targets import fusion_groups, overrunning, read_volumes
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -113,7 +113,7 @@ class _Decider:
         could_be_low: set[int] = set()
         refusals: dict[int, str] = {}
         volumes = read_volumes(self.graph, self.context.names)
-        kept = self.given.kept
+        kept = {**self.given.kept, **overrunning(self.graph, self.context.names, self.given.shapes, target)}
         for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):
             if facts is None or self._data_dtypes[position] is not DType.FLOAT32:
                 continue
@@ -206,7 +206,7 @@ class _Decider:
                 if self.given.are_shapes_assumed
                 else "takes the least time here, as estimated"
             )
-            simple = simpler_placement(problem, chosen, wanted) if is_open else None
+            simple = simpler_placement(problem, chosen, wanted, estimates) if is_open else None
             if simple is not None:
                 chosen, why = (
                     simple,

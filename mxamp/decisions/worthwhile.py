@@ -14,16 +14,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import AbstractSet
 
+from mxamp.decisions.estimates import Estimates
 from mxamp.placement import PlacementProblem, count_casts, place, placement_cost
 
 WORTHWHILE = 0.015
 """The share of a forward pass that more casts have to gain, as estimated."""
 
+LEAST_GAIN = 0.03
+"""The share of it that low precision has to gain at all: estimates are off by more, and what gains nothing is
+better not rounded."""
+
 
 def simpler_placement(
-    problem: PlacementProblem, chosen: AbstractSet[int], wanted: AbstractSet[int]
+    problem: PlacementProblem,
+    chosen: AbstractSet[int],
+    wanted: AbstractSet[int],
+    estimates: Estimates | None = None,
 ) -> set[int] | None:
-    """Return the placement with low precision wherever it is wanted, if the cheapest hardly gains on it.
+    """Return a placement with fewer casts on which the cheapest one hardly gains.
+
+    That is float32 as a whole, or the one with low precision wherever it is wanted.
 
     Parameters
     ----------
@@ -33,12 +43,16 @@ def simpler_placement(
         The cheapest placement.
     wanted
         The nodes that are low wherever that is possible: the GREEN ones.
+    estimates
+        What the costs were made from, the rest of the forward pass included; without them float32 as a whole
+        is not looked at.
 
     Returns
     -------
     set of int or None
-        None where the cheapest placement has no more casts, or is estimated to take less time by
-        :data:`WORTHWHILE`; and where the simple one does not gain as much on FP32.
+        None where the cheapest placement gains :data:`LEAST_GAIN` of a forward pass on float32, and has no
+        more casts than the simple one or takes less time by :data:`WORTHWHILE`; and where the simple one does
+        not gain as much on float32.
 
     Notes
     -----
@@ -46,6 +60,10 @@ def simpler_placement(
     """
     if problem.costs is None:
         return None
+    in_float32, least = (placement_cost(problem, set(low)) for low in (problem.low, chosen))
+    gain = in_float32 - least  # nanoseconds
+    if estimates is not None and 0 < gain < LEAST_GAIN * 1000 * estimates.least:
+        return set(problem.low)
     spared = {node for price in problem.costs.prices for node in price.nodes} - chosen
     free = problem.free - spared
     low = free & wanted
@@ -60,8 +78,7 @@ def simpler_placement(
     )
     if count_casts(problem, simple) >= count_casts(problem, set(chosen)):
         return None
-    least = placement_cost(problem, simple) * (1 - WORTHWHILE)
-    if placement_cost(problem, set(chosen)) <= least:
+    cost = placement_cost(problem, simple)
+    if least <= cost * (1 - WORTHWHILE) or cost > in_float32 * (1 - WORTHWHILE):
         return None
-    in_float32 = placement_cost(problem, problem.low)
-    return simple if placement_cost(problem, simple) <= in_float32 * (1 - WORTHWHILE) else None
+    return simple

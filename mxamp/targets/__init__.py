@@ -6,6 +6,7 @@ from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates
 from mxamp.targets.fusion import fusion_groups
 from mxamp.targets.layout import read_volumes
 from mxamp.targets.mismatch import Mismatch, machine_mismatch
+from mxamp.targets.overrun import overrunning
 from mxamp.targets.parts import FusionPattern, FusionStep, OperatorSupport, Support
 from mxamp.targets.target import Target
 from mxamp.targets.work import Work
@@ -30,6 +31,7 @@ __all__ = [
     "automatic_target",
     "fusion_groups",
     "machine_mismatch",
+    "overrunning",
     "read_volumes",
     "resolve_target",
 ]

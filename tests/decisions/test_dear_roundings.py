@@ -98,14 +98,17 @@ def _time(graph: Graph, plan: Plan) -> float:
 
 
 @pytest.mark.parametrize("with_shapes", [False, True])
-def test_a_model_whose_last_layer_alone_can_be_low_is_converted(with_shapes: bool) -> None:
+def test_a_model_whose_last_layer_alone_can_be_low_is_converted_unless_that_hardly_gains(
+    with_shapes: bool,
+) -> None:
     net, graph = classifier(layers=2, channels=512, classes=800)
     shapes = shapes_of(graph, channels=512, classes=800) if with_shapes else None
     assert "output" not in low(graph, plan_for(graph, net.params, BF16, target=CPU, shapes=shapes))
     kept = UserRule(Selector.make(names=["conv0", "conv1"]), Color.RED, "kept")
     policy = Policy.default(BF16).with_rules([kept])
     plan = plan_for(graph, net.params, BF16, target=CPU, policy=policy, shapes=shapes)
-    assert "output" in low(graph, plan)
+    # By the costs, with shapes, it gains 0.2 % of the pass.
+    assert ("output" in low(graph, plan)) != with_shapes
 
 
 def test_low_precision_that_is_required_is_an_order() -> None:
