@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import mxamp.targets
+from mxamp.probe.fit_kernels import read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.kernel_cost import tree_from_document
-from tools.kernel_costs import collect, corrections, rates
+from tools.kernel_costs import collect, corrections, networks, rates
 
 learns = pytest.mark.skipif(
     importlib.util.find_spec("sklearn") is None,
@@ -157,7 +158,37 @@ def test_seeds_that_costs_are_judged_by_are_refused(
     assert "kept to judge by" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("program", [collect, rates, corrections], ids=lambda program: program.__name__)
+def test_networks_that_costs_are_judged_by_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = files(tmp_path, [])
+    with pytest.raises(SystemExit):
+        networks.main([arguments[0], "mobilenet0.5", "resnet50_v1:8", *arguments[1:]])
+    assert "resnet50_v1:8: make bench-estimates judges by them" in capsys.readouterr().err
+
+
+def test_kernels_of_a_network_are_timed_where_they_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("gluoncv", reason="GluonCV has the networks")
+    arguments = files(tmp_path, timed(20))
+    networks.main([arguments[0], "mobilenetv2_0.25", "no_network", *arguments[1:]])
+    said = capsys.readouterr().out
+    assert re.search(r"mobilenetv2_0\.25: \d+ kernels timed", said)
+    assert "no_network failed: " in said
+    kept = [json.loads(line) for line in (tmp_path / "kernels.jsonl").read_text("utf-8").splitlines()][20:]
+    assert {one["network"] for one in kept} == {"mobilenetv2_0.25"}
+    samples = read_kernels(kept)
+    for low in (False, True):
+        families = [one.family for one in samples if one.times[low]]
+        assert families.count("Convolution 1x1") > 20
+        assert families.count("Convolution depthwise") > 10
+    assert {one.family for one in samples} >= {"cast down", "cast up"}
+
+
+@pytest.mark.parametrize(
+    "program", [collect, networks, rates, corrections], ids=lambda program: program.__name__
+)
 def test_a_target_that_knows_no_kernels_is_refused(
     program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
