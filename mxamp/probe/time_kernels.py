@@ -31,10 +31,6 @@ as in a network of a handful of layers, they stay."""
 _MOST_DEATHS = 20
 """Graphs in a row."""
 
-_MOST_SECONDS = 120.0
-"""A graph takes a second or two. A kernel that spoils the heap may end its process in the middle of an
-allocation, where MXNet's own handler of signals waits for the allocator for ever."""
-
 _SLOW_IN_LOW = frozenset({"prelu", "elu", "selu"})
 """Kinds of LeakyReLU that MXNet 1.9.1 has no low kernel for."""
 
@@ -53,12 +49,17 @@ class KernelTiming:
         For how long.
     command
         What to start.
+    patience
+        Seconds after which a process that answers nothing is ended. A graph takes one or two. A kernel that
+        spoils the heap may end its process in the middle of an allocation, where MXNet's own handler of
+        signals waits for the allocator for ever.
     """
 
     dtype: DType
     environment: Mapping[str, str]
     seconds: float
     command: tuple[str, ...] = (sys.executable, "-m", "mxamp.runtime.kernel_times")
+    patience: float = 120.0
 
 
 def time_random_kernels(
@@ -195,7 +196,7 @@ def _timed(
                 },
             )
             process.send(graph.job(timing.dtype, target))
-            answer = _answer(process)
+            answer = _answer(process, timing.patience)
             if answer is not None:
                 deaths = 0
                 yield graph, answer["timed"]
@@ -213,10 +214,10 @@ def _timed(
             process.close()
 
 
-def _answer(process: Dialogue) -> dict[str, Any] | None:
+def _answer(process: Dialogue, seconds: float) -> dict[str, Any] | None:
     """Return a process's answer; None where it has died, or hangs."""
     try:
-        return process.receive(_MOST_SECONDS)
+        return process.receive(seconds)
     except TimeoutError:
         return None
 

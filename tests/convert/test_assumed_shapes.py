@@ -311,7 +311,7 @@ def test_without_mxnet_the_same_is_assumed(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_of_a_short_forward_pass_only_whether_anything_gains_is_weighed() -> None:
     """What is most of it then depends on how large a batch is, and nobody said."""
-    sym = alternating(3)
+    sym = alternating(12)
     with pytest.warns(mxamp.MxampWarning, match="as estimated for assumed shapes"):
         model = mxamp.convert_model(sym, *arrays(sym, data=(1, 8)), "bfloat16", target=AMX)
     assert model.report.assumed_shapes == {"data": (1, 8)}
