@@ -205,7 +205,7 @@ def test_what_is_cast_at_conversion_costs_no_forward_pass_a_cast() -> None:
     shapes = shapes_of(graph, net, (1, 4, 5, 5))
     offline = frozenset(node.name for node in graph.nodes if node.is_variable and node.name != "x")
     assert offline
-    for cast_offline in (frozenset[str](), offline):
+    for cast_offline in (frozenset(), offline):
         found = estimate(
             graph, names, where, where.cost, shapes, choices={layer.node}, cast_offline=cast_offline
         )

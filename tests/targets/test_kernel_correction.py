@@ -89,7 +89,7 @@ _TREES = st.recursive(
     values=st.lists(_VALUES, min_size=len(NAMES) + 1, max_size=len(NAMES) + 1),
 )
 def test_all_trees_at_once_come_to_the_leaves_of_one_after_the_other(
-    forest: list[Any], values: list[float]
+    forest: Sequence[Any], values: Sequence[float]
 ) -> None:
     correction = Correction(("exp",), tuple(forest), 1000.0)
     expected = math.exp(sum(_leaf_of(tree, values) for tree in forest))
