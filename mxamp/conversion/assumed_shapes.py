@@ -18,7 +18,7 @@ from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
 from mxamp.passes.global_pooling import REDUCTIONS
 from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK, reduces_image
-from mxamp.report.build import Shapes
+from mxamp.targets.work import Shapes
 
 Shape = Tuple[int, ...]
 

@@ -23,8 +23,9 @@ from mxamp.params.not_finite import not_finite, not_finite_warning
 from mxamp.params.parameter import Parameter
 from mxamp.passes import State
 from mxamp.policy.coloring import check_rules_fit
-from mxamp.report.build import Rewrites, Shapes, build_report
+from mxamp.report.build import Rewrites, build_report
 from mxamp.targets import Mismatch
+from mxamp.targets.work import Shapes
 
 
 @dataclass(frozen=True)

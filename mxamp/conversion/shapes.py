@@ -8,7 +8,7 @@ from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.messages.installation import why_no_mxnet
 from mxamp.params.parameter import Parameter
-from mxamp.report.build import Shapes
+from mxamp.targets.work import Shapes
 
 
 class KnownShapes(NamedTuple):

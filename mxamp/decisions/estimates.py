@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, Mapping, Sequence
 
-from mxamp.decisions.workload import BLOCKED_RANKS, Shapes, chain_work, model_work
+from mxamp.decisions.workload import BLOCKED_RANKS, chain_work, model_work
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.layout import writes_blocks
+from mxamp.targets.work import Shapes
 
 _NANOSECONDS = 1000
 """In a microsecond; the placement's costs are whole nanoseconds."""

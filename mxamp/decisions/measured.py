@@ -7,9 +7,9 @@ from typing import AbstractSet, Iterable, Sequence
 
 from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.placing import MeasuredTimes
-from mxamp.decisions.workload import Shapes
 from mxamp.graph.graph import Entry, Graph
 from mxamp.targets import Target, fusion_groups
+from mxamp.targets.work import Shapes
 
 
 def measured_estimates(

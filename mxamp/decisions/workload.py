@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import AbstractSet, Optional, Sequence, Tuple
+from typing import AbstractSet, Sequence
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
@@ -13,9 +13,7 @@ from mxamp.ops.attributes import integers
 from mxamp.ops.parameters import LAYERS
 from mxamp.targets import Work
 from mxamp.targets.layout import writes_blocks
-
-Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
-"""For every node the shape of each output."""
+from mxamp.targets.work import Shapes
 
 BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""

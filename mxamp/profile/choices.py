@@ -21,7 +21,10 @@ def cheapest(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
 
 
 def as_estimated(problem: PlacementProblem, wanted: AbstractSet[int]) -> set[int]:
-    """Choose as a conversion does that measures nothing: what costs least, if its casts gain enough."""
+    """Choose as a conversion does that measures nothing: what costs least, if its casts gain enough.
+
+    Whether low precision gains at all is measured, and not asked here.
+    """
     low = cheapest(problem, wanted)
     simple = simpler_placement(problem, low, wanted)
     return low if simple is None else simple

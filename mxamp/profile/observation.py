@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from mxamp.decisions.placing import MeasuredTimes
 from mxamp.errors import GraphError
 from mxamp.graph.graph import Entry, Graph
 from mxamp.report.build import Rewrites
-
-Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
+from mxamp.targets.work import Shapes
 
 Cast = Tuple[Entry, bool]
 """The entry that is cast, and whether it is cast down."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Sequence
 
 from numpy.typing import NDArray
 
@@ -46,13 +46,13 @@ from mxamp.profile.observation import Observation, combine, refined
 from mxamp.profile.settings import Profiling
 from mxamp.report.model import PlanReport
 from mxamp.targets import Target
+from mxamp.targets.work import Shapes
 
 _MOST_HALVES = 16
 """Runs in which nodes are looked for that make the model crash."""
 
 _NAMES_SHOWN = 6
 
-Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
 FLOAT32 = "float32"
 MEASURED = "least time, as measured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Sequence
 
 from mxamp.decisions import Decision, Plan
 from mxamp.decisions.estimates import estimate
@@ -28,7 +28,6 @@ from mxamp.report.model import (
 from mxamp.report.prepared import ParameterForm, with_made, with_prepared
 from mxamp.targets import CostModel, Target
 
-Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node, the shape of each output; None where it is not known."""
 
 

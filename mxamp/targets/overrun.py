@@ -10,12 +10,13 @@ other one, in one to three dimensions, at any batch size; strided, grouped and l
 from __future__ import annotations
 
 import math
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Sequence
 
 from mxamp.graph.graph import Graph
 from mxamp.measuring.machine import AMX
 from mxamp.ops.attributes import integers
 from mxamp.targets.target import Target
+from mxamp.targets.work import Shapes
 
 WHY_OVERRUNS = "oneDNN writes beyond the memory of a 1x1 convolution of so many pixels, with AMX"
 
@@ -25,8 +26,6 @@ _TILES = 3
 
 _CHANNELS, _FILTERS = 32, 16
 """Blocks that are filled where its kernel for AMX is taken."""
-
-Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 
 
 def overrunning(

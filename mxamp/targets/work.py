@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
+"""For every node of a graph the shape of each output; None where it is not known."""
 
 
 class Work(NamedTuple):

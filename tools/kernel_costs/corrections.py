@@ -27,7 +27,7 @@ from mxamp.targets.kernel_correction import (
 )
 from mxamp.targets.kernel_cost import kernel_microseconds, rounded
 from mxamp.targets.kernel_terms import amounts_and_traits
-from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, write_target
+from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
 
 _OTHERS_COUNT = 0.3
 """How much a kernel counts that was not a guest, for its graph has few kinds, beside one that was."""
@@ -175,15 +175,8 @@ def judged(samples: _Samples) -> str:
     correction = learned(samples.rows(~samples.is_apart))
     left = apart.off - np.log([correction.times_of(values) for values in apart.values])
     return (
-        f"{len(samples.off)} kernels; of {len(left)} kept apart {_within(apart.off)} by rates alone, "
-        f"{_within(left)} with corrections"
-    )
-
-
-def _within(off: NDArray[np.float64]) -> str:
-    return (
-        f"{100 * np.mean(np.abs(off) <= np.log(1.25)):.1f} % within 1.25 and "
-        f"{100 * np.mean(np.abs(off) <= np.log(2)):.1f} % within 2"
+        f"{len(samples.off)} kernels; of {len(left)} kept apart {within(apart.off)} by rates alone, "
+        f"{within(left)} with corrections"
     )
 
 

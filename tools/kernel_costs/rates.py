@@ -21,7 +21,7 @@ from mxamp.targets import Target
 from mxamp.targets.cost import CostModel
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, slower_by, tree_to_document
 from mxamp.targets.kernel_terms import BROADER, amounts_and_traits
-from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, write_target
+from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
 
 _PARTS = 4
 
@@ -64,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if choice is None:
                 continue
             document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
-            print(f"{family}, {label}: {choice.label}, {_within(choice.off)}", flush=True)
+            print(
+                f"{family}, {label}: {choice.label}, {len(choice.off)} kernels, {within(choice.off)}",
+                flush=True,
+            )
     document["cost"].pop("corrections", None)  # they say by how much other rates were off
     write_target(given.target, document)
 
@@ -144,10 +147,6 @@ def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDA
 
 def _loss(off: NDArray[np.float64]) -> float:
     return float(np.mean(np.minimum(np.abs(off), WORST) ** 2))
-
-
-def _within(off: NDArray[np.float64]) -> str:
-    return f"{len(off)} kernels, {100 * np.mean(np.abs(off) <= np.log(1.25)):.1f} % within 1.25"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ import zlib
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mxamp.files import atomic_write
 from mxamp.probe.document import document_text
 from mxamp.probe.fit_kernels import KernelSample
@@ -45,6 +48,14 @@ def add_timings(path: Path, timed: Iterable[Mapping[str, Any]]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for kernel in timed:
             file.write(json.dumps(kernel) + "\n")
+
+
+def within(off: NDArray[np.float64]) -> str:
+    """Return in words how many kernels are told well, of logarithms of how many times longer they take."""
+    return (
+        f"{100 * np.mean(np.abs(off) <= np.log(1.25)):.1f} % within 1.25 and "
+        f"{100 * np.mean(np.abs(off) <= np.log(2)):.1f} % within 2"
+    )
 
 
 def part_of(sample: KernelSample, parts: int) -> int:
