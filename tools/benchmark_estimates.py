@@ -2,8 +2,8 @@
 
 Kernels have shapes that no cost was fitted on. Whole networks run as they are deployed: float32 with its
 graph prepared, converted with shapes, converted without, by turns in one process. Short ones run in several
-processes, whose median counts. The costs are those of the target of this machine. With one thread, all of it
-keeps to one core.
+processes, whose median counts. The costs are those of the target of this machine, or of one that
+`mxamp probe` wrote. With one thread, all of it keeps to one core.
 """
 
 from __future__ import annotations
@@ -53,17 +53,20 @@ def main() -> None:
         "--visits", type=int, default=5, help="in how many processes to run networks of less than 20 ms"
     )
     parser.add_argument("--batch", type=int, default=1, help="the batch size of the networks")
+    parser.add_argument(
+        "--target", default=AUTO, help="a target's name or file; by default that of this machine"
+    )
     parser.add_argument("--output", type=Path, default=Path("estimates.json"))
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     prepare_environment()
     use_amx()
     if given.child:
-        print(json.dumps(network_of(given.child, given.seconds, batch=given.batch)))
+        print(json.dumps(network_of(given.child, given.seconds, batch=given.batch, target=given.target)))
         return
     for line in machine_lines(describe_machine()):
         print(line)
-    target = resolve_target(AUTO, DType.BFLOAT16)
+    target = resolve_target(given.target, DType.BFLOAT16)
     print(f"target {target.name}: {'' if target.cost is None else target.cost.machine}\n")
     result: dict[str, Any] = {"machine": describe_machine(), "target": target.name, "batch": given.batch}
     if given.kernel_seconds:
@@ -71,7 +74,7 @@ def main() -> None:
     result["networks"] = {}
     for name in given.models or (*MODELS, *NETWORK_NAMES):
         try:
-            row = _visit(name, given.seconds, given.visits, given.batch)
+            row = _visit(name, given.seconds, given.visits, given.batch, given.target)
         except RuntimeError as error:
             print(f"{name:30s} failed: {error}")
             continue
@@ -158,7 +161,7 @@ def _within(ratios: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- networks
 
 
-def _visit(name: str, seconds: float, visits: int, batch: int) -> dict[str, Any]:
+def _visit(name: str, seconds: float, visits: int, batch: int, target: str) -> dict[str, Any]:
     """Return what :func:`network_of` returns in a process of its own; of a short one, medians over several.
 
     Raises
@@ -167,7 +170,7 @@ def _visit(name: str, seconds: float, visits: int, batch: int) -> dict[str, Any]
         When a process does not answer.
     """
     command = [sys.executable, "-W", "ignore", "-m", "tools.benchmark_estimates"]
-    command += ["--child", name, "--seconds", str(seconds), "--batch", str(batch)]
+    command += ["--child", name, "--seconds", str(seconds), "--batch", str(batch), "--target", target]
     found: list[dict[str, Any]] = []
     while not found or (found[0]["measured_us"]["prepared"] < _SHORT_US and len(found) < visits):
         process = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -181,8 +184,8 @@ def _visit(name: str, seconds: float, visits: int, batch: int) -> dict[str, Any]
     return {**found[0], "measured_us": measured, "visits_us": each}
 
 
-def network_of(name: str, seconds: float, *, batch: int = 1) -> dict[str, Any]:
-    """Return how well the target's prices predict a network, layer by layer."""
+def network_of(name: str, seconds: float, *, batch: int = 1, target: str = AUTO) -> dict[str, Any]:
+    """Return how well a target's prices predict a network, layer by layer."""
     from tools.benchmark_models.job import Job
     from tools.benchmark_models.subject import build_subject
     from tools.benchmark_models.variants import prepared_model
@@ -190,7 +193,7 @@ def network_of(name: str, seconds: float, *, batch: int = 1) -> dict[str, Any]:
     subject = build_subject(Job(name, batch=batch))
     model = subject.model
     sym, args, auxs = model.sym, model.args, model.auxs
-    options: dict[str, Any] = {"target": AUTO}
+    options: dict[str, Any] = {"target": target}
     converted = mxamp.convert_model(sym, args, auxs, "bfloat16", input_shapes=subject.shapes, **options)
     models = {
         "float32": model,

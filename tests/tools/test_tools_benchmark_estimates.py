@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import mxamp.targets
 from mxamp.dtypes import DType
 from mxamp.probe.fit_kernels import KernelSample
 from mxamp.targets import Work, resolve_target
@@ -17,6 +18,8 @@ from tools import benchmark_estimates
 from tools.benchmark_estimates import main
 
 TARGET = resolve_target("cpu-bf16-amx", DType.BFLOAT16)
+
+BUILTIN = Path(mxamp.targets.__file__).parent / "builtin" / "cpu-bf16.json"
 
 
 def row(**measured: float) -> dict[str, Any]:
@@ -168,3 +171,38 @@ def test_a_network_is_run_and_estimated(batch: int) -> None:
     found = benchmark_estimates.network_of("perceptron", 0.01, batch=batch)
     assert set(found["measured_us"]) == {"float32", "prepared", "with shapes", "without shapes"}
     assert min([*found["measured_us"].values(), *found["estimated_us"].values()]) > 0
+
+
+def test_a_network_is_estimated_by_the_target_that_is_given(tmp_path: Path) -> None:
+    """One where calling MXNet takes a hundred times as long, and all else what it takes."""
+    pytest.importorskip("mxnet", reason="runs a network")
+    pytest.importorskip("sklearn", reason="has the photographs")
+    document = json.loads(BUILTIN.read_text("utf-8"))
+    call_us = document["cost"]["call_us"]
+    document["cost"]["call_us"] = 100 * call_us
+    path = tmp_path / "dear.json"
+    path.write_text(json.dumps(document), "utf-8")
+    usual, dear = (
+        benchmark_estimates.network_of("perceptron", 0.01, target=target)["estimated_us"]["float32"]
+        for target in ("cpu-bf16", str(path))
+    )
+    assert dear - usual == pytest.approx(99 * call_us)
+
+
+def test_every_process_is_told_the_target(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        told.append(command[command.index("--target") + 1])
+        return SimpleNamespace(stdout=json.dumps(row(prepared=50_000.0)), stderr="")
+
+    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=run))
+    arguments = ["benchmark_estimates", "--kernel-seconds", "0", "--output", str(tmp_path / "found.json")]
+    monkeypatch.setattr("sys.argv", [*arguments, "--target", "cpu-bf16-amx", "one"])
+    main()
+    monkeypatch.setattr("sys.argv", [*arguments, "one"])
+    main()
+    assert told == ["cpu-bf16-amx", "auto"]
+    assert "target cpu-bf16-amx: " in capsys.readouterr().out
