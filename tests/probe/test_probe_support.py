@@ -119,9 +119,11 @@ def test_what_fails_for_another_value_on_volumes_is_no_matter() -> None:
     assert found == {"Activation": {"support": "works", "only": {"act_type": ["relu"]}}}
 
 
-def test_what_is_right_and_takes_twice_as_long_is_slow() -> None:
+def test_what_is_right_and_takes_three_times_as_long_is_slow() -> None:
     right = (EXP, Answer([check("exact")]))
     assert judged(right, samples=(timed(100, 150),))["exp"]["support"] == "works"
+    assert judged(right, samples=(timed(100, 290),))["exp"]["support"] == "works"
+    assert judged(right, samples=(timed(100, 310),))["exp"]["support"] == "slow"
     found = judged(right, samples=(timed(100, 900), timed(100, 400)))["exp"]
     assert found["support"] == "slow"
     assert found["note"].startswith("takes about 6 times as long")
@@ -130,6 +132,13 @@ def test_what_is_right_and_takes_twice_as_long_is_slow() -> None:
 def test_what_is_slow_for_one_kind_of_tensor_alone_is_left_to_the_costs() -> None:
     norm = single("norm", X, "BatchNorm", check=DIMS)
     samples = (timed(100, 90, "BatchNorm", rank=4), timed(100, 700, "BatchNorm", rank=2))
+    assert judged((norm, Answer([check("exact")])), samples=samples)["BatchNorm"]["support"] == "works"
+
+
+def test_a_batch_norm_that_takes_twice_as_long_alone_is_left_to_the_costs() -> None:
+    """As on a faster AMD EPYC, where ResNet-50 then ran at the speed of float32 instead of 1.9 times that."""
+    norm = single("norm", X, "BatchNorm", check=DIMS)
+    samples = (timed(100, 210, "BatchNorm", rank=4), timed(100, 600, "BatchNorm", rank=2))
     assert judged((norm, Answer([check("exact")])), samples=samples)["BatchNorm"]["support"] == "works"
 
 
