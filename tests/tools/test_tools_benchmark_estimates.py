@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-import mxamp.targets
 from mxamp.dtypes import DType
 from mxamp.probe.fit_kernels import KernelSample
-from mxamp.targets import Work, resolve_target
+from mxamp.targets import Target, Work, resolve_target
 from mxamp.targets.cost import CAST_UP
 from tools import benchmark_estimates
 from tools.benchmark_estimates import main
 
 TARGET = resolve_target("cpu-bf16-amx", DType.BFLOAT16)
-
-BUILTIN = Path(mxamp.targets.__file__).parent / "builtin" / "cpu-bf16.json"
 
 
 def row(**measured: float) -> dict[str, Any]:
@@ -31,11 +28,12 @@ def row(**measured: float) -> dict[str, Any]:
     }
 
 
-def children(rows: dict[str, Any]) -> Any:
+def children(rows: dict[str, Any], target: str) -> Any:
     """Return what stands for the processes that measure; a network that is not there fails in its own."""
 
     def run(command: list[str], **options: Any) -> Any:
         assert command[command.index("--batch") + 1] == "1"
+        assert command[command.index("--target") + 1] == target
         name = command[command.index("--child") + 1]
         if name in rows:
             return SimpleNamespace(stdout=f"noise\n{json.dumps(rows[name])}\n", stderr="")
@@ -44,10 +42,13 @@ def children(rows: dict[str, Any]) -> Any:
     return run
 
 
-def run_main(monkeypatch: pytest.MonkeyPatch, path: Path, rows: dict[str, Any], *names: str) -> Any:
-    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=children(rows)))
+def run_main(
+    monkeypatch: pytest.MonkeyPatch, path: Path, rows: dict[str, Any], *names: str, target: str | None = None
+) -> Any:
+    run = children(rows, target or "auto")
+    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=run))
     arguments = ["benchmark_estimates", "--kernel-seconds", "0", "--output", str(path), *names]
-    monkeypatch.setattr("sys.argv", arguments)
+    monkeypatch.setattr("sys.argv", [*arguments, *([] if target is None else ["--target", target])])
     main()
     return json.loads(path.read_text("utf-8"))
 
@@ -177,11 +178,11 @@ def test_a_network_is_estimated_by_the_target_that_is_given(tmp_path: Path) -> N
     """One where calling MXNet takes a hundred times as long, and all else what it takes."""
     pytest.importorskip("mxnet", reason="runs a network")
     pytest.importorskip("sklearn", reason="has the photographs")
-    document = json.loads(BUILTIN.read_text("utf-8"))
+    document = Target.builtin_document("cpu-bf16")
     call_us = document["cost"]["call_us"]
-    document["cost"]["call_us"] = 100 * call_us
+    dearer = {**document, "cost": {**document["cost"], "call_us": 100 * call_us}}
     path = tmp_path / "dear.json"
-    path.write_text(json.dumps(document), "utf-8")
+    path.write_text(json.dumps(dearer), "utf-8")
     usual, dear = (
         benchmark_estimates.network_of("perceptron", 0.01, target=target)["estimated_us"]["float32"]
         for target in ("cpu-bf16", str(path))
@@ -192,17 +193,5 @@ def test_a_network_is_estimated_by_the_target_that_is_given(tmp_path: Path) -> N
 def test_every_process_is_told_the_target(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[str] = []
-
-    def run(command: list[str], **_: Any) -> Any:
-        told.append(command[command.index("--target") + 1])
-        return SimpleNamespace(stdout=json.dumps(row(prepared=50_000.0)), stderr="")
-
-    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=run))
-    arguments = ["benchmark_estimates", "--kernel-seconds", "0", "--output", str(tmp_path / "found.json")]
-    monkeypatch.setattr("sys.argv", [*arguments, "--target", "cpu-bf16-amx", "one"])
-    main()
-    monkeypatch.setattr("sys.argv", [*arguments, "one"])
-    main()
-    assert told == ["cpu-bf16-amx", "auto"]
+    run_main(monkeypatch, tmp_path / "found.json", {"one": row()}, "one", target="cpu-bf16-amx")
     assert "target cpu-bf16-amx: " in capsys.readouterr().out
