@@ -279,10 +279,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--commit", default="", help="--read: the commit that the document is of")
     parser.add_argument("--version", default="", help="--read: the version it is of")
     parser.add_argument("--write-calls", type=Path, metavar="FOLDER", help="for tools/runs_in_low.py")
+    parser.add_argument("--dtype", choices=tuple(_CODES), default="float16", help="of --write-calls")
     options = parser.parse_args(arguments)
     if options.write_calls is not None:
         options.write_calls.mkdir(parents=True, exist_ok=True)
-        write_calls(options.write_calls)
+        write_calls(options.write_calls, options.dtype)
         return 0
     table = json.loads(TABLE.read_text("utf-8"))
     if options.read is not None:

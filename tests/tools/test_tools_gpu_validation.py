@@ -47,7 +47,9 @@ def test_every_model_and_batch_is_measured_in_fp32_and_fp16(measured: Any) -> No
     for model in results["models"]:
         assert [row["batch"] for row in model["rows"]] == [1, 2]
         for row in model["rows"]:
-            assert list(row["variants"]) == ["FP32", "FP16"]  # no TF32 on a CPU
+            # No TF32 on a CPU, and ONNX Runtime's has no bfloat16.
+            assert list(row["variants"]) == ["FP32", "FP16", "FP16 for CUDA", "BF16 for CUDA"]
+            assert "NOT_IMPLEMENTED" in row["variants"].pop("BF16 for CUDA")["problem"]
             for entry in row["variants"].values():
                 assert entry["finite"]
                 assert entry["milliseconds"] > 0
@@ -59,7 +61,8 @@ def test_errors_are_those_of_fp16_and_fp32_is_the_reference(measured: Any) -> No
         variants = model["rows"][0]["variants"]
         assert variants["FP32"]["error"] < 1e-5
         assert 1e-5 < variants["FP16"]["error"] < 1e-2
-        assert 1e-5 < model["emulated_error"] < 1e-2
+        emulated = model["emulated_error"]
+        assert 1e-5 < emulated["FP16"] < 1e-3 < emulated["BF16 for CUDA"] < 1e-2
 
 
 def test_without_a_gpu_it_says_so_everywhere(measured: Any) -> None:
@@ -71,8 +74,36 @@ def test_without_a_gpu_it_says_so_everywhere(measured: Any) -> None:
 def test_the_table_has_a_line_for_every_variant_and_the_plot_is_drawn(measured: Any) -> None:
     pytest.importorskip("matplotlib")
     _, said, folder = measured
-    assert said.count("| lenet | 1 |") == 2
+    assert said.count("| lenet | 1 |") == 4
+    assert "casts |" in said
     assert (folder / "results.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_files_that_are_made_of_seeds_elsewhere_are_those_of_here(measured: Any, tmp_path: Path) -> None:
+    from tools.gpu_validation.export import main
+
+    assert main([str(tmp_path), "lenet", "--batches", "1", "2", "--seeds"]) == 0
+    assert not list(tmp_path.glob("*/*.onnx"))
+    refused = subprocess.run(
+        [sys.executable, str(tmp_path / "measure.py")], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 1
+    assert "tools.gpu_validation.fill" in refused.stderr
+    without_mxnet = (
+        "import sys; sys.modules['mxnet'] = None; from tools.gpu_validation.fill import fill_folder"
+    )
+    fill = f"{without_mxnet}; from pathlib import Path; fill_folder(Path({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", fill], check=True, cwd=ROOT)
+    for name in ("fp32.onnx", "fp16.onnx", "fp16-for-cuda.onnx", "bf16-for-cuda.onnx"):
+        assert (tmp_path / "lenet" / name).read_bytes() == (measured[2] / "lenet" / name).read_bytes()
+
+
+def test_files_of_other_converters_are_not_made_of_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    from tools.gpu_validation.export import main
+
+    with pytest.raises(SystemExit):
+        main(["folder", "--seeds", "--peers"])
+    assert "--peers needs files" in capsys.readouterr().err
 
 
 def test_measuring_needs_nothing_of_this_repository() -> None:

@@ -3,10 +3,11 @@
     python -m tools.gpu_validation FOLDER                (or: make gpu-validation)
     python -m tools.gpu_validation FOLDER resnet50_v1 --batches 1 8 --peers
 
-The folder holds, for every model, ONNX files in FP32 and FP16, inputs, what FP32 returns on a CPU, and the
-error that emulation says FP16 has; with ``--peers`` the files of other converters, too (``make bench-peers``
-has their environment). And it holds ``measure.py``, which needs NumPy and either ONNX Runtime with its CUDA
-provider or PyTorch with onnx2torch (a wheel of 0.1 MB). There:
+The folder holds, for every model, ONNX files in FP32, FP16 and BF16, inputs, what MXNet returns in FP32 on a
+CPU, and the errors that emulation says low precision has; with ``--peers`` the files of other converters, too
+(``make bench-peers`` has their environment); with ``--seeds`` no files but what they are made of, megabytes
+instead of gigabytes (:mod:`tools.gpu_validation.fill`). And it holds ``measure.py``, which needs NumPy and
+either ONNX Runtime with its CUDA provider or PyTorch with onnx2torch (a wheel of 0.1 MB). There:
 
     python3 measure.py
 
@@ -16,7 +17,6 @@ Weights are RANDOM: what is measured is time, and the error of rounding.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -27,11 +27,9 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.errors import ExportError
 from mxamp.export import explicit_casts_of, relative_error
-from mxamp.model import Model
-from mxamp.onnx import OnnxSession
 from mxamp.runtime.executor import run_outputs
+from tools.gpu_validation.fill import LOW, Recipe, converted, fill_folder, manifest_of, write_manifest
 from tools.machine import describe_machine
 from tools.peers.environment import JobError, run_job
 from tools.peers.inside import CONVERTERS
@@ -52,89 +50,83 @@ BATCHES = (1, 32)
 _ONE_AT_A_TIME = ("rcnn", "bert")
 """Names of what takes one sample: two-stage detectors, and what reads lengths."""
 
-_FORMAT = 1
+_FORMAT = 2
+
+_SEED = 1
+"""Of large weights."""
 
 
-def export_folder(folder: Path, names: Sequence[str], batches: Sequence[int], *, peers: bool) -> None:
-    """Write files, inputs and references of models, and ``manifest.json`` and ``measure.py`` beside them."""
+def export_folder(
+    folder: Path, names: Sequence[str], batches: Sequence[int], *, peers: bool = False, seeds: bool = False
+) -> None:
+    """Write models, inputs and references, and ``manifest.json`` and ``measure.py`` beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     models = []
     for name in names:
-        subject = build_subject(name)
         place = name.replace(":", "-").replace("+", "-")
         (folder / place).mkdir(exist_ok=True)
-        models.append(_export(subject, folder, place, _batches_of(name, batches), peers=peers))
-        print(f"{name}: {', '.join(models[-1]['variants'])}", file=sys.stderr, flush=True)
-    manifest = {"format": _FORMAT, "made_with": describe_machine(seed=0), "models": models}
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+        models.append(_export(build_subject(name), folder / place, _batches_of(name, batches)))
+        print(f"{name}: error {models[-1]['emulated_error']}", file=sys.stderr, flush=True)
+    write_manifest(
+        folder, {"format": _FORMAT, "made_with": describe_machine(seed=0), "seeds": seeds, "models": models}
+    )
     shutil.copyfile(Path(__file__).with_name("measure.py"), folder / "measure.py")
+    if not seeds:
+        fill_folder(folder)
+    if peers:
+        _add_peers(folder)
 
 
 def _batches_of(name: str, batches: Sequence[int]) -> Sequence[int]:
     return (1,) if any(word in name for word in _ONE_AT_A_TIME) else batches
 
 
-def _export(
-    subject: Subject, folder: Path, place: str, batches: Sequence[int], *, peers: bool
-) -> dict[str, Any]:
-    """Write one model and return what the manifest says of it."""
+def _export(subject: Subject, place: Path, batches: Sequence[int]) -> dict[str, Any]:
+    """Write how to make a model, what it reads and returns, and return what the manifest says of it."""
     data = dict(subject.data)
-    np.savez(folder / place / "data.npz", **data)
-    variants: dict[str, dict[str, str]] = {"FP32": {}, "FP16": {}}
-    models = {"FP32": subject.model, "FP16": subject.low}
-    for variant, model in models.items():
-        for batch, file in _files(model, subject, folder / place, variant, batches).items():
-            variants[variant][str(batch)] = f"{place}/{file.name}"
-    wide = folder / variants["FP32"]["1"]
-    reference = OnnxSession(wide).run(data)
-    np.savez(folder / place / "reference.npz", *reference)
-    emulated = run_outputs(explicit_casts_of(subject.low), data, fusion=False)
-    exact = run_outputs(subject.model, data, fusion=False)
-    for tool in CONVERTERS if peers else ():
-        try:
-            with tempfile.TemporaryDirectory() as work:
-                fixed = Path(work, "fp32.onnx")
-                subject.model.export_onnx(fixed, input_shapes=subject.shapes)
-                made = folder / place / f"{tool}.onnx"
-                run_job("convert", tool, fixed, made)
-        except JobError as error:
-            print(f"{subject.name}: {tool}: {error}", file=sys.stderr)
-            continue
-        variants[f"FP16, {tool}"] = {"1": f"{place}/{made.name}"}
+    recipe = Recipe.of(subject.model, seed=_SEED)
+    recipe.write(place)
+    np.savez(place / "data.npz", **data)
+    exact = run_outputs(recipe.model, data, fusion=False)
+    np.savez(place / "reference.npz", *exact)
+    errors = {}
+    for variant in LOW:
+        low = explicit_casts_of(converted(recipe.model, variant, data))
+        errors[variant] = _worst(run_outputs(low, data, fusion=False), exact)
     return {
         "name": subject.name,
-        "folder": place,
+        "folder": place.name,
         "batches": list(batches),
-        "variants": variants,
-        "emulated_error": _worst(emulated, exact),
+        "variants": {},
+        "emulated_error": errors,
         "ranks": "rcnn" in subject.name or _is_ranked(subject.name),
     }
+
+
+def _add_peers(folder: Path) -> None:
+    """Add the FP16 files that other converters make of the FP32 ones, at batch 1."""
+    manifest = manifest_of(folder)
+    for entry in manifest["models"]:
+        with np.load(folder / entry["folder"] / "data.npz") as file:
+            shapes = {name: file[name].shape for name in file.files}
+        model = Recipe.read(folder / entry["folder"]).model
+        for tool in CONVERTERS:
+            try:
+                with tempfile.TemporaryDirectory() as work:
+                    fixed = Path(work, "fp32.onnx")
+                    model.export_onnx(fixed, input_shapes=shapes)
+                    made = folder / entry["folder"] / f"{tool}.onnx"
+                    run_job("convert", tool, fixed, made)
+            except JobError as error:
+                print(f"{entry['name']}: {tool}: {error}", file=sys.stderr)
+                continue
+            entry["variants"][f"FP16, {tool}"] = {"1": f"{entry['folder']}/{made.name}"}
+    write_manifest(folder, manifest)
 
 
 def _is_ranked(name: str) -> bool:
     """Whether outputs are rows in the order of their scores, which change places where scores nearly tie."""
     return BEFORE_RANKING not in name and any(word in name for word in ("ssd_", "yolo3_", "center_net_"))
-
-
-def _files(
-    model: Model, subject: Subject, folder: Path, variant: str, batches: Sequence[int]
-) -> dict[int, Path]:
-    """Write a model for every batch: one file where its batch can be left open, and otherwise one each."""
-    path = folder / f"{variant.lower()}.onnx"
-    if list(batches) != [1]:
-        try:
-            model.export_onnx(path, input_shapes=subject.shapes, dynamic_batch=True)
-        except ExportError:
-            pass
-        else:
-            return dict.fromkeys(batches, path)
-    found = {}
-    for batch in batches:
-        path = folder / f"{variant.lower()}-batch{batch}.onnx"
-        shapes = {name: (batch * shape[0], *shape[1:]) for name, shape in subject.shapes.items()}
-        model.export_onnx(path, input_shapes=shapes)
-        found[batch] = path
-    return found
 
 
 def _worst(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
@@ -151,9 +143,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(MODELS)}")
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES, metavar="N", help="default: 1 32")
     parser.add_argument("--peers", action="store_true", help="other converters' files too, at batch 1")
+    parser.add_argument(
+        "--seeds", action="store_true", help="how to draw the weights, instead of files with them"
+    )
     options = parser.parse_args(arguments)
+    if options.peers and options.seeds:
+        parser.error("--peers needs files: leave --seeds out")
     warnings.filterwarnings("ignore", module=r"(mxnet|gluoncv)(\..*)?")
     batches = sorted({1, *options.batches})
-    export_folder(options.folder, options.names or MODELS, batches, peers=options.peers)
-    print(f"{options.folder}: on the machine with the GPU, python3 measure.py")
+    export_folder(options.folder, options.names or MODELS, batches, peers=options.peers, seeds=options.seeds)
+    fill = "python3 -m tools.gpu_validation.fill FOLDER, then " if options.seeds else ""
+    print(f"{options.folder}: on the machine with the GPU, {fill}python3 measure.py")
     return 0

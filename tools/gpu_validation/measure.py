@@ -1,13 +1,14 @@
-"""Measure the models of this folder: error and time of FP16 against FP32, on the GPU of this machine.
+"""Measure the models of this folder: error and time of low precision against FP32, on this machine's GPU.
 
     python3 measure.py [NAME ...] [--rounds 10] [--seconds 0.5] [--runtime onnxruntime] [--device cpu]
 
 It needs NumPy, and either ONNX Runtime, with its CUDA provider for a GPU, or PyTorch with onnx2torch; no
 network. Without a GPU it runs on the CPU and says so: that tries the tool, and says nothing about GPUs.
 
-Every model runs in FP32 without TF32, in FP32 with it, and in FP16, by turns, so that a clock that changes
-meets all of them; times are medians over the rounds, with the data on the device. Errors are relative L2 of
-the worst output against FP32 on a CPU, at batch 1. Of a detector (marked "ranks") rows change places where
+Every model runs in FP32 without TF32, in FP32 with it, and in FP16 and BF16, by turns, so that a clock that
+changes meets all of them; times are medians over the rounds, with the data on the device. Errors are relative
+L2 of the worst output against MXNet in FP32 on a CPU, at batch 1. ONNX Runtime also says which nodes run on
+which of its providers. Of a detector (marked "ranks") rows change places where
 scores nearly tie; its tensors before the ranking are a model of their own.
 
 It writes results.json, results.md and, where Matplotlib is there, results.png.
@@ -23,6 +24,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -31,7 +33,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 TF32 = "FP32, TF32"
 ONNXRUNTIME, PYTORCH = "onnxruntime", "pytorch"
-FORMAT = 1
+FORMAT = 2
 
 
 class OnnxRuntime:
@@ -53,6 +55,8 @@ class OnnxRuntime:
             return None
         if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
             return False
+        if hasattr(onnxruntime, "preload_dlls"):  # of CUDA and cuDNN, where they came as Python packages
+            onnxruntime.preload_dlls()
         # A provider that is built in may still not load: CUDA or cuDNN of another version.
         return shutil.which("nvidia-smi") is not None
 
@@ -90,6 +94,27 @@ class OnnxRuntime:
 
         run.kept = kept
         return run, outputs
+
+    def placement(self, path, inputs):
+        """Return provider -> operator -> how many nodes it runs."""
+        with tempfile.TemporaryDirectory() as folder:
+            options = self.module.SessionOptions()
+            options.log_severity_level = 3
+            options.enable_profiling = True
+            options.profile_file_prefix = str(Path(folder, "profile"))
+            providers = ["CUDAExecutionProvider"] if self.device == "cuda" else []
+            session = self.module.InferenceSession(
+                str(path), options, providers=[*providers, "CPUExecutionProvider"]
+            )
+            session.run(None, {entry.name: inputs[entry.name] for entry in session.get_inputs()})
+            events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
+        found = {}
+        for event in events:
+            if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+                operators = found.setdefault(event["args"]["provider"], {})
+                name = event["args"]["op_name"]
+                operators[name] = operators.get(name, 0) + 1
+        return found
 
 
 class PyTorch:
@@ -141,6 +166,12 @@ class PyTorch:
             return [output.float().cpu().numpy() for output in found]
 
         return run, outputs
+
+    @staticmethod
+    def placement(path, inputs):
+        """Return nothing: everything is where its data are."""
+        del path, inputs
+        return None
 
 
 RUNTIMES = {ONNXRUNTIME: OnnxRuntime, PYTORCH: PyTorch}
@@ -198,6 +229,8 @@ def measure(model, runtime, rounds, seconds):
                 run, outputs = runtime.prepare(runtime.load(HERE / files[str(batch)], tf32), inputs)
                 results = outputs()
                 if batch == 1:
+                    if not tf32:
+                        entry["placement"] = runtime.placement(HERE / files["1"], inputs)
                     entry["error"] = max(relative_error(*pair) for pair in zip(results, reference))
                 entry["finite"] = all(bool(np.isfinite(values).all()) for values in results)
                 prepared[variant] = run
@@ -264,29 +297,45 @@ def markdown(results):
         "",
         ", ".join(f"{key} {value}" for key, value in {**about, **results["versions"]}.items()) + ".",
         f"Runtime: {results['runtime']} on {results['device']}; {results['rounds']} rounds by turns.",
-        "Random weights. Error: relative L2 of the worst output against FP32 on a CPU (and emulation's).",
+        "Random weights. Error: relative L2 of the worst output against MXNet in FP32 on a CPU (and what",
+        "emulation said). Nodes of ONNX Runtime: all, casts among them, and those that run on the CPU.",
         "",
-        "| Model | batch | variant | ms | FP32's time over it | error |",
-        "|---|---|---|---|---|---|",
+        "| Model | batch | variant | ms | FP32's time over it | error | nodes |",
+        "|---|---|---|---|---|---|---|",
     ]
     for model in results["models"]:
         for row in model["rows"]:
             base = row["variants"].get("FP32", {}).get("milliseconds")
             for variant, entry in row["variants"].items():
                 if "problem" in entry:
-                    lines.append(f"| {model['name']} | {row['batch']} | {variant} | {entry['problem']} | | |")
+                    lines.append(
+                        f"| {model['name']} | {row['batch']} | {variant} | {entry['problem']} | | | |"
+                    )
                     continue
                 took = entry["milliseconds"]
                 error = f"{entry['error']:.1e}" if "error" in entry else ""
-                if error and variant == "FP16":
-                    error += f" ({model['emulated_error']:.1e})"
+                if error and variant in model["emulated_error"]:
+                    error += f" ({model['emulated_error'][variant]:.1e})"
                 error += " ranks" if error and model["ranks"] else ""
                 error += "" if entry["finite"] else " NOT FINITE"
                 faster = f"{base / took:.2f}" if base else ""
-                lines.append(
-                    f"| {model['name']} | {row['batch']} | {variant} | {took:.3f} | {faster} | {error} |"
-                )
+                nodes = nodes_of(entry.get("placement"))
+                which = f"| {model['name']} | {row['batch']} | {variant} "
+                lines.append(f"{which}| {took:.3f} | {faster} | {error} | {nodes} |")
     return "\n".join(lines) + "\n"
+
+
+def nodes_of(placement):
+    """Return how many nodes there are, how many casts, and what runs on the CPU."""
+    if not placement:
+        return ""
+    total = sum(sum(operators.values()) for operators in placement.values())
+    casts = sum(operators.get("Cast", 0) for operators in placement.values())
+    on_cpu = placement.get("CPUExecutionProvider", {}) if "CUDAExecutionProvider" in placement else {}
+    said = f"{total}, {casts} casts"
+    if on_cpu:
+        said += ", on the CPU: " + ", ".join(f"{number} {name}" for name, number in sorted(on_cpu.items()))
+    return said
 
 
 def plot(results, path):
@@ -339,6 +388,10 @@ def main(arguments=None):
     manifest = json.loads((HERE / "manifest.json").read_text("utf-8"))
     if manifest["format"] != FORMAT:
         sys.exit(f"manifest.json is of format {manifest['format']}, and this measure.py reads {FORMAT}.")
+    if not all(model["variants"] for model in manifest["models"]):
+        sys.exit(
+            "The folder has no ONNX files yet: make them with python3 -m tools.gpu_validation.fill FOLDER."
+        )
     unknown = set(options.names) - {model["name"] for model in manifest["models"]}
     if unknown:
         sys.exit(f"The folder has no {', '.join(sorted(unknown))}.")
