@@ -310,7 +310,7 @@ class Model:
             input_shapes=named_input_shapes(self.graph, input_shapes, params),
             opset=opset,
             dynamic_batch=dynamic_batch,
-            norms_of_one_dtype=target is not None and target.backend.norms_of_one_dtype,
+            norms_of_one_dtype=target is None or target.backend.norms_of_one_dtype,
             metadata=self._metadata(),
             progress=progress,
         )
