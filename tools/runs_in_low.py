@@ -22,6 +22,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+_BFLOAT16 = 16
+"""ONNX's number of the type (TensorProto.DataType)."""
+
 _DTYPES = {"float": "f4", "float16": "f2", "double": "f8", "int64": "i8", "int32": "i4", "int8": "i1"}
 
 
@@ -48,7 +51,7 @@ def _low_nodes(path: str, provider: str) -> dict[str, bool]:
     providers = list(dict.fromkeys((provider, "CPUExecutionProvider")))
     try:
         session = onnxruntime.InferenceSession(path, options, providers=providers)
-        session.run(None, {given.name: _zeros(given) for given in session.get_inputs()})
+        session.run_with_ort_values(None, {given.name: _zeros(given) for given in session.get_inputs()})
     except Exception as error:  # of its own; the call counts as one that did not run
         print(f"{os.path.basename(path)}: {str(error)[:200]}", file=sys.stderr)
         return {}
@@ -70,8 +73,11 @@ def _low_nodes(path: str, provider: str) -> dict[str, bool]:
 
 
 def _zeros(given: Any) -> Any:
-    dtype = _DTYPES.get(given.type[len("tensor(") : -1], "f4")
-    return np.zeros([size if isinstance(size, int) else 1 for size in given.shape], dtype)
+    dtype = given.type[len("tensor(") : -1]
+    zeros = np.zeros([size if isinstance(size, int) else 1 for size in given.shape], _DTYPES.get(dtype, "f4"))
+    if dtype == "bfloat16":  # which NumPy has not; its bits are
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(zeros.astype("u2"), _BFLOAT16)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(zeros)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ It needs NumPy, and either ONNX Runtime, with its CUDA provider for a GPU, or Py
 network. Without a GPU it runs on the CPU and says so: that tries the tool, and says nothing about GPUs.
 
 Every model runs in FP32 without TF32, in FP32 with it, and in FP16 and BF16, by turns, so that a clock that
-changes meets all of them; times are medians over the rounds, with the data on the device. Errors are relative
+changes meets all of them; on a GPU also with channels last ("NHWC"), which its matrix units want; times are medians over the rounds, with the data on the device. Errors are relative
 L2 of the worst output against MXNet in FP32 on a CPU, at batch 1. ONNX Runtime also says which nodes run on
 which of its providers. Of a detector (marked "ranks") rows change places where
 scores nearly tie; its tensors before the ranking are a model of their own.
@@ -31,8 +31,9 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-TF32 = "FP32, TF32"
+TF32, NHWC = "TF32", "NHWC"
 ONNXRUNTIME, PYTORCH = "onnxruntime", "pytorch"
+CHANNELS_LAST = ("FP16 for CUDA",)
 FORMAT = 2
 
 
@@ -60,13 +61,14 @@ class OnnxRuntime:
         # A provider that is built in may still not load: CUDA or cuDNN of another version.
         return shutil.which("nvidia-smi") is not None
 
-    def load(self, path, tf32):
-        """Return a file ready to run, with TF32 allowed or not."""
+    def load(self, path, settings=()):
+        """Return a file ready to run, with TF32 where that is among the settings, and channels last."""
         options = self.module.SessionOptions()
         options.log_severity_level = 3
         providers = ["CPUExecutionProvider"]
         if self.device == "cuda":
-            providers.insert(0, ("CUDAExecutionProvider", {"use_tf32": "1" if tf32 else "0"}))
+            chosen = {"use_tf32": str(int(TF32 in settings)), "prefer_nhwc": str(int(NHWC in settings))}
+            providers.insert(0, ("CUDAExecutionProvider", chosen))
         session = self.module.InferenceSession(str(path), options, providers=providers)
         if self.device == "cuda" and session.get_providers()[0] != "CUDAExecutionProvider":
             raise RuntimeError("ONNX Runtime's CUDA provider does not load; see what it printed")
@@ -138,12 +140,14 @@ class PyTorch:
             return None
         return bool(onnx2torch) and torch.cuda.is_available()
 
-    def load(self, path, tf32):
-        """Return a file ready to run, with TF32 allowed or not."""
+    def load(self, path, settings=()):
+        """Return a file ready to run, with TF32 where that is among the settings, and channels last."""
         model = self.onnx.load(str(path))
         network = self.onnx2torch.convert(model).eval().to(self.device)
         network.mxamp_inputs = [value.name for value in model.graph.input]
-        network.mxamp_tf32 = tf32
+        if NHWC in settings:
+            network = network.to(memory_format=self.torch.channels_last)
+        network.mxamp_tf32 = TF32 in settings
         return network
 
     def prepare(self, network, inputs):
@@ -219,21 +223,24 @@ def measure(model, runtime, rounds, seconds):
     for batch in model["batches"]:
         inputs = {name: np.concatenate([values] * batch) for name, values in data.items()}
         prepared, row = {}, {"batch": batch, "variants": {}}
-        wanted = [(variant, files, False) for variant, files in model["variants"].items()]
-        wanted.insert(1, (TF32, model["variants"]["FP32"], True))
-        for variant, files, tf32 in wanted:
-            if str(batch) not in files or (tf32 and runtime.device != "cuda"):
+        wanted = [(variant, ()) for variant in model["variants"]]
+        if runtime.device == "cuda":
+            wanted[1:1] = [("FP32", (TF32,)), ("FP32", (TF32, NHWC))]
+            wanted += [(variant, (NHWC,)) for variant in CHANNELS_LAST if variant in model["variants"]]
+        for variant, settings in wanted:
+            files = model["variants"][variant]
+            if str(batch) not in files:
                 continue
-            row["variants"][variant] = entry = {}
+            row["variants"][", ".join((variant, *settings))] = entry = {}
             try:
-                run, outputs = runtime.prepare(runtime.load(HERE / files[str(batch)], tf32), inputs)
+                run, outputs = runtime.prepare(runtime.load(HERE / files[str(batch)], settings), inputs)
                 results = outputs()
                 if batch == 1:
-                    if not tf32:
+                    if not settings:
                         entry["placement"] = runtime.placement(HERE / files["1"], inputs)
                     entry["error"] = max(relative_error(*pair) for pair in zip(results, reference))
                 entry["finite"] = all(bool(np.isfinite(values).all()) for values in results)
-                prepared[variant] = run
+                prepared[", ".join((variant, *settings))] = run
             except Exception as problem:  # whatever a runtime raises is a result
                 entry["problem"] = " ".join(str(problem).split())[:300] or type(problem).__name__
         times = turns(prepared, rounds, seconds)
