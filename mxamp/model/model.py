@@ -21,6 +21,7 @@ from mxamp.model.provenance import History, PolicyRecord, Provenance, provenance
 from mxamp.model.read_back import read_back
 from mxamp.model.source_files import SourceFiles, hash_file
 from mxamp.onnx import OnnxExport, export_graph
+from mxamp.onnx.runtime_gaps import RuntimeGaps
 from mxamp.params.parameter import Parameter
 from mxamp.params.stream import Progress, stream_params
 from mxamp.policy.policy import Policy
@@ -303,6 +304,7 @@ class Model:
         params = {**self.arg_params, **self.aux_params}
         if target is None and self.decided_for in Target.builtin_names():
             target = Target.builtin(str(self.decided_for))
+        backend = None if target is None else target.backend
         return export_graph(
             self.graph,
             params,
@@ -310,7 +312,10 @@ class Model:
             input_shapes=named_input_shapes(self.graph, input_shapes, params),
             opset=opset,
             dynamic_batch=dynamic_batch,
-            norms_of_one_dtype=target is None or target.backend.norms_of_one_dtype,
+            gaps=RuntimeGaps(
+                norms_of_two_dtypes=backend is None or backend.lacks_norms_of_two_dtypes,
+                max_pool_of_opset_22=backend is not None and backend.lacks_max_pool_of_opset_22,
+            ),
             metadata=self._metadata(),
             progress=progress,
         )

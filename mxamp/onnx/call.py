@@ -44,8 +44,8 @@ class Call(AttributeReader):
         What it reads.
     opset
         The version of ONNX's operators that is written.
-    norms_of_one_dtype
-        Whether no BatchNormalization may have data of one dtype and statistics of another.
+    gaps
+        What the runtime that is to read the file lacks.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Call(AttributeReader):
         self.node = node
         self.inputs = tuple(inputs)
         self.opset = writer.opset
-        self.norms_of_one_dtype = writer.norms_of_one_dtype
+        self.gaps = writer.gaps
         self._writer = writer
         self._write_body = write_body
 

@@ -10,6 +10,7 @@ from typing import Mapping, Sequence
 from mxamp.errors import ExportError
 from mxamp.graph.graph import Graph
 from mxamp.onnx.file import MOST_IN_ONE_FILE, Progress, write_file
+from mxamp.onnx.runtime_gaps import NO_GAPS, RuntimeGaps
 from mxamp.onnx.walk import write_graph
 from mxamp.params.parameter import Parameter
 
@@ -59,7 +60,7 @@ def export_graph(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     opset: int | None = None,
     dynamic_batch: bool = False,
-    norms_of_one_dtype: bool = False,
+    gaps: RuntimeGaps = NO_GAPS,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     most_in_one_file: int = MOST_IN_ONE_FILE,
@@ -68,7 +69,7 @@ def export_graph(
 
     Parameters
     ----------
-    graph, params, input_shapes, opset, dynamic_batch, norms_of_one_dtype
+    graph, params, input_shapes, opset, dynamic_batch, gaps
         See :func:`mxamp.onnx.walk.write_graph`.
     path
         The file; it is replaced where it exists.
@@ -91,7 +92,7 @@ def export_graph(
         input_shapes=input_shapes,
         opset=opset,
         dynamic_batch=dynamic_batch,
-        norms_of_one_dtype=norms_of_one_dtype,
+        gaps=gaps,
     )
     files = write_file(
         written, Path(path), metadata or {}, progress=progress, most_in_one_file=most_in_one_file

@@ -18,6 +18,7 @@ from mxamp.onnx import tables
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import OLDEST_OPSET, OnnxMapping, mapping_of
 from mxamp.onnx.package import import_onnx
+from mxamp.onnx.runtime_gaps import NO_GAPS, RuntimeGaps
 from mxamp.onnx.tensor import Shape, Tensor
 from mxamp.onnx.writer import Writer, bodies_of
 from mxamp.ops.attributes import integers
@@ -103,7 +104,7 @@ def write_graph(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     opset: int | None = None,
     dynamic_batch: bool = False,
-    norms_of_one_dtype: bool = False,
+    gaps: RuntimeGaps = NO_GAPS,
 ) -> OnnxGraph:
     """Write a graph with ONNX's operators.
 
@@ -119,9 +120,8 @@ def write_graph(
         The version of ONNX's operators; by default 17, or the first that the model can be written with.
     dynamic_batch
         Whether the size of the first axis of every input is left open.
-    norms_of_one_dtype
-        Whether a BatchNormalization of low data and float32 statistics, which ONNX allows and not every
-        runtime has, is written in float32 between two casts. The results are the same.
+    gaps
+        What the runtime that is to read the file lacks, so that it is written otherwise.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def write_graph(
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
     _check_mappings(graph)
     chosen, reason = _opset(graph, dtypes, opset)
-    writer = Writer(chosen, norms_of_one_dtype=norms_of_one_dtype)
+    writer = Writer(chosen, gaps=gaps)
     for name in graph.variables:
         writer.reserve(name)
     heads = _unique(output_names(graph), set(graph.variables))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError
 from mxamp.onnx.package import import_onnx
+from mxamp.onnx.runtime_gaps import NO_GAPS, RuntimeGaps
 from mxamp.onnx.tensor import DTYPE_OF_CODE, ONNX_CODES, Shape, Tensor
 from mxamp.params.parameter import Parameter
 
@@ -28,8 +29,8 @@ class Writer:
     ----------
     opset
         The version of ONNX's operators to write for.
-    norms_of_one_dtype
-        Whether no BatchNormalization may have data of one dtype and statistics of another.
+    gaps
+        What the runtime that is to read the file lacks.
 
     Notes
     -----
@@ -38,10 +39,10 @@ class Writer:
     files need no MXNet to tell them. Linear in nodes.
     """
 
-    def __init__(self, opset: int, *, norms_of_one_dtype: bool = False) -> None:
+    def __init__(self, opset: int, *, gaps: RuntimeGaps = NO_GAPS) -> None:
         self._onnx = import_onnx()
         self.opset = opset
-        self.norms_of_one_dtype = norms_of_one_dtype
+        self.gaps = gaps
         self.ir_version = int(
             self._onnx.helper.find_min_ir_version_for([self._onnx.helper.make_opsetid("", opset)])
         )

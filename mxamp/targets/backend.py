@@ -48,13 +48,18 @@ class Backend:
         return "gpu(0)" if self.device == "gpu" else "cpu"
 
     @property
-    def norms_of_one_dtype(self) -> bool:
+    def lacks_norms_of_two_dtypes(self) -> bool:
         """Whether an ONNX file for it has no BatchNormalization of low data and float32 statistics.
 
         ONNX Runtime's CUDA provider has no kernel of it (its OperatorKernels.md), so that it runs on the CPU,
         and OpenVINO refuses it. Who decides for MXNet and exports does not say who reads the file.
         """
         return self.runtime != "tensorrt"
+
+    @property
+    def lacks_max_pool_of_opset_22(self) -> bool:
+        """Whether it has no MaxPool of ONNX's opset 22, in any dtype (microsoft/onnxruntime issue 26393)."""
+        return self.runtime == "onnxruntime-cuda"
 
     @property
     def rounds_parameters(self) -> bool:

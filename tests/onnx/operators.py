@@ -11,6 +11,7 @@ from mxamp.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.graph import Graph as _Graph
 from mxamp.model import Model
 from mxamp.onnx import OnnxSession, export_graph
+from mxamp.onnx.runtime_gaps import NO_GAPS, RuntimeGaps
 from mxamp.params.parameter import ArrayParameter
 
 __all__ = ["Case", "Given", "array_shapes", "case", "compare", "graph_of_case"]
@@ -80,7 +81,9 @@ def array_shapes(given: Case) -> dict[str, tuple[int, ...]]:
     return {f"in{number}": _values(value, 0).shape for number, value in enumerate(given.inputs)}
 
 
-def compare(given: Case, folder: Path, *, opset: int | None = None, hidden: int = 0) -> None:
+def compare(
+    given: Case, folder: Path, *, opset: int | None = None, hidden: int = 0, gaps: RuntimeGaps = NO_GAPS
+) -> None:
     """Check that ONNX Runtime and MXNet return the same, in dtype, shape and values."""
     from mxamp.runtime.executor import BoundModel
 
@@ -102,6 +105,7 @@ def compare(given: Case, folder: Path, *, opset: int | None = None, hidden: int 
         folder / "n.onnx",
         input_shapes={name: values.shape for name, values in data.items()},
         opset=opset,
+        gaps=gaps,
     )
     found = OnnxSession(folder / "n.onnx").run(data)
     assert len(found) == len(expected)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("onnx", reason="ONNX is not installed: pip install '.[onnx]'")
@@ -15,8 +16,11 @@ from mxamp.dtypes import DType
 from mxamp.errors import TargetError
 from mxamp.export import runtime_fit
 from mxamp.model import Model, load
+from mxamp.onnx.runtime_gaps import RuntimeGaps
 from mxamp.targets import Target
 from tests.building import Net, convert, parameters
+from tests.onnx.cases_layers import pooling_cases
+from tests.onnx.operators import Case, case, compare
 
 OPENVINO = Target.builtin("openvino-bf16")
 
@@ -117,3 +121,61 @@ def test_a_batch_norm_is_of_one_dtype_where_the_runtime_has_no_other(tmp_path: P
         assert [op for op, _ in nodes].count("Cast") >= 2
         assert [codes for op, codes in nodes if op == "BatchNormalization"] == [{wide}]
     assert ("BatchNormalization", {low, wide}) in written("onnx-cuda-fp16", read_by="onnx-tensorrt-fp16")
+
+
+def max_pooling() -> list[Case]:
+    """Return windows that overlap, leave places out, and reach beyond the data, of one to three axes."""
+    found = [each for each in pooling_cases() if each.attrs.get("pool_type") == "max"]
+    below = -1 - np.abs(np.random.default_rng(0).standard_normal((2, 3, 7, 5), np.float32))
+    below[0, 0, ::2, ::2] = -np.inf  # and a finite one in every window, without which MXNet has -3.4e38
+    found += [
+        case("Pooling", below, pool_type="max", kernel="(3, 3)", stride="(2, 2)", pad="(1, 1)", tolerance=0),
+        case("Pooling", (1, 2, 9, 11), pool_type="max", kernel="(2, 2)", stride="(3, 4)", tolerance=0),
+        case(
+            "Pooling", (1, 2, 5, 6, 7), pool_type="max", kernel="(2, 3, 2)", stride="(2, 1, 3)", tolerance=0
+        ),
+    ]
+    return [each for each in found if "global_pool" not in each.attrs]
+
+
+@pytest.mark.parametrize("given", max_pooling(), ids=str)
+def test_max_pooling_of_slices_is_max_pooling(given: Case, tmp_path: Path) -> None:
+    import onnx
+
+    pytest.importorskip("mxnet")
+    gaps = RuntimeGaps(max_pool_of_opset_22=True)
+    for opset, is_written in ((21, True), (22, False)):
+        compare(given, tmp_path, opset=opset, gaps=gaps)
+        operators = {node.op_type for node in onnx.load(str(tmp_path / "n.onnx")).graph.node}
+        assert ("MaxPool" in operators) is is_written
+
+
+@pytest.mark.parametrize("pad", ["(0, 0)", "(1, 1)"])
+@pytest.mark.parametrize("target", ["onnx-cuda-bf16", "generic-bf16"])
+def test_a_bfloat16_file_for_cuda_has_no_max_pool(tmp_path: Path, target: str, pad: str) -> None:
+    """Of opset 22 CUDA's provider has none, in any dtype, nor Pad in bfloat16."""
+    import onnx
+
+    net = Net()
+    pooled = net.op(
+        *("Pooling", net.conv(net.var("data"), "conv0")),
+        pool_type="max",
+        kernel="(3, 3)",
+        stride="(2, 2)",
+        pad=pad,
+    )
+    graph = net.graph(net.conv(pooled, "conv1"))
+    model = convert(graph, net.params, DType.BFLOAT16, target=Target.builtin(target))
+    path = tmp_path / "net.onnx"
+    model.export_onnx(
+        path, input_shapes={"data": (1, 4, 8, 8)}, dynamic_batch=True, target=Target.builtin("onnx-cuda-bf16")
+    )
+    file = onnx.shape_inference.infer_shapes(onnx.load(str(path)), strict_mode=True).graph
+    codes = {value.name: value.type.tensor_type.elem_type for value in (*file.input, *file.value_info)}
+    operators = [node.op_type for node in file.node]
+    assert "MaxPool" not in operators
+    assert (operators.count("Slice"), operators.count("Max")) == (6, 2)
+    pads = [codes[node.input[0]] for node in file.node if node.op_type == "Pad"]
+    assert pads == ([] if pad == "(0, 0)" else [onnx.TensorProto.FLOAT])
+    model.export_onnx(path, input_shapes={"data": (1, 4, 8, 8)}, target=Target.builtin("generic-bf16"))
+    assert "MaxPool" in {node.op_type for node in onnx.load(str(path)).graph.node}

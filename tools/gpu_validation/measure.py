@@ -6,10 +6,11 @@ It needs NumPy, and either ONNX Runtime, with its CUDA provider for a GPU, or Py
 network. Without a GPU it runs on the CPU and says so: that tries the tool, and says nothing about GPUs.
 
 Every model runs in FP32 without TF32, in FP32 with it, and in FP16 and BF16, by turns, so that a clock that
-changes meets all of them; on a GPU also with channels last ("NHWC"), which its matrix units want; times are medians over the rounds, with the data on the device. Errors are relative
-L2 of the worst output against MXNet in FP32 on a CPU, at batch 1. ONNX Runtime also says which nodes run on
-which of its providers. Of a detector (marked "ranks") rows change places where
-scores nearly tie; its tensors before the ranking are a model of their own.
+changes meets all of them; on a GPU also with channels last ("NHWC"), which its matrix units want. Times are
+medians over the rounds, with the data on the device. Errors are relative L2 of the worst output against MXNet
+in FP32 on a CPU, at batch 1. ONNX Runtime also says which nodes run on which of its providers. Of a detector
+(marked "ranks") rows change places where scores nearly tie; its tensors before the ranking are a model of
+their own.
 
 It writes results.json, results.md and, where Matplotlib is there, results.png.
 """

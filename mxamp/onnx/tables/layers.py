@@ -98,10 +98,36 @@ def _pooling(call: Call) -> Written:
         return call.emit("LpPool", call.data, p=call.integer("p_value", 2), **window)
     window["ceil_mode"] = int(convention == "full")
     if kind == "max":
+        if call.gaps.max_pool_of_opset_22 and call.opset >= 22:
+            return _max_of_slices(call, kernel, window["strides"], pad)
         return call.emit("MaxPool", call.data, **window)
     counted = kind == "sum" or call.flag("count_include_pad", True)
     mean = call.emit("AveragePool", call.data, count_include_pad=int(counted), **window)
     return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(math.prod(kernel), mean))
+
+
+def _max_of_slices(call: Call, kernel: Sequence[int], strides: Sequence[int], pad: Sequence[int]) -> Tensor:
+    """Write max pooling axis by axis: the maximum of what is at each place of the windows."""
+    data = call.data
+    starts, ends, windows = [0, 0], [0, 0], []
+    for axis, (width, stride, before) in enumerate(zip(kernel, strides, pad), start=2):
+        size = call.size(data, axis)
+        room = size + 2 * before - width
+        is_full = call.text("pooling_convention", "valid") == "full"
+        count = 1 + (-(-room // stride) if is_full else room // stride)
+        starts.append(before)
+        ends.append(max(0, (count - 1) * stride + width - size - before))
+        windows.append((axis, width, stride, (count - 1) * stride + 1))
+    is_padded = any(starts + ends)
+    low = data.dtype
+    if is_padded:
+        if low == DType.BFLOAT16:  # in which ONNX Runtime has no Pad on CUDA
+            data = call.cast(data, DType.FLOAT32)
+        data = call.emit("Pad", data, call.indices([*starts, *ends]), call.scalar(-math.inf, data))
+    for axis, width, stride, reach in windows:
+        places = [call.slice(data, [place], [place + reach], [axis], [stride]) for place in range(width)]
+        data = call.emit("Max", *places)
+    return call.cast(data, low) if data.dtype != low else data
 
 
 @mapping("_contrib_AdaptiveAvgPooling2D", "GlobalAveragePool; two MatMul with averaging matrices")

@@ -20,7 +20,7 @@ def _batch_norm(call: Call) -> Written:
         # MXNet takes gamma for 1, whatever the parameter holds.
         gamma = call.array(np.ones(call.shape(beta)), beta.dtype)
     low = data.dtype
-    is_cast = call.norms_of_one_dtype and low != mean.dtype
+    is_cast = call.gaps.norms_of_two_dtypes and low != mean.dtype
     if is_cast:
         data = call.cast(data, mean.dtype)
     order = list(range(call.rank(data)))
