@@ -42,6 +42,9 @@ _FEWEST = 8
 _PRIOR = 1.5
 """Samples that the rates of the parent count for."""
 
+_LEAST_TOLD = 0.01
+"""The share of a kernel's time that an amount takes of which it tells the rate."""
+
 _KNOWN = 20.0
 """Samples that rates count for that are known from before, ..."""
 
@@ -367,35 +370,52 @@ def _fit(
     # What is the same everywhere cannot be told from what every run costs.
     scaled = np.where(amounts.max(axis=0) > amounts.min(axis=0), scaled, 0.0)
     scaled[:, 0] = 1.0
-    is_had = (scaled > 0).any(axis=0)
     leaning = np.zeros((0, scaled.shape[1]))
     wanted = np.zeros(0)
+    kept = np.zeros(scaled.shape[1])
     if parent is not None:
         expected = parent * math.exp(float(np.median(np.log(times / _predict(parent, table)))))
+        is_told = _is_told(amounts, times, expected)
+        kept = np.where(is_told, 0.0, expected)
+        scaled[:, ~is_told] = 0.0
+        is_had = (scaled > 0).any(axis=0)
         # As samples of what the parent says, each of one amount alone, as much as those have that have any.
         shares = np.where(scaled > 0, scaled / times[:, None], np.nan)
         typical = np.zeros(scaled.shape[1])
         typical[is_had] = np.nanmedian(shares[:, is_had], axis=0) * math.sqrt(prior)
         leaning, wanted = np.diag(typical), typical * expected * scale
+    known = amounts @ kept
     weights = 1.0 / times
     found = np.zeros(scaled.shape[1])
     for _ in range(rounds):
         try:
             found, _residual = nnls(
-                np.vstack([scaled * weights[:, None], leaning]), np.concatenate([times * weights, wanted])
+                np.vstack([scaled * weights[:, None], leaning]),
+                np.concatenate([(times - known) * weights, wanted]),
             )
         except RuntimeError:  # it did not converge; the last round's are good enough
             break
-        ratio = np.maximum(scaled @ found, 1e-3) / times
+        ratio = np.maximum(scaled @ found + known, 1e-3) / times
         # Squared logarithms rather than squared relative errors, and less of what is far off.
         off = np.abs(np.log(ratio))
         slope = off / np.maximum(np.abs(ratio - 1.0), 1e-6)
         weights = slope / times / np.sqrt(np.maximum(off, 0.15) / 0.15)
-    rates: NDArray[np.float64] = found / scale
-    if parent is not None:  # of an amount that none of these has they say nothing
-        is_none = amounts.max(axis=0) <= 0
-        rates[is_none] = expected[is_none]
+    rates: NDArray[np.float64] = found / scale + kept
     return rates
+
+
+def _is_told(
+    amounts: NDArray[np.float64], times: NDArray[np.float64], expected: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return of which amounts samples tell the rate: those that take some of the time of several samples.
+
+    One whose 256 bytes come from memory, and which took 5 microseconds longer for whatever reason, would say
+    of megabytes that they take a fifth of a second.
+    """
+    takes = np.where(expected > 0, amounts * expected >= _LEAST_TOLD * times[:, None], amounts > 0)
+    found: NDArray[np.bool_] = takes.sum(axis=0) >= _FEWEST // 2
+    found[0] = True  # what every run costs
+    return found
 
 
 def by_family(samples: Sequence[KernelSample]) -> Mapping[str, Sequence[KernelSample]]:

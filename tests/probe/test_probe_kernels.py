@@ -170,6 +170,24 @@ def test_what_none_of_some_kernels_does_costs_them_what_it_costs_others() -> Non
     assert without < summed < 3 * moved(with_sum(plain))
 
 
+def test_one_kernel_that_has_little_of_something_does_not_say_what_much_of_it_takes() -> None:
+    """It took half as long again by accident, and its 256 bytes from memory are not why."""
+    known = tree_from_document({"one": 5.0, "beyond_cache": 1e-5, "beyond_shared_cache": 1e-4}, "Pooling")
+
+    def sample(size: int, slower: float = 1.0) -> KernelSample:
+        work = pooling(8, 8)._replace(elements=size // 4)
+        amounts = amounts_and_traits("Pooling", work, low=False)
+        return KernelSample("Pooling", "Pooling", work, (slower * kernel_microseconds(known, *amounts), None))
+
+    random = np.random.default_rng(0)
+    few_bytes = [sample(int(size)) for size in random.integers(1 << 12, 8 << 20, 60)]
+    tree = fit_family([*few_bytes, sample((8 << 20) + 256, slower=1.5)], low=False, known=known)
+    assert tree is not None
+    large = sample(64 << 20)
+    found = kernel_microseconds(tree, *amounts_and_traits("Pooling", large.work, low=False))
+    assert found == pytest.approx(large.times[0], rel=0.25)
+
+
 def test_noise_makes_no_conditions() -> None:
     random = np.random.default_rng(0)
     noisy = [
