@@ -99,6 +99,7 @@ def test_files_that_are_made_of_seeds_elsewhere_are_those_of_here(measured: Any,
 
 
 def test_files_of_other_converters_are_not_made_of_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mxnet")
     from tools.gpu_validation.export import main
 
     with pytest.raises(SystemExit):
