@@ -31,7 +31,7 @@ export MXNET_HOME ?= $(CURDIR)/.cache/mxnet
 .PHONY: help demo test test-core test-browser test-notebooks wheels test-wheels tours docs lint format environment environment-core environment-peers \
 	bench bench-runtimes environment-runtimes bench-estimates bench-convert bench-files bench-operators bench-calibration \
 	bench-peers gpu-validation verify-emulation verify-rounding \
-	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint fingerprint-change target-cpu-bf16 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
+	docs-operators docs-onnx verify-onnx verify-onnx-fp32 fingerprint fingerprint-change target-cpu-bf16 target-cpu-bf16-zen5 target-cpu-bf16-intel target-cpu-bf16-amx zoo accuracy clean
 
 help:
 	@echo "mxamp: turn a trained FP32 MXNet model into a mixed-precision one."
@@ -61,7 +61,7 @@ help:
 	@echo "  make zoo              convert and run some of GluonCV's models, compare with the baseline (minutes)"
 	@echo "  make accuracy         measure accuracy in FP32, BF16 and FP16 on networks trained here (a minute)"
 	@echo "  make target-cpu-bf16  measure this machine and write the built-in target of its kind (minutes);"
-	@echo "                        target-cpu-bf16-intel and target-cpu-bf16-amx on Intel's CPUs"
+	@echo "                        target-cpu-bf16-zen5 on AMD's CPUs since Zen 5, -intel and -amx on Intel's"
 	@echo "  make fingerprint      hash the conversions of 61 models, to show that a change of code changes none (minutes)"
 	@echo "  make fingerprint-change  what of three models converts otherwise than in the commit before (half a minute)"
 	@echo "  make docs-operators   write docs/results/operators.md from the records and policies"
@@ -160,6 +160,10 @@ verify-emulation: environment
 target-cpu-bf16: environment
 	@$(PROBE) --name cpu-bf16 --description "CPUs with avx512_bf16 that multiply bfloat16 at twice the rate of float32, such as AMD's" \
 		-o mxamp/targets/builtin/cpu-bf16.json $(ARGS)
+
+target-cpu-bf16-zen5: environment
+	@$(PROBE) --name cpu-bf16-zen5 --description "AMD's CPUs with avx512_bf16 since Zen 5 (family 26)" \
+		-o mxamp/targets/builtin/cpu-bf16-zen5.json $(ARGS)
 
 target-cpu-bf16-intel: environment
 	@$(PROBE) --name cpu-bf16-intel --description "Intel CPUs with avx512_bf16, in a process that does not use their AMX (MXNet's default)" \

@@ -82,9 +82,12 @@ def a_cpu(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """Make the system describe another CPU than the one that is here."""
     from mxamp.measuring import machine
 
-    def describe(*flags: str, vendor: str = "GenuineIntel", told_to_use_amx: bool = False) -> None:
+    def describe(
+        *flags: str, vendor: str = "GenuineIntel", family: int = 6, told_to_use_amx: bool = False
+    ) -> None:
         path = Path(tmp_path_factory.mktemp("cpu")) / "cpuinfo"
-        path.write_text(f"vendor_id : {vendor}\nmodel name : A CPU\nflags : {' '.join(flags)}\n", "utf-8")
+        about = f"vendor_id : {vendor}\ncpu family : {family}\nmodel name : A CPU\n"
+        path.write_text(f"{about}flags : {' '.join(flags)}\n", "utf-8")
         monkeypatch.setattr(machine, "CPU_INFO", path)
         variable, value = machine.AMX_SETTING
         if told_to_use_amx:

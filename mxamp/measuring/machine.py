@@ -80,6 +80,18 @@ def cpu_vendor(path: Path | None = None) -> str | None:
     return _cpu_information(path, "vendor_id")
 
 
+def cpu_family(path: Path | None = None) -> int | None:
+    """Return the family of the CPU, as its ``CPUID`` says: a number that stands for a generation or more.
+
+    Returns
+    -------
+    int or None
+        None where the system does not tell.
+    """
+    family = _cpu_information(path, "cpu family") or ""
+    return int(family) if family.isdigit() else None
+
+
 def cpu_name(path: Path | None = None) -> str:
     """Return what the CPU calls itself; ``unknown`` where nothing tells."""
     named = _cpu_information(path, "model name", "Model")

@@ -30,7 +30,7 @@ def outcome(model: Model) -> Mapping[str, Any]:
     }
 
 
-@pytest.mark.parametrize("target", ["cpu-bf16", "cpu-bf16-amx"])
+@pytest.mark.parametrize("target", ["cpu-bf16", "cpu-bf16-zen5", "cpu-bf16-amx"])
 @pytest.mark.parametrize("name", [name for name in NETWORK_NAMES if name in SMALL])
 def test_networks_convert_to_the_same_models(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mxnet", reason="MXNet's shapes are one side of it")

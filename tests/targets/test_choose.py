@@ -22,41 +22,52 @@ def on_a_machine(
     *,
     bfloat16: bool | None = None,
     vendor: str | None = None,
+    family: int | None = None,
     amx: bool = False,
     gpu: tuple[int, int] | None = None,
 ) -> None:
     monkeypatch.setattr(choose, "has_bfloat16_instructions", lambda: bfloat16)
     monkeypatch.setattr(choose, "cpu_vendor", lambda: vendor)
+    monkeypatch.setattr(choose, "cpu_family", lambda: family)
     monkeypatch.setattr(choose, "asks_for_amx", lambda: amx)
     monkeypatch.setattr(choose, "compute_capability", lambda: gpu)
 
 
 @pytest.mark.parametrize(
-    ("bfloat16", "vendor", "amx", "expected"),
+    ("bfloat16", "vendor", "family", "amx", "expected"),
     [
-        pytest.param(True, "AuthenticAMD", False, "cpu-bf16", id="AMD"),
-        pytest.param(True, "GenuineIntel", False, "cpu-bf16-intel", id="Intel"),
-        pytest.param(True, "GenuineIntel", True, "cpu-bf16-amx", id="Intel, told to use AMX"),
-        pytest.param(True, None, False, "cpu-bf16", id="of unknown make"),
-        pytest.param(False, "GenuineIntel", False, "cpu-bf16-emulated", id="has none"),
-        pytest.param(None, None, False, "cpu-bf16", id="does not tell"),
+        pytest.param(True, "AuthenticAMD", 25, False, "cpu-bf16", id="AMD"),
+        pytest.param(True, "AuthenticAMD", 26, False, "cpu-bf16-zen5", id="AMD since Zen 5"),
+        pytest.param(True, "AuthenticAMD", None, False, "cpu-bf16", id="AMD of unknown family"),
+        pytest.param(False, "AuthenticAMD", 26, False, "cpu-bf16-emulated", id="AMD, bfloat16 forbidden"),
+        pytest.param(True, "GenuineIntel", 6, False, "cpu-bf16-intel", id="Intel"),
+        pytest.param(True, "GenuineIntel", 6, True, "cpu-bf16-amx", id="Intel, told to use AMX"),
+        pytest.param(True, None, 26, False, "cpu-bf16", id="of unknown make"),
+        pytest.param(False, "GenuineIntel", 6, False, "cpu-bf16-emulated", id="has none"),
+        pytest.param(None, None, None, False, "cpu-bf16", id="does not tell"),
     ],
 )
 def test_bfloat16_goes_by_the_instructions_of_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, bfloat16: bool | None, vendor: str | None, amx: bool, expected: str
+    monkeypatch: pytest.MonkeyPatch,
+    bfloat16: bool | None,
+    vendor: str | None,
+    family: int | None,
+    amx: bool,
+    expected: str,
 ) -> None:
-    on_a_machine(monkeypatch, bfloat16=bfloat16, vendor=vendor, amx=amx, gpu=(8, 0))
+    on_a_machine(monkeypatch, bfloat16=bfloat16, vendor=vendor, family=family, amx=amx, gpu=(8, 0))
     assert resolve_target(AUTO, BF16).name == expected
 
 
 def test_the_measured_targets_say_where_low_precision_pays() -> None:
     gains = {
         name: cost.flops_per_us.low / cost.flops_per_us.float32
-        for name in ("cpu-bf16", "cpu-bf16-intel", "cpu-bf16-amx")
+        for name in ("cpu-bf16", "cpu-bf16-zen5", "cpu-bf16-intel", "cpu-bf16-amx")
         for cost in [Target.builtin(name).cost]
         if cost is not None
     }
     assert gains["cpu-bf16-intel"] < 1 < gains["cpu-bf16"] < gains["cpu-bf16-amx"]
+    assert gains["cpu-bf16-zen5"] == pytest.approx(gains["cpu-bf16"], rel=0.1)
     warned = {name for name in gains if "does not pay" in Target.builtin(name).warning}
     assert warned == {"cpu-bf16-intel"}
 
@@ -168,13 +179,15 @@ def test_flags_of_the_cpu(tmp_path: Path, text: str, flags: set[str] | None) -> 
 def test_a_system_that_does_not_tell_has_no_flags(tmp_path: Path) -> None:
     assert machine.cpu_flags(tmp_path / "nothing") is None
     assert machine.cpu_vendor(tmp_path / "nothing") is None
+    assert machine.cpu_family(tmp_path / "nothing") is None
     assert machine.cpu_name(tmp_path / "nothing")
 
 
-def test_vendor_and_name_of_the_cpu(tmp_path: Path) -> None:
+def test_vendor_family_and_name_of_the_cpu(tmp_path: Path) -> None:
     path = tmp_path / "cpuinfo"
-    path.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon: fast\n")
+    path.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel name\t: Xeon: fast\n")
     assert machine.cpu_vendor(path) == "GenuineIntel"
+    assert machine.cpu_family(path) == 6
     assert machine.cpu_name(path) == "Xeon: fast"
 
 

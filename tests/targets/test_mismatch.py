@@ -41,6 +41,8 @@ def layer() -> tuple[Graph, dict[str, Any]]:
         pytest.param(OLD, "GenuineIntel", False, "cpu-bf16-emulated", None, id="emulated is right"),
         pytest.param(("avx2",), "GenuineIntel", False, "cpu-bf16-emulated", "cpu-bf16-emulated", id="AVX2"),
         pytest.param(NEW, "AuthenticAMD", False, "cpu-bf16", None, id="AMD"),
+        pytest.param(NEW, "AuthenticAMD", False, "cpu-bf16-zen5", None, id="AMD of another family"),
+        pytest.param(NEW, "GenuineIntel", False, "cpu-bf16-zen5", "cpu-bf16-intel", id="for a later AMD"),
         pytest.param(NEW, "GenuineIntel", False, "cpu-bf16", "cpu-bf16-intel", id="Intel is slower"),
         pytest.param(NEW, "GenuineIntel", False, "cpu-bf16-intel", None, id="Intel as it is"),
         pytest.param(

@@ -106,6 +106,7 @@ def test_operators_are_listed_by_support() -> None:
     ("name", "needs"),
     [
         ("cpu-bf16", ("bfloat16 instructions",)),
+        ("cpu-bf16-zen5", ("bfloat16 instructions",)),
         ("cpu-bf16-intel", ("bfloat16 instructions",)),
         ("generic-bf16", ("bfloat16 instructions",)),
         ("cpu-bf16-amx", ("AMX",)),

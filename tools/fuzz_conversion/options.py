@@ -14,7 +14,7 @@ from tools.fuzz_conversion.model import RandomModel
 __all__ = ["arguments", "described", "random_options"]
 
 _TARGETS = {
-    "bfloat16": ("cpu-bf16", "cpu-bf16", "cpu-bf16-amx", "cpu-bf16-amx", "cpu-bf16-intel"),
+    "bfloat16": ("cpu-bf16", "cpu-bf16-zen5", "cpu-bf16-amx", "cpu-bf16-amx", "cpu-bf16-intel"),
     "float16": ("cuda-fp16", "cuda-fp16", "cuda-fp16-sm70", "cuda-fp16-sm86", "generic-fp16"),
 }
 
