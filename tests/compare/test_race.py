@@ -118,13 +118,21 @@ def test_warming_up_is_not_timed(models):
     assert found.median_ms == (1000.0, 2000.0)
 
 
-def test_a_short_run_is_timed_behind_one_that_does_not_count(models):
-    """The first of two runs finds its parameters driven out of the caches, and takes nine times as long."""
-    cold = Track(lambda n: 0.009 if n % 2 else 0.001, lambda n: 0.018 if n % 2 else 0.002)
-    found = race(models(2), rounds=6, warmup=1, bind=cold, is_clear=None)
-    assert found.seconds == ((0.001,) * 6, (0.002,) * 6)
-    assert cold.order[:2] == [0, 1]
-    assert all(cold.order[run] == cold.order[run + 1] for run in range(2, 26, 2))
+@pytest.mark.parametrize(("seconds", "lead_ins"), [(0.001, 8), (0.004, 5), (0.01, 2), (0.04, 1)])
+def test_a_short_run_is_timed_behind_some_that_do_not_count(models, seconds, lead_ins):
+    """They find their parameters driven out of the caches, and take nine times as long."""
+    runs = 1 + lead_ins
+
+    def cold(count: int) -> float:
+        return seconds if count % runs == 0 else 9 * seconds
+
+    track = Track(cold, lambda count: 2 * cold(count))
+    found = race(models(2), rounds=6, warmup=1, bind=track, is_clear=None)
+    assert found.seconds == ((seconds,) * 6, (2 * seconds,) * 6)
+    assert track.order[:2] == [0, 1]
+    rounds = [track.order[start : start + runs] for start in range(2, 2 + 12 * runs, runs)]
+    assert all(len(set(own)) == 1 for own in rounds)
+    assert len(track.order) == 2 + 12 * runs
 
 
 def test_where_all_runs_are_long_every_one_counts(models):
@@ -137,8 +145,8 @@ def test_where_all_runs_are_long_every_one_counts(models):
 
 
 def test_runs_that_do_not_count_take_time_as_well(models):
-    found = race(models(2), rounds=1000, warmup=1, seconds=0.1, bind=Track(0.01, 0.01), is_clear=None)
-    assert found.rounds == 2  # 0.02 warming up, and 0.04 a round
+    found = race(models(2), rounds=1000, warmup=1, seconds=0.14, bind=Track(0.01, 0.01), is_clear=None)
+    assert found.rounds == 2  # 0.02 warming up, and 0.06 a round
 
 
 @pytest.mark.parametrize(("scale", "rounds"), [(0.01, 20), (1.0, 10)], ids=["quick models", "slow models"])
