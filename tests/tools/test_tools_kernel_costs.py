@@ -105,6 +105,24 @@ def test_rates_are_those_that_foretell_best(tmp_path: Path, capsys: pytest.Captu
     assert re.search(r"exp, float32: .*, 600 kernels, (9\d|100)\.\d % within 1.25", capsys.readouterr().out)
 
 
+@learns
+def test_rates_are_fitted_beneath_corrections_that_stay(tmp_path: Path) -> None:
+    arguments = files(tmp_path, timed(600))
+    corrections.main(arguments)
+    learned = cost_in(arguments[0]).corrections
+    assert learned.float32 is not None
+    # A cache that fills later: everything takes three times as long as when corrections were learned.
+    slower = [{**one, "us": {"float32": 3 * one["us"]["float32"]}} for one in timed(600)]
+    Path(arguments[2]).write_text("".join(json.dumps(one) + "\n" for one in slower), "utf-8")
+    rates.main([*arguments, "--keep-corrections"])
+    cost = cost_in(arguments[0])
+    assert cost.corrections == learned
+    for channels in (16, 20):
+        assert microseconds(cost, channels) == pytest.approx(3 * expected(channels), rel=0.1)
+    rates.main(arguments)
+    assert cost_in(arguments[0]).corrections.float32 is None
+
+
 def test_rates_of_another_target_are_taken_where_they_foretell_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

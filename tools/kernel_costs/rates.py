@@ -6,6 +6,9 @@ Each family and dtype gets the tree that foretells best, of those tried: that of
 library, as it is, made longer or shorter as a whole, or with its conditions alone and rates anew; and one
 that is grown from nothing. Cross-validation decides, with one shape always in the same part. The target's own
 trees are not tried: they may have seen these timings.
+
+Corrections were learned from other timings, with other rates, and are dropped. With `--keep-corrections` they
+stay, and rates are fitted to what they leave of times: so a few families can be timed and fitted anew.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 
 from mxamp.probe.fit_kernels import WORST, KernelSample, by_family, fit_family, read_kernels
 from mxamp.targets import Target
-from mxamp.targets.cost import CostModel
+from mxamp.targets.cost import Corrections, CostModel
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, slower_by, tree_to_document
 from mxamp.targets.kernel_terms import BROADER, amounts_and_traits
 from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
@@ -53,11 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--like", action="append", default=[], metavar="TARGET", help="a target of the same library"
     )
+    parser.add_argument(
+        "--keep-corrections",
+        action="store_true",
+        help="keep the target's corrections and fit rates beneath them",
+    )
     given = parser.parse_args(arguments)
-    document, _ = read_target(parser, given.target)
+    document, target = read_target(parser, given.target)
     likes = {name: Target.builtin(name).cost for name in given.like}
     known = {name: cost for name, cost in likes.items() if cost is not None}
     samples = read_kernels(read_timings(given.timings))
+    if given.keep_corrections:
+        assert target.cost is not None, "read_target ends the program"
+        samples = [beneath(sample, target.cost.corrections) for sample in samples]
     for family, own in sorted(by_family(samples).items()):
         for label, low in (("float32", False), ("low", True)):
             choice = best_tree([one for one in own if one.times[low]], family, known, low=low)
@@ -68,8 +79,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{family}, {label}: {choice.label}, {len(choice.off)} kernels, {within(choice.off)}",
                 flush=True,
             )
-    document["cost"].pop("corrections", None)  # they say by how much other rates were off
+    if not given.keep_corrections:
+        document["cost"].pop("corrections", None)  # they say by how much other rates were off
     write_target(given.target, document)
+
+
+def beneath(sample: KernelSample, corrections: Corrections) -> KernelSample:
+    """Return a kernel with the times that its rates have to tell where corrections multiply them.
+
+    Parameters
+    ----------
+    sample
+        A kernel that was timed.
+    corrections
+        How many times longer kernels take than their rates say.
+    """
+    times = []
+    for low, (us, correction) in enumerate(zip(sample.times, corrections)):
+        if us is not None and correction is not None:
+            known = amounts_and_traits(sample.op, sample.work, low=bool(low))
+            us /= correction.times(sample.family, *known, us)
+        times.append(us)
+    return sample._replace(times=(times[0], times[1]))
 
 
 def best_tree(
