@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Sequence
 
 from mxamp.targets.work import Work
 
@@ -192,6 +192,8 @@ def _recurrent(work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "multiply_adds": float(steps * batch * below * hidden * gates * ways),
         "recurrent_multiply_adds": float(turns * batch * hidden * hidden * gates),
         "recurrent_weights": float(itemsize * turns * hidden * hidden * gates),
+        # What does not stay near the core is brought anew in every turn.
+        "recurrent_weights_beyond_cache": float(turns * max(0, itemsize * hidden * hidden * gates - _CACHE)),
         "weights": float(itemsize * sum(math.prod(shape) for shape in work.inputs[1:2])),
         "cells": float(turns * batch * hidden),
     }
@@ -326,10 +328,18 @@ def _axes(op: str, attributes: Mapping[str, str], shape: tuple[int, ...]) -> tup
         while kept and order[kept - 1] == kept - 1:
             kept -= 1
         return math.prod(shape[:kept]), 1, math.prod(shape[kept:])
+    if op == "tile":
+        times = _integers(attributes.get("reps", ""))[-len(shape) :] if shape else ()
+        axes = [axis + len(shape) - len(times) for axis, number in enumerate(times) if number > 1]
+        return _around(shape, axes)
     if op not in _GO_OVER_AXES:
         return 1, 1, 1
     given = attributes.get("axis", "-1" if op in _LAST_AXIS else "")
-    axes = [axis % len(shape) for axis in _integers(given) if shape]
+    return _around(shape, [axis % len(shape) for axis in _integers(given) if shape])
+
+
+def _around(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, int]:
+    """Return how many values lie before, within and behind axes; where there are none, all lie within."""
     if not axes:
         return 1, math.prod(shape), 1
     first, last = min(axes), max(axes)

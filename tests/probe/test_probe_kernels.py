@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import math
@@ -17,7 +18,7 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
 from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
-from mxamp.probe.kernels import FAMILIES, draw_guest, draw_kernels, seat_guests
+from mxamp.probe.kernels import FAMILIES, Kernel, draw_guest, draw_kernels, seat_guests
 from mxamp.probe.time_kernels import (
     JUDGE_SEED,
     KernelTiming,
@@ -285,6 +286,26 @@ def test_what_strides_apart_is_gathered_as_what_several_taps_read_is() -> None:
     assert columns == [0, 4 * 14 * 14 * 32]
 
 
+def test_recurrent_weights_that_no_cache_near_the_core_holds_are_brought_in_every_turn() -> None:
+    def brought(hidden: int, steps: int, *, low: bool = False) -> float:
+        attributes = {"state_size": str(hidden), "mode": "gru", "num_layers": "1"}
+        work = Work(0, 1, attributes=attributes, inputs=((steps, 1, 64), (1,)), output=(steps, 1, hidden))
+        return amounts_and_traits("RNN", work, low=low)[0]["recurrent_weights_beyond_cache"]
+
+    assert brought(256, 64) == 0
+    assert brought(512, 64) == 64 * (4 * 3 * 512 * 512 - 2**20)
+    assert brought(512, 64, low=True) == 64 * (2 * 3 * 512 * 512 - 2**20)
+
+
+@pytest.mark.parametrize(
+    ("reps", "around"), [("(1, 1, 160, 1)", (72, 1, 8)), ("(2, 1)", (72, 1, 8)), ("(1, 1)", (1, 576, 1))]
+)
+def test_what_lies_around_a_copied_axis_is_told(reps: str, around: tuple[int, int, int]) -> None:
+    work = Work(0, 1, attributes={"reps": reps}, inputs=((1, 72, 1, 8),), output=(1, 72, 160, 8))
+    _, traits = amounts_and_traits("tile", work, low=False)
+    assert (traits["outer"], traits["reduced"], traits["inner"]) == around
+
+
 def test_what_is_cut_into_parts_counts_them_as_what_is_put_together_does() -> None:
     whole, part = (8, 100, 30), (8, 1, 30)
     cut, _ = amounts_and_traits("SliceChannel", Work(0, 1, inputs=(whole,), output=part), low=False)
@@ -461,8 +482,40 @@ def test_products_fit_the_smallest_network_too() -> None:
     for seed in range(300):
         for one in draw_kernels(8, np.random.default_rng(seed), {"product": 1.0}):
             first, second = (operand.shape for operand in one.operands)
-            columns = math.prod(second[1:]) // first[-1] if one.op == "batch_dot" else second[-1]
+            columns = math.prod(second[1:] if one.op == "batch_dot" else second) // first[-1]
             assert math.prod(first) * columns <= 3e8, one
+
+
+def drawn(family: str) -> list[Kernel]:
+    """Return kernels of many graphs."""
+    return [one for seed in range(60) for one in draw_kernels(8, np.random.default_rng(seed), {family: 1.0})]
+
+
+def test_some_dense_layers_tell_the_words_of_a_vocabulary() -> None:
+    units = [one.operands[1].shape[0] for one in drawn("FullyConnected")]
+    assert 0.02 < sum(number > 4096 for number in units) / len(units) < 0.3
+
+
+def test_broadcasts_are_along_every_axis_and_along_none() -> None:
+    spread = {
+        tuple(axis for axis, (whole, other) in enumerate(zip(first, second)) if whole != other)
+        for one in drawn("broadcast")
+        for first, second in [[operand.shape for operand in one.operands]]
+    }
+    assert {(), (0,), (1,), (2,), (3,), (2, 3), (0, 1)} <= spread
+
+
+def test_copies_are_made_along_every_axis() -> None:
+    reps = [ast.literal_eval(one.attrs["reps"]) for one in drawn("moving") if one.op == "tile"]
+    along = {tuple(number > 1 for number in own).index(True) for own in reps if max(own) > 1}
+    assert along == {0, 1, 2, 3}
+    assert max(map(max, reps)) > 50
+
+
+def test_some_products_are_of_many_rows_with_one_vector() -> None:
+    vectors = [one for one in drawn("product") if len(one.operands[1].shape) == 1]
+    assert vectors
+    assert max(one.operands[0].shape[0] for one in vectors) > 10_000
 
 
 def test_some_casts_are_of_more_than_a_cache_holds() -> None:

@@ -60,7 +60,11 @@ class Draw:
 
     def one_of(self, *values: object) -> object:
         """Return one of some values."""
-        return values[int(self._random.integers(len(values)))]
+        return values[self.index(len(values))]
+
+    def index(self, count: int) -> int:
+        """Return one of so many, counted from 0."""
+        return int(self._random.integers(count))
 
     def chance(self, share: float) -> bool:
         """Return True in so many of all cases."""

@@ -224,6 +224,8 @@ def _dense(draw: Draw) -> Kernel:
     rows = 1 if draw.chance(0.4) else draw.size(2, 512)
     width = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(4, 4096)
     units = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(1, 4096)
+    if draw.chance(0.15):  # the words of a vocabulary, told of a state
+        width, units = draw.size(32, 1024), draw.size(4096, 65536)
     while units > 1 and (
         rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Mapping
 
 from mxamp.probe.kernels.draw import Draw
@@ -166,8 +167,14 @@ def _pairwise(draw: Draw) -> Kernel:
 def _broadcast(draw: Draw) -> Kernel:
     shape, layout = _feature(draw)
     op = str(draw.one_of("broadcast_mul", "broadcast_mul", "broadcast_add", "broadcast_sub", "broadcast_div"))
-    if len(shape) == 4 and draw.chance(0.7):
-        other: tuple[int, ...] = (shape[0], shape[1], 1, 1)
+    how = draw.one_of("channel", "channel", "channel", "row", "row", "axis", "none")
+    if how == "none":  # what was copied before, or is of one shape as it happens
+        other: tuple[int, ...] = shape
+    elif how == "axis":  # the weight of each vector, one vector for all
+        axis = draw.index(len(shape))
+        other = (*shape[:axis], 1, *shape[axis + 1 :])
+    elif how == "channel" and len(shape) == 4:
+        other = (shape[0], shape[1], 1, 1)
     else:
         other = (1,) * (len(shape) - 1) + shape[-1:]
     return kernel(op, op, [Operand(shape), Operand(other)], layout=layout)
@@ -229,8 +236,12 @@ def _moving(draw: Draw) -> Kernel:
     elif op == "slice_axis":
         attrs.update(axis=1, begin=0, end=max(1, shape[1] // 2))
     elif op == "tile":
-        shape = tuple(max(1, one // 2) for one in shape)
-        attrs["reps"] = (1,) * (len(shape) - 1) + (2,)
+        axis, times = draw.index(len(shape)), draw.size(2, 200)
+        each = max(1, shape[axis] // times)
+        shape = (*shape[:axis], each, *shape[axis + 1 :])
+        while times > 1 and times * math.prod(shape) > draw.most_elements:
+            times //= 2
+        attrs["reps"] = tuple([times if one == axis else 1 for one in range(len(shape))])
     elif op == "UpSampling" or op == "Pad":
         if len(shape) != 4:
             shape, layout = draw.image(256), draw.layout()
@@ -248,7 +259,9 @@ def _moving(draw: Draw) -> Kernel:
 def _reduction(draw: Draw) -> Kernel:
     shape, layout = _feature(draw)
     op = str(draw.one_of("mean", "sum", "max", "norm", "softmax", "log_softmax", "argmax", "L2Normalization"))
-    axis: object = -1 if draw.chance(0.4) else 1
+    if len(shape) > 2 and draw.chance(0.2):  # vectors of which each value stands for one of a few
+        shape, layout = (*shape[:-1], 1), PLAIN
+    axis: object = -1 if draw.chance(0.4) else 1 if draw.chance(0.7) else len(shape) - 2
     if op in ("mean", "sum", "max") and len(shape) == 4 and draw.chance(0.5):
         axis = (2, 3)
     if op == "L2Normalization":
@@ -263,6 +276,9 @@ def _product(draw: Draw) -> Kernel:
     while rows * inner * columns > draw.most_multiply_adds:
         rows, inner, columns = (max(1, size // 2) for size in (rows, inner, columns))
     if draw.chance(0.3):
+        if draw.chance(0.4):  # with one vector, as sums are taken of many rows
+            rows = max(1, min(draw.size(16, 200_000), int(draw.most_elements) // inner))
+            return kernel("dot", "dot", [Operand((rows, inner)), Operand((inner,))])
         return kernel("dot", "dot", [Operand((rows, inner)), Operand((inner, columns))])
     flip = draw.chance(0.5)
     second = (heads, columns, inner) if flip else (heads, inner, columns)
