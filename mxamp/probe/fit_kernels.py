@@ -72,6 +72,12 @@ _LOOKED_AT = 1500
 
 _FOLDS = 4
 
+_FAR = 64 << 20
+"""Bytes around a kernel, of which more make no difference: no cache holds them. Random graphs of more are
+made of large kernels, and networks need not be: DenseNet's find in the caches what the one before wrote."""
+
+_SURROUNDINGS = frozenset({"around", "model"})
+
 
 class KernelSample(NamedTuple):
     """One kernel that was timed.
@@ -216,7 +222,7 @@ def fit_family(
     names, traits = list(described[0][0]), list(described[0][1])
     table = _Table(
         np.array([[amounts[name] for name in names] for amounts, _ in described]),
-        np.array([[float(own[name]) for name in traits] for _, own in described]),
+        np.array([[_seen(name, own[name]) for name in traits] for _, own in described]),
         np.array([time for _, time in timed]),
     )
     if known is None:
@@ -226,6 +232,11 @@ def fit_family(
         tree = _regrow(known, table, (names, traits), _longer(table.times, np.array(elsewhere)), depth=0)
     _prune(tree, table)
     return _as_cost(tree, names, traits)
+
+
+def _seen(trait: str, value: float) -> float:
+    """Return what is looked at of a trait."""
+    return float(min(value, _FAR) if trait in _SURROUNDINGS else value)
 
 
 def _longer(times: NDArray[np.float64], expected: NDArray[np.float64], prior: float = 0.0) -> float:
@@ -249,6 +260,8 @@ def _regrow(
         if len(table) < _FEWEST_ANEW:
             return _Node(rates * _longer(table.times, _predict(rates, table), _PRIOR))
         return _grow(table, _fit(table, rates, prior=_KNOWN), depth=depth)
+    if known.below > _seen(known.trait, known.below):
+        return _regrow(known.lower, table, labels, longer, depth=depth)
     trait = traits.index(known.trait)
     is_lower = table.traits[:, trait] < known.below
     lower, upper = (

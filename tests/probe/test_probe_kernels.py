@@ -119,6 +119,36 @@ def test_what_a_known_library_does_otherwise_here_is_told_by_many_kernels() -> N
     assert costs["float32"]["trait"] in ("filters_fill", "group_filters_fill")
 
 
+def surrounded(count: int, megabytes: float) -> list[KernelSample]:
+    """Return kernels with so much around them; more than 100 MB make them take three times as long."""
+    around = round(megabytes * 2**20 / 4)
+    return [
+        one._replace(
+            work=one.work._replace(around=around, model=around),
+            times=((one.times[0] or 0) * (3 if megabytes > 100 else 1), None),
+        )
+        for one in samples(count)
+    ]
+
+
+def test_how_much_more_than_a_cache_holds_lies_around_a_kernel_makes_no_difference() -> None:
+    def bounds(tree: Any) -> list[float]:
+        if not isinstance(tree, Split):
+            return []
+        own = [tree.below] if tree.trait in ("around", "model") else []
+        return [*own, *bounds(tree.lower), *bounds(tree.upper)]
+
+    kernels = [*surrounded(60, 70), *surrounded(60, 400)]
+    assert not bounds(fit_family(kernels, low=False))
+    found = bounds(fit_family([*surrounded(60, 20), *surrounded(60, 400)], low=False))
+    assert found
+    assert all(20 * 2**20 < below <= 64 * 2**20 for below in found)
+    known = tree_from_document(
+        {"trait": "around", "below": 2.0**28, "then": {"one": 2.0}, "else": {"one": 9.0}}, "Convolution"
+    )
+    assert not bounds(fit_family(kernels, low=False, known=known))
+
+
 def test_kernels_that_were_not_timed_in_a_dtype_are_not_told_from_known_ones() -> None:
     known = known_costs()
     assert set(fit_kernels(samples(5), known)["Convolution"]) == {"float32"}
