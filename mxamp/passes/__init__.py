@@ -45,6 +45,7 @@ from mxamp.passes.records import (
 from mxamp.passes.relu import RewriteRelu
 from mxamp.passes.rescale import RescaleOverflows
 from mxamp.passes.rewrite_masks import RewriteMasks
+from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.passes.state import Done, State
@@ -93,6 +94,7 @@ __all__ = [
     "RewritePReLU",
     "RewritePixelShuffle",
     "RewriteRelu",
+    "RewriteSecondAxisSum",
     "RewriteShortSums",
     "RewrittenMask",
     "RoundedOnce",

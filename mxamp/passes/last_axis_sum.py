@@ -79,21 +79,49 @@ class RewriteLastAxisSum(NodeRewrite):
         return "a product with ones sums up as well, and faster"
 
 
-def _pays(state: State, position: int, node: Node) -> bool:
+def summed_axis(state: State, position: int) -> int | None:
+    """Return the one axis that a float32 sum goes over, as written.
+
+    Parameters
+    ----------
+    state
+        What is known of the graph.
+    position
+        A node's.
+
+    Returns
+    -------
+    int or None
+        None where there are several, where the operator is another, and where too little is known or so few
+        values are summed up that nothing is gained.
+    """
+    node = state.graph.nodes[position]
     if FACTS.canonical(node.op) != "sum" or len(node.inputs) != 1:
-        return False
+        return None
     shape, axis = state.usual_shape(node.inputs[0]), integers(node.attrs.get("axis", "()"))
+    if (
+        shape is None
+        or axis is None
+        or len(axis) != 1
+        or is_true(node.attrs, "exclude", default=False)
+        or math.prod(shape) < _FEW_VALUES
+        or state.certain_dtypes[position][0] is not DType.FLOAT32
+        or state.usual_shape(Entry(position)) is None
+    ):
+        return None
+    return axis[0]
+
+
+def _pays(state: State, position: int, node: Node) -> bool:
+    axis = summed_axis(state, position)
+    if axis is None:
+        return False
+    shape = state.usual_shape(node.inputs[0])
+    assert shape is not None  # an axis is summed up
     has_certain_axes = state.shape(node.inputs[0]) is not None
     keeps_axis = is_true(node.attrs, "keepdims", default=False)  # of a single one a product has one, too
     return (
-        shape is not None
-        and len(shape) > 1
-        and axis is not None
-        and len(axis) == 1
-        and (axis[0] in (-1, len(shape) - 1) if has_certain_axes else axis[0] == -1 and not keeps_axis)
-        and not is_true(node.attrs, "exclude", default=False)
+        len(shape) > 1
+        and (axis in (-1, len(shape) - 1) if has_certain_axes else axis == -1 and not keeps_axis)
         and 1 < shape[-1] <= _MOST_TERMS
-        and math.prod(shape) >= _FEW_VALUES
-        and state.certain_dtypes[position][0] is DType.FLOAT32
-        and state.usual_shape(Entry(position)) is not None
     )

@@ -218,6 +218,7 @@ _PREPARED = {
     "bilinear_upsampling": ("upsampling", "written as a bilinear Deconvolution"),
     "last_axis_concat": ("Concat", "with four axes"),
     "last_axis_sum": ("sum", "written as a product with ones"),
+    "second_axis_sum": ("sum", "along the second axis written as a product with ones"),
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),

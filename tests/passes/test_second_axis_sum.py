@@ -1,0 +1,115 @@
+"""Sums along the second axis are products with ones, whatever is fed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.graph import Graph
+from mxamp.passes import PreparedNode, RewriteSecondAxisSum
+from mxamp.policy import Policy
+from mxamp.targets import Target
+from tests.building import BF16, Net
+from tests.passes.executing import outputs
+from tests.passes.preparing import operators, prepare_graph, prepared
+
+SHAPE = (2, 300, 6, 8)
+PARTS = ["y_rows", "y_column", "y_ones", "y_product"]
+
+
+def summed(dtype: str = "0", op: str = "sum", **attrs: Any) -> Graph:
+    net = Net()
+    return net.graph(net.op(op, net.var("x", __dtype__=dtype), name="y", **{"axis": 1, **attrs}))
+
+
+def shapes_of(shape: tuple[int, ...] = SHAPE, *, keepdims: bool = False) -> list[Any]:
+    return [(shape,), ((shape[0], *((1,) if keepdims else ()), *shape[2:]),)]
+
+
+@pytest.mark.parametrize(("op", "axis"), [("sum", 1), ("sum_axis", 1), ("sum", -3)])
+def test_a_sum_becomes_a_product(op: str, axis: int) -> None:
+    graph = summed(op=op, axis=axis)
+    after, done = prepared(RewriteSecondAxisSum, graph, shapes=shapes_of(), inserted=PARTS)
+    assert operators(after) == [
+        "y_rows = Reshape(x) {shape: (0, 0, -1)}",
+        "y_column = slice_axis(y_rows) {axis: 2, begin: 0, end: 1}",
+        "y_ones = ones_like(y_column)",
+        "y_product = batch_dot(y_rows, y_ones) {transpose_a: True}",
+        "y = reshape_like(y_product, x) {lhs_begin: 1, rhs_begin: 2}",
+    ]
+    assert [(change.node, change.into) for change in done.changes] == [("y", "y")]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("last axis", "first axis", "two axes", "excluded", "few values", "many terms", "no shapes"),
+        *("float16", "rule"),
+    ],
+)
+def test_refuses(case: str) -> None:
+    graph, shapes, policy = summed(), shapes_of(), None
+    if case == "last axis":
+        shapes = [((30, 300),), ((30,),)]
+    elif case == "first axis":
+        graph = summed(axis=0)
+    elif case == "two axes":
+        graph = summed(axis=(1, 2))
+    elif case == "excluded":
+        graph = summed(exclude=True)
+    elif case == "few values":
+        shapes = shapes_of((1, 10, 6, 8))
+    elif case == "many terms":
+        shapes = shapes_of((2, 5000, 4))
+    elif case == "no shapes":
+        shapes = None
+    elif case == "float16":
+        graph = summed("2")
+    else:
+        policy = Policy.default(BF16).excluding(names=["y"])
+    assert prepared(RewriteSecondAxisSum, graph, policy=policy, shapes=shapes)[0] is graph
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [SHAPE, (1, 1152, 10, 16), (3, 70, 33), (1, 2, 3, 5, 4)])
+def test_mxnet_computes_the_same_but_for_rounding(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], keepdims: bool
+) -> None:
+    graph, target = summed(keepdims=keepdims), Target.builtin("cpu-bf16")
+    done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes_of(keepdims=keepdims))
+    assert [change.step for change in done.record(PreparedNode)] == ["second_axis_sum"]
+    x = np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)
+    rows = x.reshape(*shape[:2], -1)  # of the same memory
+    rows[0, 0, 0], rows[0, 0, 1], rows[0, 1, 2] = np.inf, -np.inf, np.nan
+    rows[0, :2, 3] = np.inf, -np.inf
+    (expected,) = outputs(monkeypatch, graph, {}, {"x": x})
+    (found,) = outputs(monkeypatch, done.graph, {}, {"x": x}, "MKLDNN")
+    assert found.shape == expected.shape
+    finite = np.isfinite(expected)
+    assert (~finite).sum() == 4
+    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    with np.errstate(invalid="ignore"):  # opposite infinities
+        exact = x.sum(axis=1, keepdims=keepdims, dtype=np.float64)
+        magnitude = np.abs(x).sum(axis=1, keepdims=keepdims, dtype=np.float64)
+    off = (found[finite] - exact[finite]) / magnitude[finite]
+    assert (np.abs(off) <= shape[1] * 2.0**-24).all()
+    # Rounding to nearest has no side: what is off in the mean is less than half a unit in the last place.
+    assert abs(off.mean()) < 2.0**-25
+
+
+def test_with_kept_axes_their_number_need_not_be_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sequence of rows was assumed; two axes, and five, may come."""
+    graph, target = summed(keepdims=True), Target.builtin("cpu-bf16")
+    done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes_of(keepdims=True))
+    for shape in ((4, 9), (2, 3, 4, 5, 6)):
+        x = np.random.default_rng(1).normal(0, 3, shape).astype(np.float32)
+        (found,) = outputs(monkeypatch, done.graph, {}, {"x": x}, "MKLDNN")
+        np.testing.assert_allclose(found, x.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-5)
+
+
+def test_other_targets_keep_it() -> None:
+    graph, target = summed(), Target.builtin("cuda-fp16")
+    done = prepare_graph(graph, {}, Policy.default(target.dtype), target=target, shapes=shapes_of())
+    assert done.graph is graph
