@@ -38,6 +38,7 @@ def moving_cases() -> Iterator[Case]:
         yield case("Reshape", X, shape=shape, tolerance=0)
     yield case("Reshape", X, shape="(-1, 0)", reverse=True, tolerance=0)
     yield case("reshape_like", X, (6, 20), tolerance=0)
+    yield case("reshape_like", (2, 20, 1), X, lhs_begin=1, rhs_begin=2, tolerance=0)
     yield case("Flatten", X, tolerance=0)
     yield case("transpose", X, axes="(0, 2, 3, 1)", tolerance=0)
     yield case("transpose", X, tolerance=0)

@@ -14,6 +14,7 @@ mx = pytest.importorskip("mxnet", reason="MXNet is what the results are compared
 pytest.importorskip("sklearn", reason="has the photographs that networks read")
 
 import mxamp
+from mxamp.compare.inputs import as_model
 from mxamp.errors import ExportError
 from mxamp.export import explicit_casts_of, relative_error
 from mxamp.onnx import OnnxSession
@@ -85,6 +86,28 @@ def test_zeros_whose_batch_is_open_take_that_of_what_reads_them(tmp_path: Path) 
     assert relative_error(found, expected) <= 1e-6
     with pytest.raises(ExportError, match="which fixed shapes alone tell"):
         model.export_onnx(tmp_path / "d.onnx", input_shapes=shapes, dynamic_batch=True)
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_sum_that_conversion_made_a_product_leaves_the_batch_open(tmp_path: Path, keepdims: bool) -> None:
+    rows = mx.sym.Embedding(mx.sym.var("words"), mx.sym.var("rows"), input_dim=50, output_dim=64)
+    rows = mx.sym.FullyConnected(rows, mx.sym.var("w"), num_hidden=64, no_bias=True, flatten=False, name="fc")
+    sym = mx.sym.sum(rows, axis=1, keepdims=keepdims, name="y")
+    args = {"rows": mx.nd.random.normal(shape=(50, 64)), "w": mx.nd.random.normal(shape=(64, 64))}
+    shapes = {"words": (1, 40)}
+    model = mxamp.convert_model(
+        sym, args, {}, "bfloat16", input_shapes=shapes, target="cpu-bf16", low_precision="required"
+    )
+    assert "second_axis_sum" in {change.step for change in model.report.preparations}
+    written = explicit_casts_of(model)  # ONNX Runtime's CPU provider has few kernels of bfloat16
+    written.export_onnx(tmp_path / "y.onnx", input_shapes=shapes, dynamic_batch=True)
+    session = OnnxSession(tmp_path / "y.onnx")
+    for samples in (1, 3):
+        data = {"words": np.random.default_rng(2).integers(0, 50, (samples, 40)).astype(np.float32)}
+        (found,) = session.run(data)
+        (expected,) = run_outputs(as_model((sym, args, {}), "the source"), data, fusion=False)
+        assert found.shape == expected.shape
+        assert relative_error(found, expected) < 1e-2
 
 
 def test_a_block_in_numpy_mode_is_the_same_in_onnx_runtime(tmp_path: Path) -> None:

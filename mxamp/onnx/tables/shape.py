@@ -10,7 +10,7 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
-from mxamp.onnx.tensor import Shape, Tensor
+from mxamp.onnx.tensor import Shape
 
 
 @mapping("Reshape", "Reshape; codes -2, -3, -4 resolved")
@@ -130,21 +130,20 @@ def _numpy_extension_reshape(call: Call) -> Written:
 
 @mapping("reshape_like", "Reshape")
 def _reshape_like(call: Call) -> Written:
+    read = (call.data, call.inputs[1])
+    left, right = (tensor.shape or call.shape(tensor) for tensor in read)
+    sizes = right
     if any(call.text(key) is not None for key in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")):
-        left, right = call.shape(call.data), call.shape(call.inputs[1])
         begin = call.integer("lhs_begin", 0) % len(left)
         end = _end(call, "lhs_end", len(left))
         other = right[call.integer("rhs_begin", 0) : _end(call, "rhs_end", len(right))]
-        return call.reshape(call.data, [*left[:begin], *other, *left[end:]])
-    return call.reshape(call.data, _kept_or_fixed(call, call.inputs[1]))
-
-
-def _kept_or_fixed(call: Call, like: Tensor) -> list[int]:
-    """Return the shape of a tensor for Reshape, whose first size may be the batch, which is kept."""
-    sizes = like.shape or ()
-    if sizes[:1] == (None,) and None not in sizes[1:] and (call.data.shape or ())[:1] == (None,):
-        return [0, *(size or 0 for size in sizes[1:])]
-    return list(call.shape(like))
+        sizes = (*left[:begin], *other, *left[end:])
+    if sizes[:1] == left[:1] == (None,):  # the batch, which is kept
+        sizes = (0, *sizes[1:])
+    if None in sizes:
+        for tensor in read:
+            call.shape(tensor)
+    return call.reshape(call.data, [size or 0 for size in sizes])
 
 
 def _end(call: Call, key: str, rank: int) -> int:
