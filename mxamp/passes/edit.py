@@ -219,6 +219,36 @@ class GraphEdit:
             {position: place for position, place in places.items() if position >= count},
         )
 
+    def part(
+        self,
+        position: int,
+        op: str,
+        what: str,
+        /,
+        *inputs: Entry,
+        like: tuple[int, ...] | None,
+        **attrs: str,
+    ) -> Entry:
+        """Put a node of one output in front of one that it is a part of from now on, and return its output.
+
+        Parameters
+        ----------
+        position
+            The node that is computed by parts.
+        op
+            The operator of the part.
+        what
+            What it is called, behind the name of that node.
+        inputs
+            What it reads.
+        like
+            Its shape, None where that is not known.
+        attrs
+            Its attributes.
+        """
+        made = Node(op, f"{self._nodes[position].name}_{what}", attrs, inputs)
+        return self.insert(made, before=position, shapes=(like,))
+
     def _put_in(
         self,
         node: Node,

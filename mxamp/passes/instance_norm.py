@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -121,9 +122,7 @@ def _normalized(edit: GraphEdit, state: State, position: int) -> Entry:
     shape = state.shape(image)
     rows = None if shape is None else (shape[0] * shape[1], shape[2] * shape[3])
 
-    def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...] | None, **attrs: str) -> Entry:
-        return edit.insert(Node(op, f"{node.name}_{what}", attrs, inputs), before=position, shapes=(like,))
-
+    put = partial(edit.part, position)
     plane = put("Reshape", "rows", image, like=rows, shape="(-3, -3)")
     one = None if rows is None else (1, rows[1])
     first = put("slice_axis", "first_row", plane, like=one, axis="0", begin="0", end="1")

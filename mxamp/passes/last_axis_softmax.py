@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 from mxamp.dtypes import DType
@@ -79,12 +80,9 @@ class RewriteLastAxisSoftmax(NodeRewrite):
         back = [order.index(axis) for axis in range(softmax.rank)]
         turned = tuple([shape[axis] for axis in order])
 
-        def put(op: str, what: str, source: Entry, **attrs: str) -> Entry:
-            made = Node(op, f"{node.name}_{what}", attrs, (source,))
-            return edit.insert(made, before=position, shapes=(turned,))
-
-        lines = put("transpose", "lines", node.inputs[0], axes=str(tuple(order)))
-        result = put("softmax", "last_axis", lines, axis="-1", **softmax.temperature)
+        put = partial(edit.part, position)
+        lines = put("transpose", "lines", node.inputs[0], like=turned, axes=str(tuple(order)))
+        result = put("softmax", "last_axis", lines, like=turned, axis="-1", **softmax.temperature)
         attrs = {**own_attributes(node), "axes": str(tuple(back))}
         edit.replace(position, node._replace(op="transpose", attrs=attrs, inputs=(result,)))
         return "along the last axis the backend has a kernel for it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
@@ -56,17 +57,14 @@ class RewriteLastAxisSum(NodeRewrite):
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one sum."""
-        graph, node = state.graph, state.graph.nodes[position]
-        if graph.has_numpy_shapes or not _pays(state, position, node):
+        node = state.graph.nodes[position]
+        if not _pays(state, position, node):
             return None
         source = node.inputs[0]
         shape = state.usual_shape(source)
         assert shape is not None  # it pays
 
-        def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...], **attrs: str) -> Entry:
-            made = Node(op, f"{node.name}_{what}", attrs, inputs)
-            return edit.insert(made, before=position, shapes=(like,))
-
+        put = partial(edit.part, position)
         terms = put("_contrib_arange_like", "terms", source, like=shape[-1:], axis="-1")
         ones = put("ones_like", "ones", terms, like=shape[-1:])
         attrs = own_attributes(node)
@@ -93,10 +91,10 @@ def summed_axis(state: State, position: int) -> int | None:
     -------
     int or None
         None where there are several, where the operator is another, and where too little is known or so few
-        values are summed up that nothing is gained.
+        values are summed up that nothing is gained; in numpy's shape semantics, where they may be none.
     """
-    node = state.graph.nodes[position]
-    if FACTS.canonical(node.op) != "sum" or len(node.inputs) != 1:
+    graph, node = state.graph, state.graph.nodes[position]
+    if graph.has_numpy_shapes or FACTS.canonical(node.op) != "sum" or len(node.inputs) != 1:
         return None
     shape, axis = state.usual_shape(node.inputs[0]), integers(node.attrs.get("axis", "()"))
     if (

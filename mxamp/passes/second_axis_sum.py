@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
-from mxamp.graph.graph import Entry, Node
+from mxamp.graph.graph import Node
 from mxamp.ops.attributes import is_true
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.last_axis_sum import summed_axis
@@ -12,8 +13,8 @@ from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
 _MOST_TERMS = 1 << 12
-"""As many as a convolution of 3x3 and 455 channels adds up. Longer sums are left to MXNet, which carries what
-rounding loses along."""
+"""A layer of 3x3 and 512 channels adds up more. Longer sums are left to MXNet, which carries what rounding
+loses along."""
 
 _FEWEST_AXES = 3
 """Of two axes, the second is the last (:mod:`mxamp.passes.last_axis_sum`)."""
@@ -58,8 +59,8 @@ class RewriteSecondAxisSum(NodeRewrite):
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one sum."""
-        graph, node = state.graph, state.graph.nodes[position]
-        if graph.has_numpy_shapes or not _pays(state, position, node):
+        node = state.graph.nodes[position]
+        if not _pays(state, position, node):
             return None
         x = node.inputs[0]
         shape = state.usual_shape(x)
@@ -67,11 +68,7 @@ class RewriteSecondAxisSum(NodeRewrite):
         batch, terms, *others = shape
         sums = math.prod(others)
 
-        def put(op: str, what: str, *inputs: Entry, like: tuple[int, ...], **attrs: str) -> Entry:
-            made = Node(op, f"{node.name}_{what}", attrs, inputs)
-            return edit.insert(made, before=position, shapes=(like,))
-
-        first = {"begin": "0", "end": "1"}
+        put, first = partial(edit.part, position), {"begin": "0", "end": "1"}
         rows = put("Reshape", "rows", x, like=(batch, terms, sums), shape="(0, 0, -1)")
         column = put("slice_axis", "column", rows, like=(batch, terms, 1), axis="2", **first)
         ones = put("ones_like", "ones", column, like=(batch, terms, 1))

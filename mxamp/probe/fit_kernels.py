@@ -76,7 +76,7 @@ _FAR = 64 << 20
 """Bytes around a kernel, of which more make no difference: no cache holds them. Random graphs of more are
 made of large kernels, and networks need not be: DenseNet's find in the caches what the one before wrote."""
 
-_SURROUNDINGS = frozenset({"around", "model"})
+_BYTES_AROUND = frozenset({"around", "model"})
 
 
 class KernelSample(NamedTuple):
@@ -236,7 +236,7 @@ def fit_family(
 
 def _seen(trait: str, value: float) -> float:
     """Return what is looked at of a trait."""
-    return float(min(value, _FAR) if trait in _SURROUNDINGS else value)
+    return float(min(value, _FAR) if trait in _BYTES_AROUND else value)
 
 
 def _longer(times: NDArray[np.float64], expected: NDArray[np.float64], prior: float = 0.0) -> float:

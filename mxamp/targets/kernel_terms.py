@@ -331,14 +331,14 @@ def _axes(op: str, attributes: Mapping[str, str], shape: tuple[int, ...]) -> tup
     if op == "tile":
         times = _integers(attributes.get("reps", ""))[-len(shape) :] if shape else ()
         axes = [axis + len(shape) - len(times) for axis, number in enumerate(times) if number > 1]
-        return _around(shape, axes)
+        return _split_at(shape, axes)
     if op not in _GO_OVER_AXES:
         return 1, 1, 1
     given = attributes.get("axis", "-1" if op in _LAST_AXIS else "")
-    return _around(shape, [axis % len(shape) for axis in _integers(given) if shape])
+    return _split_at(shape, [axis % len(shape) for axis in _integers(given) if shape])
 
 
-def _around(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, int]:
+def _split_at(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, int]:
     """Return how many values lie before, within and behind axes; where there are none, all lie within."""
     if not axes:
         return 1, math.prod(shape), 1
