@@ -512,7 +512,8 @@ def test_products_fit_the_smallest_network_too() -> None:
     for seed in range(300):
         for one in draw_kernels(8, np.random.default_rng(seed), {"product": 1.0}):
             first, second = (operand.shape for operand in one.operands)
-            columns = math.prod(second[1:] if one.op == "batch_dot" else second) // first[-1]
+            summed_up = first[1] if "transpose_a" in one.attrs else first[-1]
+            columns = math.prod(second[1:] if one.op == "batch_dot" else second) // summed_up
             assert math.prod(first) * columns <= 3e8, one
 
 
@@ -546,6 +547,21 @@ def test_some_products_are_of_many_rows_with_one_vector() -> None:
     vectors = [one for one in drawn("product") if len(one.operands[1].shape) == 1]
     assert vectors
     assert max(one.operands[0].shape[0] for one in vectors) > 10_000
+
+
+def test_some_products_add_up_along_the_second_axis() -> None:
+    turned = [one for one in drawn("product") if one.attrs.get("transpose_a") == "True"]
+    assert turned
+    assert {one.operands[1].shape for one in turned} == {(*one.operands[0].shape[:2], 1) for one in turned}
+
+
+def test_slices_are_of_every_axis_and_of_every_share() -> None:
+    slices = [one for one in drawn("moving") if one.op == "slice_axis"]
+    assert {one.attrs["axis"] for one in slices} == {"0", "1", "2", "3"}
+    shares = [int(one.attrs["end"]) / one.operands[0].shape[int(one.attrs["axis"])] for one in slices]
+    assert min(shares) < 0.05
+    assert max(shares) == 1
+    assert sum(0.1 < share < 0.9 for share in shares) > len(shares) / 4
 
 
 def test_some_casts_are_of_more_than_a_cache_holds() -> None:

@@ -234,7 +234,8 @@ def _moving(draw: Draw) -> Kernel:
     elif op == "expand_dims":
         attrs["axis"] = 1
     elif op == "slice_axis":
-        attrs.update(axis=1, begin=0, end=max(1, shape[1] // 2))
+        axis = draw.index(len(shape))
+        attrs.update(axis=axis, begin=0, end=max(1, draw.size(1, shape[axis])))
     elif op == "tile":
         axis, times = draw.index(len(shape)), draw.size(2, 200)
         each = max(1, shape[axis] // times)
@@ -270,7 +271,8 @@ def _reduction(draw: Draw) -> Kernel:
 
 
 def _product(draw: Draw) -> Kernel:
-    heads, rows, inner, columns = draw.size(1, 32), draw.size(4, 256), draw.size(16, 256), draw.size(4, 256)
+    heads, rows, columns = draw.size(1, 32), draw.size(4, 256), draw.size(4, 256)
+    inner = draw.size(16, 256) if draw.chance(0.9) else draw.size(256, 2048)
     while heads > 1 and heads * rows * inner * columns > draw.most_multiply_adds:
         heads //= 2
     while rows * inner * columns > draw.most_multiply_adds:
@@ -280,6 +282,13 @@ def _product(draw: Draw) -> Kernel:
             rows = max(1, min(draw.size(16, 200_000), int(draw.most_elements) // inner))
             return kernel("dot", "dot", [Operand((rows, inner)), Operand((inner,))])
         return kernel("dot", "dot", [Operand((rows, inner)), Operand((inner, columns))])
+    if draw.chance(0.2):  # as sums are taken along the second axis
+        return kernel(
+            "batch_dot",
+            "batch_dot",
+            [Operand((heads, inner, rows)), Operand((heads, inner, 1))],
+            transpose_a=True,
+        )
     flip = draw.chance(0.5)
     second = (heads, columns, inner) if flip else (heads, inner, columns)
     return kernel(
