@@ -174,6 +174,15 @@ def test_a_network_is_run_and_estimated(batch: int) -> None:
     assert min([*found["measured_us"].values(), *found["estimated_us"].values()]) > 0
 
 
+def test_the_same_model_is_run_once() -> None:
+    """Where nothing is worth converting, all four are float32's."""
+    pytest.importorskip("mxnet", reason="runs a network")
+    pytest.importorskip("sklearn", reason="has the photographs")
+    measured = benchmark_estimates.network_of("perceptron", 0.01, target="cpu-bf16")["measured_us"]
+    assert len(measured) == 4
+    assert len(set(measured.values())) == 1
+
+
 def test_a_network_is_estimated_by_the_target_that_is_given(tmp_path: Path) -> None:
     """One where calling MXNet takes a hundred times as long, and all else what it takes."""
     pytest.importorskip("mxnet", reason="runs a network")
