@@ -527,6 +527,12 @@ def test_some_dense_layers_tell_the_words_of_a_vocabulary() -> None:
     assert 0.02 < sum(number > 4096 for number in units) / len(units) < 0.3
 
 
+def test_what_reads_words_has_round_sizes_more_often_than_others() -> None:
+    weights = [one.operands[1].shape for one in drawn("Convolution of rows")]
+    are_round = [filters % 50 == width % 50 == 0 for filters, _, _, width in weights]
+    assert 0.3 < sum(are_round) / len(are_round) < 0.5
+
+
 def test_broadcasts_are_along_every_axis_and_along_none() -> None:
     spread = {
         tuple(axis for axis, (whole, other) in enumerate(zip(first, second)) if whole != other)

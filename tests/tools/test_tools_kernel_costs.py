@@ -136,8 +136,23 @@ def test_rates_of_another_target_are_taken_where_they_foretell_better(
     monkeypatch.setattr(rates.Target, "builtin", lambda name: {"another": there}[name])
     arguments = files(tmp_path, timed(24))
     rates.main([*arguments, "--like", "another"])
-    assert "exp, float32: another" in capsys.readouterr().out
+    # Made longer or fitted anew it would tell these kernels a trifle better, and others no better.
+    assert "exp, float32: another, 24 kernels" in capsys.readouterr().out
     assert cost_in(arguments[0]).kernels["exp"][0] == tree_from_document(right, "exp")
+
+
+@pytest.mark.parametrize("is_beneath", [False, True])
+def test_a_known_tree_beneath_corrections_is_not_replaced_by_one_from_nothing(is_beneath: bool) -> None:
+    """Here its conditions are about nothing, and rates that lean on them are worse than none."""
+    wrong: Any = {"one": 400.0}
+    for below in (30.0, 25.0, 20.0, 15.0, 10.0, 5.0):
+        wrong = {"trait": "row", "below": below, "then": {"one": 0.5 * below}, "else": wrong}
+    known = Target.from_document(document(exp={"float32": wrong, "low": wrong}), source="known").cost
+    assert known is not None
+    samples = read_kernels(timed(600))
+    choice = rates.best_tree(samples, "exp", {"known": known}, low=False, is_beneath=is_beneath)
+    assert choice is not None
+    assert choice.label == ("known, rates anew" if is_beneath else "anew")
 
 
 def test_a_family_of_few_kernels_keeps_its_rates(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_arguments(parser)
     parser.add_argument("networks", nargs="*", metavar="NAME[:BATCH]", help="of the zoo, with a batch size")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     prepare_environment()
     use_amx()
     _, target = read_target(parser, given.target)

@@ -4,11 +4,13 @@
 
 Each family and dtype gets the tree that foretells best, of those tried: that of another target of the same
 library, as it is, made longer or shorter as a whole, or with its conditions alone and rates anew; and one
-that is grown from nothing. Cross-validation decides, with one shape always in the same part. The target's own
-trees are not tried: they may have seen these timings.
+that is grown from nothing. Cross-validation decides, with one shape always in the same part, for the simplest
+of which none is better by more than a standard error (Breiman et al., "Classification and regression trees",
+1984). The target's own trees are not tried: they may have seen these timings.
 
 Corrections were learned from other timings, with other rates, and are dropped. With `--keep-corrections` they
-stay, and rates are fitted to what they leave of times: so a few families can be timed and fitted anew.
+stay, and rates are fitted to what they leave of times: so a few families can be timed and fitted anew. No
+known tree is replaced by one from nothing then, for corrections are about what the known ones leave unsaid.
 """
 
 from __future__ import annotations
@@ -71,7 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         samples = [beneath(sample, target.cost.corrections) for sample in samples]
     for family, own in sorted(by_family(samples).items()):
         for label, low in (("float32", False), ("low", True)):
-            choice = best_tree([one for one in own if one.times[low]], family, known, low=low)
+            choice = best_tree(
+                [one for one in own if one.times[low]],
+                family,
+                known,
+                low=low,
+                is_beneath=given.keep_corrections,
+            )
             if choice is None:
                 continue
             document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
@@ -104,7 +112,12 @@ def beneath(sample: KernelSample, corrections: Corrections) -> KernelSample:
 
 
 def best_tree(
-    samples: Sequence[KernelSample], family: str, known: Mapping[str, CostModel], *, low: bool
+    samples: Sequence[KernelSample],
+    family: str,
+    known: Mapping[str, CostModel],
+    *,
+    low: bool,
+    is_beneath: bool = False,
 ) -> Choice | None:
     """Return the tree that foretells kernels best; None where none can be told.
 
@@ -118,21 +131,36 @@ def best_tree(
         What kernels cost: a name -> costs of the same library.
     low
         Whether they computed in the low dtype.
+    is_beneath
+        Whether it stands beneath corrections that were learned with a tree that is known.
     """
     if not samples:
         return None
     parts = np.array([part_of(one, _PARTS) for one in samples])
-    best: Choice | None = None
+    found: list[Choice] = []
     for label, fit in _fits(family, known, low=low).items():
+        if label == _ANEW and is_beneath and found:
+            continue
         tree = fit(samples)
         off = _foretold(fit, samples, parts, low=low)
-        if tree is not None and off is not None and (best is None or _loss(off) < _loss(best.off)):
-            best = Choice(tree, label, off)
-    return best
+        if tree is not None and off is not None:
+            found.append(Choice(tree, label, off))
+    if not found:
+        return None
+    best = min(found, key=lambda choice: float(_losses(choice.off).mean()))
+    return next(choice for choice in found if _is_as_good(choice, best))
+
+
+def _is_as_good(choice: Choice, best: Choice) -> bool:
+    worse = _losses(choice.off) - _losses(best.off)
+    return float(worse.mean()) <= float(worse.std()) / len(worse) ** 0.5
+
+
+_ANEW = "anew"
 
 
 def _fits(family: str, known: Mapping[str, CostModel], *, low: bool) -> Mapping[str, _Fit]:
-    """Return the ways to come to a tree: a name -> what makes one of samples."""
+    """Return the ways to come to a tree, the simplest first: a name -> what makes one of samples."""
 
     def leaning_on(tree: KernelCost) -> _Fit:
         return lambda samples: fit_family(samples, low=low, known=tree)
@@ -143,7 +171,7 @@ def _fits(family: str, known: Mapping[str, CostModel], *, low: bool) -> Mapping[
     def as_it_is(tree: KernelCost) -> _Fit:
         return lambda samples: tree
 
-    fits: dict[str, _Fit] = {"anew": lambda samples: fit_family(samples, low=low)}
+    fits: dict[str, _Fit] = {}
     for label, cost in known.items():
         costs = cost.kernels.get(family) or cost.kernels.get(BROADER.get(family, ""))
         tree = None if costs is None else costs[low]
@@ -151,7 +179,7 @@ def _fits(family: str, known: Mapping[str, CostModel], *, low: bool) -> Mapping[
             fits[label] = as_it_is(tree)
             fits[f"{label}, longer or shorter"] = as_a_whole(tree)
             fits[f"{label}, rates anew"] = leaning_on(tree)
-    return fits
+    return {**fits, _ANEW: lambda samples: fit_family(samples, low=low)}
 
 
 def _foretold(
@@ -176,8 +204,9 @@ def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDA
     return np.array(found)
 
 
-def _loss(off: NDArray[np.float64]) -> float:
-    return float(np.mean(np.minimum(np.abs(off), WORST) ** 2))
+def _losses(off: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.minimum(np.abs(off), WORST) ** 2
+    return found
 
 
 if __name__ == "__main__":

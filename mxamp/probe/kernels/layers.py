@@ -98,6 +98,8 @@ def _first(draw: Draw) -> Kernel:
 
 def _words(draw: Draw) -> Kernel:
     n, length, width, filters = draw.batch(), draw.size(8, 256), draw.size(16, 512), draw.channels(256)
+    if draw.chance(0.4):  # vectors of words, and what looks for phrases, mostly have round sizes
+        width, filters = 50 * draw.size(1, 8), 50 * draw.size(1, 6)
     size, bias = min(length, int(str(draw.one_of(1, 2, 3, 3, 4, 5, 7)))), draw.chance(0.8)
     while length > 2 * size and n * filters * length * width * size > draw.most_multiply_adds:
         length = max(2 * size, length * 3 // 4)
