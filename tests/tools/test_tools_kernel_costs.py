@@ -141,6 +141,43 @@ def test_rates_of_another_target_are_taken_where_they_foretell_better(
     assert cost_in(arguments[0]).kernels["exp"][0] == tree_from_document(right, "exp")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_taken"),
+    [
+        ((0.3, 0.3), (0.1, 0.1), True),
+        ((0.3, 0.3), (0.28, 0.1), True),
+        ((0.3, 0.3), (0.299, 0.299), False),  # may be chance
+        ((0.3, 0.3), (0.05, 0.35), False),  # better for random kernels, and worse for networks'
+        ((0.3, 0.3), (0.35, 0.05), False),
+    ],
+)
+def test_new_rates_are_taken_where_clearly_better_and_no_kind_is_told_worse(
+    before: tuple[float, float], after: tuple[float, float], is_taken: bool
+) -> None:
+    in_networks = np.arange(400) % 2 == 1
+    noise = np.random.default_rng(0).normal(0, 0.03, (2, 400))
+    off, anew = (np.where(in_networks, own[1], own[0]) + other for own, other in zip((before, after), noise))
+    tree = tree_from_document({"one": 1.0}, "exp")
+    assert rates.is_worth_it(rates.Choice(tree, "anew", anew), off, in_networks) is is_taken
+
+
+def test_rates_stay_where_new_ones_are_no_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that are there are exact but for the timer's noise."""
+    right = {
+        "trait": "channels_fill",
+        "below": 16.0,
+        "then": {"one": 3.0, "read": 1.5e-3},
+        "else": {"one": 2.0, "read": 1e-3},
+    }
+    arguments = files(tmp_path, timed(600), {"float32": right, "low": right})
+    rates.main([*arguments, "--keep-corrections"])
+    assert "exp, float32: its own, 600 kernels" in capsys.readouterr().out
+    Path(arguments[2]).write_text("".join(json.dumps(one) + "\n" for one in timed(100)), "utf-8")
+    rates.main([*arguments, "--keep-corrections"])
+    assert "exp, float32: as before, 100 kernels are too few" in capsys.readouterr().out
+    assert cost_in(arguments[0]).kernels["exp"][0] == tree_from_document(right, "exp")
+
+
 @pytest.mark.parametrize("is_beneath", [False, True])
 def test_a_known_tree_beneath_corrections_is_not_replaced_by_one_from_nothing(is_beneath: bool) -> None:
     """Here its conditions are about nothing, and rates that lean on them are worse than none."""

@@ -11,17 +11,20 @@ of which none is better by more than a standard error (Breiman et al., "Classifi
 Corrections were learned from other timings, with other rates, and are dropped. With `--keep-corrections` they
 stay, and rates are fitted to what they leave of times: so a few families can be timed and fitted anew. No
 known tree is replaced by one from nothing then, for corrections are about what the known ones leave unsaid.
+The target's own rates stay where new ones are not clearly better, or tell random kernels better and worse
+those that `tools.kernel_costs.networks` timed, or the other way around: a kernel takes less in a network.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.probe.fit_kernels import WORST, KernelSample, by_family, fit_family, read_kernels
+from mxamp.probe.fit_kernels import WORST, KernelSample, fit_family, read_kernels
 from mxamp.targets import Target
 from mxamp.targets.cost import Corrections, CostModel
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, slower_by, tree_to_document
@@ -29,6 +32,15 @@ from mxamp.targets.kernel_terms import BROADER, amounts_and_traits
 from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
 
 _PARTS = 4
+
+_FEWEST_ANEW = 200
+"""Kernels of a family whose rates are fitted anew beneath corrections, ..."""
+
+_CLEARLY = 2.0
+"""... how many standard errors better these have to be, ..."""
+
+_FEWEST_OF_A_KIND = 10
+"""... and of how many kernels, random or in networks, is to be said whether they are told worse."""
 
 _Fit = Callable[[Sequence[KernelSample]], "KernelCost | None"]
 
@@ -51,6 +63,13 @@ class Choice(NamedTuple):
     off: NDArray[np.float64]
 
 
+class _Timed(NamedTuple):
+    """A kernel that was timed, and whether a network had it."""
+
+    sample: KernelSample
+    is_in_network: bool
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -67,29 +86,58 @@ def main(arguments: Sequence[str] | None = None) -> None:
     document, target = read_target(parser, given.target)
     likes = {name: Target.builtin(name).cost for name in given.like}
     known = {name: cost for name, cost in likes.items() if cost is not None}
-    samples = read_kernels(read_timings(given.timings))
-    if given.keep_corrections:
-        assert target.cost is not None, "read_target ends the program"
-        samples = [beneath(sample, target.cost.corrections) for sample in samples]
-    for family, own in sorted(by_family(samples).items()):
+    cost = target.cost
+    assert cost is not None, "read_target ends the program"
+    for family, timed in sorted(_by_family(given.timings).items()):
         for label, low in (("float32", False), ("low", True)):
-            choice = best_tree(
-                [one for one in own if one.times[low]],
-                family,
-                known,
-                low=low,
-                is_beneath=given.keep_corrections,
-            )
+            chosen = [one for one in timed if one.sample.times[low]]
+            samples = [one.sample for one in chosen]
+            if given.keep_corrections:
+                samples = [beneath(sample, cost.corrections) for sample in samples]
+            choice = best_tree(samples, family, known, low=low, is_beneath=given.keep_corrections)
             if choice is None:
                 continue
-            document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
-            print(
-                f"{family}, {label}: {choice.label}, {len(choice.off)} kernels, {within(choice.off)}",
-                flush=True,
-            )
+            said = f"{choice.label}, {len(choice.off)} kernels, {within(choice.off)}"
+            tree = cost.kernels[family][low] if given.keep_corrections and family in cost.kernels else None
+            in_networks = np.array([one.is_in_network for one in chosen])
+            if given.keep_corrections and len(samples) < _FEWEST_ANEW:
+                said = f"as before, {len(samples)} kernels are too few"
+            elif tree is not None and not is_worth_it(choice, _off(tree, samples, low=low), in_networks):
+                said = f"its own, {len(choice.off)} kernels"
+            else:
+                document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
+            print(f"{family}, {label}: {said}", flush=True)
     if not given.keep_corrections:
         document["cost"].pop("corrections", None)  # they say by how much other rates were off
     write_target(given.target, document)
+
+
+def _by_family(path: Path) -> Mapping[str, Sequence[_Timed]]:
+    """Return timed kernels: family -> its own."""
+    found: dict[str, list[_Timed]] = {}
+    for one in read_timings(path):
+        for sample in read_kernels([one]):
+            found.setdefault(sample.family, []).append(_Timed(sample, "network" in one))
+    return found
+
+
+def is_worth_it(choice: Choice, off: NDArray[np.float64], in_networks: NDArray[np.bool_]) -> bool:
+    """Return whether a tree is clearly better than the one that is there, and for no kind of kernels worse.
+
+    Parameters
+    ----------
+    choice
+        The tree.
+    off
+        For each kernel by how much it is off by what is there, as in :attr:`Choice.off`.
+    in_networks
+        For each whether it was timed in a network; the others are random.
+    """
+    gained = _losses(off) - _losses(choice.off)
+    kinds = (gained[in_networks], gained[~in_networks])
+    return float(gained.mean()) > _CLEARLY * float(gained.std()) / len(gained) ** 0.5 and all(
+        float(own.mean()) >= 0 for own in kinds if len(own) >= _FEWEST_OF_A_KIND
+    )
 
 
 def beneath(sample: KernelSample, corrections: Corrections) -> KernelSample:
@@ -186,14 +234,15 @@ def _foretold(
     fit: _Fit, samples: Sequence[KernelSample], parts: NDArray[np.int_], *, low: bool
 ) -> NDArray[np.float64] | None:
     """Return by how much kernels are off that a tree has not seen; None where none can be made."""
-    found: list[NDArray[np.float64]] = []
+    found = np.empty(len(samples))
     for part in np.unique(parts):
         others = [one for one, own in zip(samples, parts) if own != part]
         tree = fit(others) if others else None
         if tree is None:
             return None
-        found.append(_off(tree, [one for one, own in zip(samples, parts) if own == part], low=low))
-    return np.concatenate(found)
+        apart = [one for one, own in zip(samples, parts) if own == part]
+        found[parts == part] = _off(tree, apart, low=low)
+    return found
 
 
 def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDArray[np.float64]:
