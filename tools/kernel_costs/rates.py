@@ -93,6 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             chosen = [one for one in timed if one.sample.times[low]]
             samples = [one.sample for one in chosen]
             if given.keep_corrections:
+                if 0 < len(samples) < _FEWEST_ANEW:
+                    print(f"{family}, {label}: as before, {len(samples)} kernels are too few", flush=True)
+                    continue
                 samples = [beneath(sample, cost.corrections) for sample in samples]
             choice = best_tree(samples, family, known, low=low, is_beneath=given.keep_corrections)
             if choice is None:
@@ -100,9 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             said = f"{choice.label}, {len(choice.off)} kernels, {within(choice.off)}"
             tree = cost.kernels[family][low] if given.keep_corrections and family in cost.kernels else None
             in_networks = np.array([one.is_in_network for one in chosen])
-            if given.keep_corrections and len(samples) < _FEWEST_ANEW:
-                said = f"as before, {len(samples)} kernels are too few"
-            elif tree is not None and not is_worth_it(choice, _off(tree, samples, low=low), in_networks):
+            if tree is not None and not is_worth_it(choice, _off(tree, samples, low=low), in_networks):
                 said = f"its own, {len(choice.off)} kernels"
             else:
                 document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
@@ -186,9 +187,7 @@ def best_tree(
         return None
     parts = np.array([part_of(one, _PARTS) for one in samples])
     found: list[Choice] = []
-    for label, fit in _fits(family, known, low=low).items():
-        if label == _ANEW and is_beneath and found:
-            continue
+    for label, fit in _fits(family, known, low=low, is_beneath=is_beneath).items():
         tree = fit(samples)
         off = _foretold(fit, samples, parts, low=low)
         if tree is not None and off is not None:
@@ -204,10 +203,7 @@ def _is_as_good(choice: Choice, best: Choice) -> bool:
     return float(worse.mean()) <= float(worse.std()) / len(worse) ** 0.5
 
 
-_ANEW = "anew"
-
-
-def _fits(family: str, known: Mapping[str, CostModel], *, low: bool) -> Mapping[str, _Fit]:
+def _fits(family: str, known: Mapping[str, CostModel], *, low: bool, is_beneath: bool) -> Mapping[str, _Fit]:
     """Return the ways to come to a tree, the simplest first: a name -> what makes one of samples."""
 
     def leaning_on(tree: KernelCost) -> _Fit:
@@ -227,7 +223,9 @@ def _fits(family: str, known: Mapping[str, CostModel], *, low: bool) -> Mapping[
             fits[label] = as_it_is(tree)
             fits[f"{label}, longer or shorter"] = as_a_whole(tree)
             fits[f"{label}, rates anew"] = leaning_on(tree)
-    return {**fits, _ANEW: lambda samples: fit_family(samples, low=low)}
+    if not (fits and is_beneath):
+        fits["anew"] = lambda samples: fit_family(samples, low=low)
+    return fits
 
 
 def _foretold(
