@@ -14,20 +14,18 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
-_FEW_VALUES = 16_384
-"""Of fewer, two more operators cost as much as they save."""
-
-_FEWEST_TERMS = 4
-"""Of fewer, the backend's kernel is no faster."""
+_FEWEST_VALUES = {8: 2048, 4: 16_384}
+"""Terms of a sum -> of so many or more, how many values there are at least. Of fewer, more operators cost as
+much as they save; of fewer than four terms, the backend's kernel is no faster."""
 
 _IMAGE = 4
 
 
 class _Softmax(NamedTuple):
-    """A softmax along an axis that is not the last."""
+    """A softmax along an axis; its rank is the number of axes, where that is certain."""
 
     axis: int
-    rank: int
+    rank: int | None
     temperature: dict[str, str]
 
 
@@ -42,10 +40,15 @@ class RewriteLastAxisSoftmax(NodeRewrite):
 
         x -> transpose {axes: (0, 2, 3, 1)} -> softmax {axis: -1} -> transpose {axes: (0, 3, 1, 2)} -> y
 
-    Likewise ``SoftmaxActivation`` with ``mode=channel``, whose axis is 1.
+    Likewise ``SoftmaxActivation`` with ``mode=channel``, whose axis is 1. Where the number of axes is not
+    certain (of images it is, and behind a ``transpose``), all that lie behind the axis become one::
 
-    Refuses: where the number of axes is not certain (of images it is, and behind a ``transpose``), or the
-    shape is not known, or has fewer than 16,384 values, or 4 along the axis; the last axis; a length given
+        x -> Reshape {shape: (0, 0, -1)} -> transpose {axes: (0, 2, 1)} -> softmax {axis: -1}
+          -> transpose {axes: (0, 2, 1)}, x -> reshape_like -> y
+
+    Refuses: where the shape is not known, has fewer than 4 values along the axis, or fewer than 2,048 in all,
+    16,384 where the axis has fewer than 8; an axis that is counted from the last, or ``SoftmaxActivation``,
+    where the number of axes is not certain; the last axis; a length given
     with the data, a dtype to return; other dtypes than float32; numpy's shape semantics, where x may be
     empty; a node that a rule of the user's picks; targets that do not name the pass; the bodies of control
     flow. The node may be a graph output, for its name stays.
@@ -55,7 +58,8 @@ class RewriteLastAxisSoftmax(NodeRewrite):
     Why: along the last axis it is oneDNN's kernel, along others a loop that strides through memory for each
     value. Of 64 channels of 64 x 64 softmax takes 3.5 ms, SoftmaxActivation 5.0, and this form 0.7, of 21
     1.2, 1.3 and 0.27, of 4 channels of 128 x 128 0.79, 0.76 and 0.40 (AMD EPYC, one thread). The last layer
-    of a segmentation network, and the classes of SSD, are such ones.
+    of a segmentation network, and the classes of SSD, are such ones. Of 10 capsules, (8, 1152, 10, 1) along
+    the third axis, it takes 1,012 us and in this form 382, of 500 times 50 along the second 565 and 68.
 
     The same up to rounding: with inputs of all magnitudes to 80 each value differs from the exact one by at
     most 4.3e-6 of it, where the operator's differs by 4.0e-6. Beside an infinity a value is 0, where the
@@ -73,44 +77,57 @@ class RewriteLastAxisSoftmax(NodeRewrite):
         softmax = _softmax(state, node)
         if softmax is None or graph.has_numpy_shapes or state.dtypes[position][0] is not DType.FLOAT32:
             return None
-        shape = state.shape(node.inputs[0])
-        if shape is None or len(shape) != softmax.rank or not _pays(shape, softmax.axis):
+        x, axis = node.inputs[0], softmax.axis
+        shape = state.usual_shape(x) if softmax.rank is None else state.shape(x)
+        if shape is None or softmax.rank not in (None, len(shape)) or not _pays(shape, axis):
             return None
-        order = [axis for axis in range(softmax.rank) if axis != softmax.axis] + [softmax.axis]
-        back = [order.index(axis) for axis in range(softmax.rank)]
-        turned = tuple([shape[axis] for axis in order])
+        read = shape if softmax.rank else (*shape[: axis + 1], math.prod(shape[axis + 1 :]))
+        order = [other for other in range(len(read)) if other != axis] + [axis]
+        back = [order.index(other) for other in range(len(read))]
+        turned = tuple([read[other] for other in order])
 
-        put = partial(edit.part, position)
-        lines = put("transpose", "lines", node.inputs[0], like=turned, axes=str(tuple(order)))
+        put, source = partial(edit.part, position), x
+        if softmax.rank is None:
+            source = put("Reshape", "rest", x, like=read, shape=str((0,) * (axis + 1) + (-1,)))
+        lines = put("transpose", "lines", source, like=turned, axes=str(tuple(order)))
         result = put("softmax", "last_axis", lines, like=turned, axis="-1", **softmax.temperature)
-        attrs = {**own_attributes(node), "axes": str(tuple(back))}
-        edit.replace(position, node._replace(op="transpose", attrs=attrs, inputs=(result,)))
+        turn, own = {"axes": str(tuple(back))}, own_attributes(node)
+        if softmax.rank is None:
+            inner = put("transpose", "back", result, like=read, **turn)
+            after = node._replace(op="reshape_like", attrs=own, inputs=(inner, x))
+        else:
+            after = node._replace(op="transpose", attrs={**own, **turn}, inputs=(result,))
+        edit.replace(position, after)
         return "along the last axis the backend has a kernel for it"
 
 
 def _pays(shape: tuple[int, ...], axis: int) -> bool:
-    return shape[axis] >= _FEWEST_TERMS and math.prod(shape) >= _FEW_VALUES
+    if axis >= len(shape) - 1:
+        return False
+    return any(
+        shape[axis] >= terms and math.prod(shape) >= values for terms, values in _FEWEST_VALUES.items()
+    )
 
 
 def _softmax(state: State, node: Node) -> _Softmax | None:
     """Return what a node is; None where it needs no other form, or has none."""
-    rank = _rank(state, node.inputs[0])
-    if rank is None or len(node.inputs) != 1:
+    if len(node.inputs) != 1:
         return None
+    rank = _rank(state, node.inputs[0])
     if node.op == "SoftmaxActivation":
-        return _Softmax(1, rank, {}) if node.attrs.get("mode") == "channel" and rank > 2 else None
+        is_along_axis = node.attrs.get("mode") == "channel" and rank is not None and rank > 2
+        return _Softmax(1, rank, {}) if is_along_axis else None
     axes = integers(node.attrs.get("axis", "-1"))
     if (
         axes is None
         or len(axes) != 1
-        or not -rank <= axes[0] < rank
-        or axes[0] % rank == rank - 1
+        or (axes[0] < 0 if rank is None else not -rank <= axes[0] < rank)
         or is_true(node.attrs, "use_length", default=False)
         or node.attrs.get("dtype", "None") != "None"
     ):
         return None
     kept = {key: node.attrs[key] for key in ("temperature",) if key in node.attrs}
-    return _Softmax(axes[0] % rank, rank, kept)
+    return _Softmax(axes[0] % rank if rank else axes[0], rank, kept)
 
 
 def _rank(state: State, entry: Entry) -> int | None:

@@ -54,6 +54,39 @@ def test_it_is_turned_there_and_back(op: str, attrs: dict[str, object], there: s
     assert [(change.node, change.into) for change in done.changes] == [("s", "s")]
 
 
+def test_axes_behind_become_one_where_their_number_is_not_certain() -> None:
+    graph = network(axis=2, behind="nothing", temperature=2.0)
+    inserted = ["s_rest", *INSERTED, "s_back"]
+    shapes = shapes_of(graph, (8, 1152, 10, 1))
+    after, _ = prepared(RewriteLastAxisSoftmax, graph, inserted=inserted, shapes=shapes)
+    assert operators(after)[-5:] == [
+        "s_rest = Reshape(data) {shape: (0, 0, 0, -1)}",
+        "s_lines = transpose(s_rest) {axes: (0, 1, 3, 2)}",
+        "s_last_axis = softmax(s_lines) {axis: -1, temperature: 2.0}",
+        "s_back = transpose(s_last_axis) {axes: (0, 1, 3, 2)}",
+        "s = reshape_like(s_back, data)",
+    ]
+
+
+@pytest.mark.parametrize("shape", [(4, 16, 32, 64), (2, 40, 10), (2, 40, 10, 1), (3, 16, 2, 3, 5), (2048, 9)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_form_is_right_for_other_numbers_of_axes(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int
+) -> None:
+    graph = network(axis=axis, behind="nothing")
+    usual = shapes_of(graph, (16, 16, 1000))
+    cpu = Target.builtin("cpu-bf16")
+    done = prepare_graph(graph, {}, Policy.default(BF16), [STEP], target=cpu, shapes=usual)
+    assert {change.step for change in done.record(PreparedNode)} == {STEP}
+    values = np.random.default_rng(5).normal(size=shape).astype(np.float32)
+    (found,) = outputs(monkeypatch, done.graph, {}, {"data": values})
+    exact = np.exp(values.astype(np.float64) - values.max(axis=axis, keepdims=True))
+    exact /= exact.sum(axis=axis, keepdims=True)
+    assert found.shape == shape
+    np.testing.assert_allclose(found, exact, rtol=4e-6)
+    assert abs(float(np.mean(found / exact - 1))) < 1e-7
+
+
 def test_shapes_and_the_temperature_go_with_it() -> None:
     graph = network(axis=1, temperature=2.0)
     shapes = shapes_of(graph, (4, 16, 32, 64))
@@ -72,10 +105,17 @@ def test_shapes_and_the_temperature_go_with_it() -> None:
         pytest.param({"axis": 3}, (4, 16, 32, 64), id="last of four"),
         pytest.param({"axis": 1, "use_length": True}, (4, 16, 32, 64), id="length"),
         pytest.param({"axis": 1, "dtype": "float64"}, (4, 16, 32, 64), id="dtype"),
-        pytest.param({"axis": 1}, (1, 16, 32, 16), id="few values"),
+        pytest.param({"axis": 1}, (1, 8, 16, 15), id="few values"),
+        pytest.param({"axis": 1}, (1, 7, 32, 64), id="few values of few channels"),
         pytest.param({"axis": 1}, (4, 3, 64, 64), id="few channels"),
         pytest.param({"axis": 1}, None, id="no shape"),
-        pytest.param({"axis": 1, "behind": "nothing"}, (4, 16, 32, 64), id="rank not certain"),
+        pytest.param({"axis": -3, "behind": "nothing"}, (4, 16, 32, 64), id="axis of what rank"),
+        pytest.param({"axis": 3, "behind": "nothing"}, (4, 16, 32, 64), id="usually the last axis"),
+        pytest.param(
+            {"op": "SoftmaxActivation", "mode": "channel", "behind": "nothing"},
+            (4, 16, 32, 64),
+            id="rank not certain",
+        ),
         pytest.param({"op": "SoftmaxActivation", "mode": "instance"}, (4, 16, 32, 64), id="instance"),
         pytest.param({"op": "log_softmax", "axis": 1}, (4, 16, 32, 64), id="log_softmax"),
     ],
