@@ -147,6 +147,7 @@ def _estimate(target: Target, sample: KernelSample, *, low: bool) -> float:
         work.elements // 2,
         shape=work.inputs[0],
         is_blocked=work.is_blocked,
+        arrives_in=work.arrives_in[0],
         around=work.around,
         operators=work.operators,
         down=sample.family == CAST_DOWN,

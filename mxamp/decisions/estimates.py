@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, Mapping, Sequence
 
-from mxamp.decisions.workload import BLOCKED_RANKS, chain_work, model_work
+from mxamp.decisions.workload import BLOCKED_RANKS, chain_work, model_work, written_layouts
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
+from mxamp.targets.image_layout import PLAIN
 from mxamp.targets.layout import writes_blocks
 from mxamp.targets.work import Shapes
 
@@ -161,11 +162,12 @@ def estimate(
             )
 
     @lru_cache(maxsize=None)  # few shapes occur in a network, most of them often
-    def cast(shape: tuple[int, ...] | None, is_blocked: bool, down: bool) -> float:
+    def cast(shape: tuple[int, ...] | None, is_blocked: bool, arrives_in: int, down: bool) -> float:
         return model.cast_microseconds(
             0 if shape is None else math.prod(shape),
             shape=shape or (),
             is_blocked=is_blocked and len(shape or ()) in BLOCKED_RANKS,
+            arrives_in=arrives_in,
             around=around,
             operators=operators,
             down=down,
@@ -178,7 +180,8 @@ def estimate(
                 found.append((0.0,) * len(outputs))
                 continue
             is_blocked = writes_blocks(graph, position)
-            found.append(tuple([cast(shape, is_blocked, down) for shape in outputs]))
+            arrives_in = written_layouts(graph, position, shapes)[not down]
+            found.append(tuple([cast(shape, is_blocked, arrives_in, down) for shape in outputs]))
         return found
 
     return Estimates(
@@ -280,7 +283,8 @@ class _Pricing:
         if work is None or not work.is_blocked:
             return 0.0
         name = self._names[position]
-        plain = self._model.microseconds(name, work._replace(is_blocked=False), low=False)
+        found = work._replace(is_blocked=False, arrives_in=(PLAIN, PLAIN))
+        plain = self._model.microseconds(name, found, low=False)
         return max(0.0, self._model.microseconds(name, work, low=False) - plain)
 
     def convolved(self, position: int) -> Sequence[float]:

@@ -12,8 +12,11 @@ from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.attributes import integers
 from mxamp.ops.parameters import LAYERS
 from mxamp.targets import Work
-from mxamp.targets.layout import writes_blocks
+from mxamp.targets.image_layout import BLOCKS, PLAIN, layer_layout
+from mxamp.targets.layout import layout_writer
 from mxamp.targets.work import Shapes
+
+_IMAGE = 4
 
 BLOCKED_RANKS = (4, 5)
 """Images and volumes; oneDNN writes sequences in plain order."""
@@ -126,8 +129,30 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         output=output,
         is_blocked=first is not None
         and len(first) in BLOCKED_RANKS
-        and writes_blocks(graph, node.inputs[0].node),
+        and layout_writer(graph, node.inputs[0].node) is not None,
+        arrives_in=(PLAIN, PLAIN) if first is None else written_layouts(graph, node.inputs[0].node, shapes),
     )
+
+
+def written_layouts(graph: Graph, position: int, shapes: Shapes) -> tuple[int, int]:
+    """Return the order in which a node writes images where layers compute in FP32, and where in low dtypes.
+
+    Of volumes it is known only whether they are plain.
+    """
+    writer = layout_writer(graph, position)
+    if writer is None:
+        return PLAIN, PLAIN
+    node = graph.nodes[writer]
+    data, weight = (shapes[entry.node][entry.output] for entry in node.inputs[:2])
+    output = shapes[writer][0]
+    if data is None or weight is None or output is None or len(output) not in BLOCKED_RANKS:
+        return PLAIN, PLAIN
+    if len(output) != _IMAGE:
+        return BLOCKS, BLOCKS
+    float32, low = (
+        layer_layout(node.op, node.attrs, data, weight, output, low=is_low) for is_low in (False, True)
+    )
+    return float32, low
 
 
 def _only_tells_a_shape(node: Node, number: int) -> bool:

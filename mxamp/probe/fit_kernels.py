@@ -108,9 +108,10 @@ def read_kernels(timed: Iterable[Mapping[str, Any]]) -> list[KernelSample]:
             continue
         op, work, times = FACTS.canonical(one["op"]), Work.from_document(one["work"]), one["us"]
         if op == AMP_CAST:  # what it does there is what it is called by
-            for label, family in (("float32", CAST_DOWN), ("low", CAST_UP)):
+            for label, family, order in zip(("float32", "low"), (CAST_DOWN, CAST_UP), work.arrives_in):
                 if label in times:
-                    samples.append(KernelSample(family, op, work, (times[label], None)))
+                    read = work._replace(arrives_in=(order, order))
+                    samples.append(KernelSample(family, op, read, (times[label], None)))
         else:
             samples.append(
                 KernelSample(family_of(op, work), op, work, (times.get("float32"), times.get("low")))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar
 
+from mxamp.targets.image_layout import PLAIN
 from mxamp.targets.kernel_correction import Correction, correction_from_document
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_terms import BROADER, amounts_and_traits, family_of
@@ -259,6 +260,7 @@ class CostModel:
         *,
         shape: tuple[int, ...] = (),
         is_blocked: bool = False,
+        arrives_in: int = PLAIN,
         around: int = 0,
         operators: int = 0,
         down: bool = False,
@@ -273,6 +275,8 @@ class CostModel:
             Their shape; without it they cost what their number says.
         is_blocked
             Whether they come in the blocked layout that a convolution writes.
+        arrives_in
+            In which order (:mod:`mxamp.targets.image_layout`).
         around
             The values that the whole model reads and writes (:attr:`Work.around`).
         operators
@@ -291,6 +295,7 @@ class CostModel:
             inputs=(shape,),
             output=shape,
             is_blocked=is_blocked,
+            arrives_in=(arrives_in, arrives_in),
             around=around,
             model=around,
             operators=operators,

@@ -13,6 +13,8 @@ import re
 from functools import lru_cache
 from typing import Dict, Mapping, Sequence
 
+from mxamp.targets.image_layout import CHANNELS_LAST, PLAIN, layer_layout
+from mxamp.targets.layout import KEEP_LAYOUT
 from mxamp.targets.work import Work
 
 LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
@@ -41,8 +43,9 @@ _CACHE = 1 << 20
 _SHARED_CACHE = 8 << 20
 """Bytes of which a cache that cores share keeps most; of what is beyond, more and more comes from memory."""
 
-_FILL = 64
-"""Powers of two up to this are looked for in a number of channels."""
+_FILL = 512
+"""Powers of two up to this are looked for in a number of channels. Small ones fill blocks; where large ones
+lie between the values of a channel these share sets of the caches."""
 
 _KINDS = {"Activation": ("act_type", "relu"), "LeakyReLU": ("act_type", "leaky"), "RNN": ("mode", "lstm")}
 """Operators that are several: the attribute that says which, and its default."""
@@ -132,6 +135,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     if work.is_depthwise:
         padded = rows * taps * _up(groups, _BLOCK)
     total = itemsize * work.elements
+    arrives_in, runs_in = work.arrives_in[itemsize != _FLOAT32_BYTES], _runs_in(op, work, itemsize)
     amounts = {
         "one": 1.0,
         "multiply_adds": float(products * channels * filters),
@@ -139,6 +143,8 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "columns": float(itemsize * products * channels if taps > 1 or stride > 1 else 0),
         "windows": float(products),
         "read": float(itemsize * read),
+        # What comes in the order of another implementation is brought into its own first.
+        "relaid": float(itemsize * read if PLAIN != arrives_in != runs_in else 0),
         "written": float(itemsize * written),
         "weights": float(itemsize * math.prod(weight)),
         "added": float(itemsize * extra),
@@ -167,6 +173,8 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "activates": float(work.has_activation),
         "bias": float(work.has_bias),
         "layout": _layout(work, itemsize),
+        "arrives_in": arrives_in,
+        "runs_in": runs_in,
         "multiply_adds": amounts["multiply_adds"],
         "weights": amounts["weights"],
         "bytes": float(total),
@@ -232,6 +240,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "window": float(written * window),
         "reordered": float(itemsize * (read + rest - table) if layout else 0),
         "unfit": float(0 if fits else itemsize * written),
+        "gathered": float(0 if op in _READ_ANY_ORDER else _gathered(work, itemsize)),
         "multiply_adds": float(work.multiply_adds),
         "lines": float(outer * inner),
         "strided": float(read if inner > 1 or last else 0),
@@ -241,6 +250,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     }
     traits = {
         "layout": layout,
+        "arrives_in": work.arrives_in[itemsize != _FLOAT32_BYTES],
         "rank": len(first),
         "channels": channels,
         "channels_fill": _fill(channels),
@@ -309,6 +319,15 @@ _LIE_ALONG = {"Concat": ("dim", "1"), "slice_axis": ("axis", "0"), "stack": ("ax
 
 _CUTS = "SliceChannel"
 
+_FEW_PLACES = 4
+"""What is left of an image's places where not eight at once are brought into plain order."""
+
+_FAR_APART = 64
+"""Channels, in a power of two, from which on the values of one lie in few sets of a cache."""
+
+_READ_ANY_ORDER = KEEP_LAYOUT | {"transpose"}
+"""Operators that need no plain order."""
+
 _IMAGE = 4
 
 _LAST_AXIS = frozenset({"LayerNorm", "softmax", "log_softmax"})
@@ -349,6 +368,27 @@ def _split_at(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, in
 def _last_axis_moves(attributes: Mapping[str, str], rank: int) -> float:
     axes = _integers(attributes.get("axes", ""))
     return float(bool(axes) and axes[-1] != rank - 1)
+
+
+def _runs_in(op: str, work: Work, itemsize: int) -> int:
+    """Return the order of the implementation that a layer of images takes; plain for other layers."""
+    data, weight, output = work.inputs[0], work.inputs[1], work.output
+    if op == "FullyConnected" or not len(data) == len(weight) == len(output) == _IMAGE:
+        return PLAIN
+    return layer_layout(op, work.attributes, data, weight, output, low=itemsize != _FLOAT32_BYTES)
+
+
+def _gathered(work: Work, itemsize: int) -> int:
+    """Return how many values are gathered that share sets of a cache, times how far they lie apart.
+
+    Of channels that lie side by side oneDNN brings some places at once into plain order, four where their
+    number is no multiple of eight. The values of a channel lie as many apart as there are channels.
+    """
+    data = work.inputs[0] if work.inputs else ()
+    if len(data) != _IMAGE or work.arrives_in[itemsize != _FLOAT32_BYTES] != CHANNELS_LAST:
+        return 0
+    apart, places = _fill(data[1]), math.prod(data[2:])
+    return math.prod(data) * apart if apart >= _FAR_APART and places % 8 == _FEW_PLACES else 0
 
 
 def _layout(work: Work, itemsize: int) -> int:

@@ -44,15 +44,20 @@ _LOOK_BACK = 16
 
 
 def writes_blocks(graph: Graph, position: int) -> bool:
-    """Return whether a node writes oneDNN's blocked layout: a layer does, and what keeps what it reads."""
+    """Return whether a node writes a layout of oneDNN's: a layer does, and what keeps what it reads."""
+    return layout_writer(graph, position) is not None
+
+
+def layout_writer(graph: Graph, position: int) -> int | None:
+    """Return the layer in whose layout a node writes; None where that is the plain order."""
     for _ in range(_LOOK_BACK):
         node = graph.nodes[position]
         if node.op in WRITE_BLOCKS:
-            return True
+            return position
         if (node.op not in KEEP_LAYOUT and not _is_fused_clip(graph, position)) or not node.inputs:
-            return False
+            return None
         position = node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
-    return False
+    return None
 
 
 def clips_from_zero(node: Node) -> bool:

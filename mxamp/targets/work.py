@@ -33,6 +33,9 @@ class Work(NamedTuple):
         The shape of its first output.
     is_blocked
         Whether its data come in the blocked layout that a convolution writes.
+    arrives_in
+        The order that its data come in (:mod:`mxamp.targets.image_layout`) where the layer that wrote them
+        computed in FP32, and where in the low dtype. Plain where no layer did.
     around
         The values that the model reads and writes from one node of this kind to the next, or to the same one
         in the next forward pass: which code a cache may have lost until then. 0 where the node is looked at
@@ -58,6 +61,7 @@ class Work(NamedTuple):
     inputs: tuple[tuple[int, ...], ...] = ()
     output: tuple[int, ...] = ()
     is_blocked: bool = False
+    arrives_in: tuple[int, int] = (0, 0)
     around: int = 0
     model: int = 0
     operators: int = 0
@@ -70,9 +74,13 @@ class Work(NamedTuple):
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Work:
         """Return what :meth:`to_document` made plain."""
-        changed = {name: document[name] for name in document if name not in ("inputs", "output")}
+        changed = {
+            name: document[name] for name in document if name not in ("inputs", "output", "arrives_in")
+        }
+        first, second = document.get("arrives_in", (0, 0))
         return cls(
             **changed,
+            arrives_in=(first, second),
             inputs=tuple(tuple(shape) for shape in document.get("inputs", ())),
             output=tuple(document.get("output", ())),
         )
