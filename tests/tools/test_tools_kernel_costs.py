@@ -17,8 +17,9 @@ import mxamp.targets
 from mxamp.probe.fit_kernels import read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED
 from mxamp.targets import CostModel, Target, Work
+from mxamp.targets.image_layout import BLOCKS, CHANNELS_LAST
 from mxamp.targets.kernel_cost import tree_from_document
-from tools.kernel_costs import collect, corrections, networks, rates
+from tools.kernel_costs import amounts, collect, corrections, networks, rates
 
 learns = pytest.mark.skipif(
     importlib.util.find_spec("sklearn") is None,
@@ -267,3 +268,72 @@ def test_a_target_that_knows_no_kernels_is_refused(
     with pytest.raises(SystemExit):
         program.main([str(path)])
     assert "mxamp probe" in capsys.readouterr().err
+
+
+def blocked(channels: int, side: int, us: float, *, apart: bool) -> dict[str, Any]:
+    """Return a timed ``exp`` of what a convolution wrote with channels last, or in blocks."""
+    shape = (1, channels, side, side)
+    order = CHANNELS_LAST if apart else BLOCKS
+    work = Work(
+        0,
+        2 * math.prod(shape),
+        channels=channels,
+        rank=4,
+        inputs=(shape,),
+        output=shape,
+        is_blocked=True,
+        arrives_in=(order, order),
+    )
+    return {"op": "exp", "work": work.to_document(), "us": {"float32": us}}
+
+
+def images(per_value: float, noise: float = 0.02) -> list[dict[str, Any]]:
+    """Return timed images of which the values of channels last take so much longer, as they lie apart."""
+    random, found = np.random.default_rng(0), []
+    for _ in range(120):
+        channels, side = int(random.choice([64, 128, 192, 256])), int(random.choice([6, 10, 14, 18]))
+        is_apart = bool(random.random() < 0.7)
+        size, apart = channels * side * side, channels & -channels
+        us = 2.0 + 4e-3 * size + (per_value * size * apart if is_apart else 0.0)
+        found.append(blocked(channels, side, us * random.uniform(1 - noise, 1 + noise), apart=is_apart))
+    return found
+
+
+def test_an_amount_that_trees_do_not_know_gets_a_rate_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = files(tmp_path, images(2e-5))
+    amounts.main([*told, "gathered"])
+    said = capsys.readouterr().out
+    assert re.search(r"gathered, float32: (1\.9|2\.0|2)\S*e-05 microseconds for one; \d+ kernels", said), said
+    assert "100.0 % within 1.25 and 100.0 % within 2 with it" in said
+    assert "gathered, low: 0 kernels are too few" in said
+    tree = json.loads(Path(told[0]).read_text("utf-8"))["cost"]["kernels"]["exp"]
+    assert {**tree["float32"], "gathered": 0} == {**RATES["float32"], "gathered": 0}
+    assert tree["float32"]["gathered"] == pytest.approx(2e-5, rel=0.05)
+    assert tree["low"] == RATES["low"]
+
+
+def test_an_amount_that_costs_nothing_gets_no_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = files(tmp_path, images(0.0, noise=0.2))
+    amounts.main([*told, "gathered"])
+    assert "gathered, float32: nothing" in capsys.readouterr().out
+    assert json.loads(Path(told[0]).read_text("utf-8"))["cost"]["kernels"] == {"exp": RATES}
+
+
+def test_an_amount_that_a_tree_knows_keeps_its_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    knowing = {**RATES, "float32": {**RATES["float32"], "gathered": 1e-9}}
+    told = files(tmp_path, images(2e-5), knowing)
+    amounts.main([*told, "gathered"])
+    assert "gathered, float32: 0 kernels are too few" in capsys.readouterr().out
+    assert json.loads(Path(told[0]).read_text("utf-8"))["cost"]["kernels"] == {"exp": knowing}
+
+
+def test_an_amount_is_one_of_those_that_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        amounts.main([*files(tmp_path, []), "gatherd"])
+    assert "gathered" in capsys.readouterr().err
