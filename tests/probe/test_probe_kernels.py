@@ -295,6 +295,13 @@ def test_which_layout_data_come_in_depends_on_channels_and_dtype(
         assert (amounts["reordered"] > 0) == (layout > 0)
 
 
+@pytest.mark.parametrize(("channels", "fill"), [(24, 8), (96, 32), (512, 512), (1536, 512), (4096, 512)])
+def test_powers_of_two_are_told_up_to_where_a_channels_values_share_sets_of_a_cache(
+    channels: int, fill: int
+) -> None:
+    assert amounts_and_traits("exp", blocked(channels), low=False)[1]["channels_fill"] == fill
+
+
 def test_a_sum_that_an_activation_follows_is_an_amount_of_its_own() -> None:
     work = convolution(20)
     summed = work._replace(elements=work.elements + math.prod(work.output))
@@ -568,6 +575,17 @@ def test_slices_are_of_every_axis_and_of_every_share() -> None:
     assert min(shares) < 0.05
     assert max(shares) == 1
     assert sum(0.1 < share < 0.9 for share in shares) > len(shares) / 4
+
+
+def test_many_channels_are_powers_of_two_as_those_of_networks() -> None:
+    channels = [one.operands[0].shape[1] for one in drawn("BatchNorm") if len(one.operands[0].shape) == 4]
+    powers = [number for number in channels if number & (number - 1) == 0]
+    assert 0.2 < len(powers) / len(channels) < 0.6
+    assert max(powers) >= 512
+
+
+def test_some_choose_between_two_tensors() -> None:
+    assert {len(one.operands) for one in drawn("pairwise") if one.op == "where"} == {3}
 
 
 def test_some_casts_are_of_more_than_a_cache_holds() -> None:

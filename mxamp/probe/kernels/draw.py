@@ -48,6 +48,8 @@ class Draw:
         """Return a number of channels: mostly whole blocks of 16."""
         high = max(2 * _BLOCK, int(high * self._share**0.4))
         kind = self._random.random()
+        if kind < 0.2:  # as most networks have them; what lies so far apart shares sets of the caches
+            return int(2 ** self._random.integers(4, 1 + int(math.log2(high))))
         if kind < 0.6:
             return 16 * self.size(1, high / 16)
         if kind < 0.75:

@@ -160,8 +160,8 @@ def _cast(draw: Draw) -> Kernel:
 
 def _pairwise(draw: Draw) -> Kernel:
     shape, layout = _feature(draw)
-    op = str(draw.one_of("elemwise_add", "elemwise_add", "elemwise_mul", "elemwise_sub", "_maximum"))
-    return kernel(op, op, [Operand(shape), Operand(shape)], layout=layout)
+    op = str(draw.one_of("elemwise_add", "elemwise_add", "elemwise_mul", "elemwise_sub", "_maximum", "where"))
+    return kernel(op, op, [Operand(shape)] * (3 if op == "where" else 2), layout=layout)
 
 
 def _broadcast(draw: Draw) -> Kernel:
