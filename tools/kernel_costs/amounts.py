@@ -16,11 +16,11 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.probe.fit_kernels import WORST, read_kernels
+from mxamp.probe.fit_kernels import read_kernels
 from mxamp.targets.cost import CostModel
 from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, rounded, tree_to_document
 from mxamp.targets.kernel_terms import AMOUNTS, amounts_and_traits
-from tools.kernel_costs.rates import beneath
+from tools.kernel_costs.rates import beneath, losses
 from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
 
 _PARTS = 4
@@ -150,12 +150,6 @@ def off(samples: AmountSamples, rate: float) -> NDArray[np.float64]:
     """Return the logarithms of how many times longer kernels took than they are told to take."""
     found: NDArray[np.float64] = np.log(samples.times / (samples.told + rate * samples.amount))
     return found
-
-
-def losses(found: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return squares, of which those of accidents are no larger than others."""
-    squares: NDArray[np.float64] = np.minimum(np.abs(found), WORST) ** 2
-    return squares
 
 
 def knows(tree: KernelCost, name: str) -> bool:

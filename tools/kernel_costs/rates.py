@@ -134,7 +134,7 @@ def is_worth_it(choice: Choice, off: NDArray[np.float64], in_networks: NDArray[n
     in_networks
         For each whether it was timed in a network; the others are random.
     """
-    gained = _losses(off) - _losses(choice.off)
+    gained = losses(off) - losses(choice.off)
     kinds = (gained[in_networks], gained[~in_networks])
     return float(gained.mean()) > _CLEARLY * float(gained.std()) / len(gained) ** 0.5 and all(
         float(own.mean()) >= 0 for own in kinds if len(own) >= _FEWEST_OF_A_KIND
@@ -194,12 +194,12 @@ def best_tree(
             found.append(Choice(tree, label, off))
     if not found:
         return None
-    best = min(found, key=lambda choice: float(_losses(choice.off).mean()))
+    best = min(found, key=lambda choice: float(losses(choice.off).mean()))
     return next(choice for choice in found if _is_as_good(choice, best))
 
 
 def _is_as_good(choice: Choice, best: Choice) -> bool:
-    worse = _losses(choice.off) - _losses(best.off)
+    worse = losses(choice.off) - losses(best.off)
     return float(worse.mean()) <= float(worse.std()) / len(worse) ** 0.5
 
 
@@ -251,7 +251,8 @@ def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDA
     return np.array(found)
 
 
-def _losses(off: NDArray[np.float64]) -> NDArray[np.float64]:
+def losses(off: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return squares of logarithms, of which those of accidents are no larger than others."""
     found: NDArray[np.float64] = np.minimum(np.abs(off), WORST) ** 2
     return found
 
