@@ -44,9 +44,6 @@ class Options:
         Whether a BatchNorm is folded into the layer before it, where that loses nothing.
     kept
         Node -> reason, for nodes that stay FP32 because of what was measured.
-    fold_float32
-        Whether a BatchNorm is folded into a layer where both are FP32, too, and written as a layer where none
-        takes it and that pays.
     placing
         How the nodes that have a choice are placed; None for the least cost.
     guard
@@ -82,7 +79,6 @@ class Options:
     prepare: Sequence[str] | None = None
     low_precision: LowPrecision | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
-    fold_float32: bool = False
     placing: Placing | None = None
     guard: GuardReport | None = None
     mismatch: Mismatch | None = None

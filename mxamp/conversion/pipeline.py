@@ -126,12 +126,12 @@ PLANNING: tuple[Step, ...] = (
     # both is rounded once. A runtime that rounds parameters folds what is low by itself; of what it folds it
     # forgets that it is to stay FP32.
     Step(
-        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.fold_float32 or o.leaves_parameters),
+        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.leaves_parameters),
         lambda o: o.fold_batch_norm,
     ),
     # What no layer took.
     Step(
-        lambda o: ConvolveBatchNorm(float32=o.fold_float32),
+        lambda o: ConvolveBatchNorm(),
         lambda o: o.fold_batch_norm and o.target.convolves_batch_norm and not o.policy.is_pure,
     ),
     # Where casts will stand is known, and with them which tensors are plain.

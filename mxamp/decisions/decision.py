@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Mapping, NamedTuple, Sequence
 
 from mxamp.decisions.estimates import Estimates
@@ -78,3 +79,13 @@ class Plan:
     cast_offline: frozenset[str]
     estimates: Estimates | None = None
     rests_on_assumed: bool = False
+
+    @cached_property
+    def is_float32(self) -> bool:
+        """Whether no node computes in low precision, in bodies of control flow neither."""
+        return all(
+            (made.compute is None or not made.compute.is_low_precision)
+            and all(body.is_float32 for body in made.bodies)
+            for made in self.decisions
+            if made is not None
+        )

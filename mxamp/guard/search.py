@@ -211,8 +211,7 @@ class _Search:
 
     def _nothing_low(self, *, is_only_reported: bool) -> _Found:
         """Measure what preparation alone made of the model, unless that cannot change its speed."""
-        changes = {"fold_float32": True}
-        prepared = self._candidate({}, **changes).model
+        prepared = self._candidate({}).model
         without = self._candidate({}, prepare=["drop_no_ops"], fold_batch_norm=False).model
         if is_only_reported or prepared.graph.nodes == without.graph.nodes:
             return _found(CONVERTED, "nothing in it became low, so it is as fast as the FP32 model")
@@ -226,7 +225,7 @@ class _Search:
             unchanged = MeasuredRatio.of(measured, 0)
             return _found(ORIGINAL, reason, original, result=unchanged, prepared=result)
         reason = f"nothing in the model became {self._low}; it is float32 with its graph prepared"
-        return _found(PREPARED, reason, changes, result=result, prepared=result)
+        return _found(PREPARED, reason, result=result, prepared=result)
 
     # ------------------------------------------------------------------ leaving regions out
 
@@ -364,7 +363,7 @@ class _Search:
         # A mask that float32 holds needs no other value. What was measured is of the graph with it.
         given = self._options.placing
         placing = None if given is None else replace(given, times=None)
-        return {"fold_float32": True, "rewrite_masks": False, "placing": placing}
+        return {"rewrite_masks": False, "placing": placing}
 
     def _original(self) -> Mapping[str, Any]:
         # Without what MXNet's fusion is kept from losing the model would be fast, and wrong.

@@ -42,12 +42,6 @@ class _Layer:
 class ConvolveBatchNorm(PlannedPass):
     """Write a BatchNorm that no layer takes as a depthwise Convolution with a 1x1 kernel.
 
-    Parameters
-    ----------
-    float32
-        Whether those of FP32 are written so as well, where a relu follows, x is in blocks of channels, and
-        shapes say that it is of at most 2^20 values.
-
     Before::
 
         x -> BatchNorm(gamma, beta, mean, variance) -> y
@@ -56,8 +50,9 @@ class ConvolveBatchNorm(PlannedPass):
 
         x -> Convolution(s, beta - mean * s, num_group=channels) -> y        s = gamma / sqrt(variance + eps)
 
-    Refuses: where the BatchNorm stays FP32 (unless these are asked for and it pays), its axis is not 1, or
-    its statistics are handed on; where x is
+    Refuses: where the BatchNorm stays FP32, unless the whole model does, a relu follows, x is in blocks of
+    channels, and shapes say that it is of at most 2^20 values; where its axis is not 1, or its statistics are
+    handed on; where x is
     not certainly an image (four axes), or its channels are no multiple of 16; where a statistic is no
     parameter or not FP32, or parameters are cast at run time; where scale or shift would leave the dtype's
     range, or a scale be subnormal; where MXNet's fusion would compute the new graph wrongly
@@ -85,9 +80,6 @@ class ConvolveBatchNorm(PlannedPass):
     """
 
     step = "convolve_batch_norm"
-
-    def __init__(self, *, float32: bool = False) -> None:
-        self._float32 = float32
 
     def run(self, state: State) -> Done | None:
         """Return the graph without the BatchNorms that could be written as Convolutions."""
@@ -152,11 +144,13 @@ class ConvolveBatchNorm(PlannedPass):
 
     def _pays_in_float32(self, state: State, position: int, node: Node) -> bool:
         decision, reader = self.plan(state).decisions[position], state.only_reader(position)
-        if not self._float32 or decision is None or reader is None or not node.inputs:
+        if decision is None or reader is None or not node.inputs:
             return False
         relu, shape = state.graph.nodes[reader], state.shape(node.inputs[0])
         return (
-            shape is not None
+            self.plan(state).is_float32
+            and not state.is_fixed(position, updating=False)
+            and shape is not None
             and math.prod(shape) <= _MOST_VALUES
             and decision.compute is DType.FLOAT32
             and decision.inputs[0] is DType.FLOAT32

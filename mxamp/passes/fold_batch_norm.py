@@ -50,7 +50,7 @@ class _Fold(NamedTuple):
 
 
 class FoldBatchNorm(PlannedPass):
-    """Fold a BatchNorm that computes low into the low layer before it.
+    """Fold a BatchNorm into the layer before it, of those that compute low or in a model that is FP32.
 
     Before::
 
@@ -60,9 +60,10 @@ class FoldBatchNorm(PlannedPass):
 
         x -> Convolution(w * s, (b - mean) * s + beta) -> y        s = gamma / sqrt(variance + eps)
 
-    Refuses: where the layer is none of ``layers``; where the layer or the BatchNorm stays FP32, unless
-    ``float32`` is given and both do; where anything but the BatchNorm reads the layer, or the layer is a
-    graph output; where the BatchNorm is a graph output (its name would go) or its statistics are read; where
+    Refuses: where the layer is none of ``layers``; where one of the two stays FP32 and the other does not;
+    where both do, in a model of which anything is low or by a rule of the user's that picks one of them,
+    unless ``float32`` is given; where anything but the BatchNorm reads the layer, or the layer is a graph
+    output; where the BatchNorm is a graph output (its name would go) or its statistics are read; where
     the layer's weight or bias has other readers, is no parameter, or is not FP32; where the BatchNorm's axis
     is not the layer's channel axis; where the folded weight would leave the dtype's range, or have so many
     subnormal values that it would be less precise than the layer and the BatchNorm are
@@ -73,8 +74,9 @@ class FoldBatchNorm(PlannedPass):
     layers
         The operators to fold into.
     float32
-        Whether a BatchNorm that computes in float32 is folded into a float32 layer as well, for a model
-        without low precision. MXNet's fusion does so by itself (rightly, in float32), but not in every layer.
+        Whether a BatchNorm that computes in FP32 is folded into an FP32 layer beside low ones, too. In a
+        model without low precision it always is: MXNet's fusion does so by itself (rightly, in FP32), but not
+        for every layer.
 
     Notes
     -----
@@ -175,7 +177,10 @@ class FoldBatchNorm(PlannedPass):
             return None
         dtype = of_layer.compute
         handed_on = dtype in of_layer.outputs and dtype in of_norm.outputs
-        is_folded = dtype is state.policy.target_dtype or (self._float32 and dtype is DType.FLOAT32)
+        is_folded = dtype is state.policy.target_dtype or (
+            dtype is DType.FLOAT32
+            and (self._float32 or (self.plan(state).is_float32 and not _is_users(state, layer, norm)))
+        )
         return dtype if is_folded and handed_on else None
 
     def _own_parameter(self, state: State, entry: Entry, dtype: DType) -> Parameter | None:
@@ -213,6 +218,11 @@ class FoldBatchNorm(PlannedPass):
             inputs = (*layer.inputs[:2], fold.dtype)
             found[fold.layer] = layer._replace(inputs=inputs, outputs=norm.outputs[:1])
         return found
+
+
+def _is_users(state: State, *positions: int) -> bool:
+    """Return whether a rule of the user's, or anything else, says that one of the nodes stays as it is."""
+    return any(state.is_fixed(position, updating=False) for position in positions)
 
 
 def _folds(state: State, candidates: Sequence[_Candidate]) -> tuple[Sequence[_Fold], Sequence[_Candidate]]:

@@ -63,7 +63,6 @@ def convolve(
     params: dict[str, Any],
     dtype: DType = BF16,
     *,
-    float32: bool = False,
     image: tuple[int, ...] | None = None,
     **options: Any,
 ) -> tuple[Graph, State]:
@@ -79,5 +78,5 @@ def convolve(
     start = planned_state(graph, params, dtype, **options)
     if image is not None:
         start = replace(start, shapes=[(image,) * node.num_outputs for node in graph.nodes])
-    done = run_pass(start, ConvolveBatchNorm(float32=float32), again, variables_may_go=True)
+    done = run_pass(start, ConvolveBatchNorm(), again, variables_may_go=True)
     return done.graph, done

@@ -131,16 +131,15 @@ def test_a_norm_that_stays_fp32_stays() -> None:
     assert not is_convolved(net, net.last, policy=red)
 
 
-def in_float32() -> Policy:
-    """Return a policy that keeps the norm and the relu behind it in FP32."""
-    red = ("bn", "relu", "joined")
-    return replace(Policy.default(BF16), color_function=lambda node: Color.RED if node.name in red else None)
+def in_float32(*low: str) -> Policy:
+    """Return a policy that keeps all nodes but some in FP32."""
+    return replace(Policy.default(BF16), color_function=lambda node: None if node.name in low else Color.RED)
 
 
-def test_one_that_stays_fp32_is_written_so_where_that_is_asked_for() -> None:
+def test_one_that_stays_fp32_is_written_so_where_all_does() -> None:
     net = PreActivation(eps="0.01")
     graph = net.graph(net.last)
-    after, done = convolve(graph, net.params, policy=in_float32(), float32=True, image=IMAGE)
+    after, done = convolve(graph, net.params, policy=in_float32(), image=IMAGE)
     gamma, beta, mean, variance = (
         net.params[f"bn_{part}"].astype(np.float64) for part in ("gamma", "beta", "moving_mean", "moving_var")
     )
@@ -157,7 +156,9 @@ def test_one_that_stays_fp32_is_written_so_where_that_is_asked_for() -> None:
 IMAGE = (1, CHANNELS, 8, 8)
 
 
-@pytest.mark.parametrize("case", ["sigmoid", "read twice", "plain", "large", "no shapes"])
+@pytest.mark.parametrize(
+    "case", ["sigmoid", "read twice", "plain", "large", "no shapes", "beside low ones", "the user's"]
+)
 def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
     net = PreActivation()
     heads = [net.last]
@@ -165,11 +166,14 @@ def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
         net.set("relu", act_type="sigmoid")
     elif case == "read twice":
         heads.append(net.norm)
-    else:
+    elif case == "plain":
         net.nodes[net.joined.node] = net.nodes[net.joined.node]._replace(op="broadcast_add", attrs={})
     graph = net.graph(*heads)
     image = {"large": (1025, CHANNELS, 8, 8), "no shapes": None}.get(case, IMAGE)
-    assert convolve(graph, net.params, policy=in_float32(), float32=True, image=image)[0] is graph
+    policy = in_float32("first") if case == "beside low ones" else in_float32()
+    if case == "the user's":
+        policy = policy.excluding(names=["bn"])
+    assert convolve(graph, net.params, policy=policy, image=image)[0] is graph
 
 
 def test_statistics_that_are_handed_on_keep_the_norm() -> None:

@@ -236,13 +236,13 @@ def test_the_report_says_where_a_norm_went() -> None:
     assert "'conv'" in report.node("bn").reason
 
 
-def test_float32_norms_go_into_float32_layers_only_where_that_is_asked_for() -> None:
+def test_float32_norms_go_into_float32_layers_only_where_all_is_float32() -> None:
     net, last = conv_bn()
+    graph = net.graph(net.conv(last, "behind"))
     kept = {"conv": "it is measured", "bn": "it is measured"}
-    graph = after_it(net, last)
-    plain = convert(graph, net.params, fold_batch_norm=True, kept=kept)
-    assert "bn" in {node.name for node in plain.graph.nodes}
-    model = convert(graph, net.params, fold_batch_norm=True, kept=kept, fold_float32=True)
+    beside_low = convert(graph, net.params, fold_batch_norm=True, kept=kept)
+    assert "bn" in {node.name for node in beside_low.graph.nodes}
+    model = convert(graph, net.params, fold_batch_norm=True, kept={**kept, "behind": "it is measured"})
     assert "bn" not in {node.name for node in model.graph.nodes}
     values = {name: value.astype(np.float64) for name, value in net.params.items()}
     scale = values["bn_gamma"] / np.sqrt(values["bn_moving_var"] + 1e-3)
@@ -261,5 +261,5 @@ def test_float32_norms_go_into_float32_layers_only_where_that_is_asked_for() -> 
 def test_a_norm_and_a_layer_that_disagree_about_their_dtype_are_not_folded() -> None:
     net, last = conv_bn()
     kept = {"bn": "it is measured"}
-    model = convert(after_it(net, last), net.params, fold_batch_norm=True, kept=kept, fold_float32=True)
+    model = convert(after_it(net, last), net.params, fold_batch_norm=True, kept=kept)
     assert "bn" in {node.name for node in model.graph.nodes}

@@ -24,7 +24,7 @@ def values(sample: Sample) -> dict[str, Any]:
 def test_whatever_is_kept_is_float32_and_the_graph_is_sound(sample: Sample, data: st.DataObject) -> None:
     names = list(names_of_operators(sample.graph))
     kept = {name: "measured" for name in names if data.draw(st.booleans())}
-    model = convert(sample.graph, values(sample), kept=kept, fold_batch_norm=True, fold_float32=True)
+    model = convert(sample.graph, values(sample), kept=kept, fold_batch_norm=True)
     assert_sound(sample.graph, model)
     assert model.report is not None
     was_low = {
@@ -37,7 +37,7 @@ def test_whatever_is_kept_is_float32_and_the_graph_is_sound(sample: Sample, data
 @given(sample=samples())
 def test_keeping_everything_leaves_no_cast(sample: Sample) -> None:
     kept = dict.fromkeys(names_of_operators(sample.graph), "measured")
-    model = convert(sample.graph, values(sample), kept=kept, fold_batch_norm=True, fold_float32=True)
+    model = convert(sample.graph, values(sample), kept=kept, fold_batch_norm=True)
     assert_sound(sample.graph, model)
     assert model.report is not None
     assert model.report.casts == ()
