@@ -42,6 +42,9 @@ from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, overrunning, read_volumes
 
+WHY_NEVER_FASTER = "is only imitated on the target's machines, and slower than float32 whatever is computed"
+"""Why a node stays FP32 where low precision pays nowhere; the dtype stands before it."""
+
 
 def decide(given: DecisionInputs) -> Plan:
     """Make the plan of a conversion.
@@ -158,7 +161,10 @@ class _Decider:
         elif placing is not None and placing.needs_costs:
             placing = None
         is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
-        if is_open and (estimates is not None or placing is not None):
+        if is_open and placing is None and self._is_low_never_faster:
+            refusals.update(dict.fromkeys(open_nodes, f"{self.low} {WHY_NEVER_FASTER}"))
+            low, free, open_nodes, groups = set(), set(), set(), ()
+        elif is_open and (estimates is not None or placing is not None):
             low, free = set(), open_nodes
         head_demand = [
             Demand.LOW
@@ -248,6 +254,12 @@ class _Decider:
             estimates=None if self.given.are_shapes_assumed else estimates,
             rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
         )
+
+    @property
+    def _is_low_never_faster(self) -> bool:
+        """Whether the target's machine is slower in the low dtype whatever it computes, of whatever shape."""
+        cost = self.given.target.cost
+        return cost is not None and cost.low_over_float32 >= 1
 
     def _tails(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.measuring.machine import NEEDS
@@ -117,21 +117,45 @@ _OWN = frozenset({"warning", "based_on", "measured_on", "fusion_checked"})
 """What is said of one target alone, and not of those based on it."""
 
 
-def merged_documents(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with some entries changed."""
+def merged_documents(
+    changes: Mapping[str, Any], builtin: Callable[[str], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Return a document that holds everything, made of one that may hold what differs from another.
+
+    Parameters
+    ----------
+    changes
+        The document. ``based_on`` names the built-in target that it changes; in ``cost`` it names one whose
+        costs are changed, instead of those of the whole document's.
+    builtin
+        Returns the complete document of a built-in target.
+    """
+    if "based_on" not in changes:
+        return changes
+    base = builtin(str(changes["based_on"]))
     merged = {key: value for key, value in base.items() if key not in _OWN}
     for key, value in changes.items():
-        if key in ("operators", "cost") and isinstance(merged.get(key), Mapping) and value is not None:
-            inherited = merged[key] if key == "operators" else _without_overruled_kernels(merged[key], value)
-            merged[key] = {**inherited, **value}
-            if key == "cost" and "source" in value and "machine" not in value:
-                merged[key].pop("machine", None)  # the base's; these numbers are of another
+        if key == "operators" and value is not None:
+            merged[key] = {**base[key], **value}
+        elif key == "cost" and value is not None:
+            costs_of = builtin(str(value["based_on"])) if "based_on" in value else base
+            merged[key] = _merged_costs(costs_of.get(key) or {}, value)
         else:
             merged[key] = value
     return merged
 
 
-_KEEP_RATES = frozenset({"cast", "corrections", "machine", "operators", "source"})
+def _merged_costs(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    changes = {key: value for key, value in changes.items() if key != "based_on"}
+    merged = {**_without_overruled_kernels(base, changes), **changes}
+    if "source" in changes and "machine" not in changes:
+        merged.pop("machine", None)  # the base's; these numbers are of another
+    return merged
+
+
+_KEEP_RATES = frozenset(
+    {"cast", "corrections", "low_over_float32", "machine", "measured", "operators", "source"}
+)
 """What a ``cost`` may say without its kernels' rates being others."""
 
 

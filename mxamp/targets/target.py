@@ -126,8 +126,7 @@ class Target:
                 )
             document = json.loads(path.read_text("utf-8"))
             _CACHE[name] = cls.from_document(document, source=str(path.name))
-            based_on = document.get("based_on")
-            _DOCUMENTS[name] = merged_documents(_DOCUMENTS[based_on], document) if based_on else document
+            _DOCUMENTS[name] = merged_documents(document, cls.builtin_document)
         return _CACHE[name]
 
     @classmethod
@@ -173,7 +172,8 @@ class Target:
         """Build a target from its JSON document.
 
         A document with ``based_on``, the name of a built-in target, holds only what differs from that one:
-        its ``operators`` and ``cost`` are merged key by key, everything else is replaced.
+        its ``operators`` and ``cost`` are merged key by key, everything else is replaced. A ``cost`` with
+        ``based_on`` holds what differs from that of another one.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Target:
             if "based_on" in document:
                 base = cls.builtin(str(document["based_on"]))
                 lineage = (base.name, *base.based_on)
-                document = merged_documents(_DOCUMENTS[base.name], document)
+                document = merged_documents(document, cls.builtin_document)
             return cls(**target_fields(document), based_on=lineage)
         except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mxamp.decisions import LowPrecision, as_low_precision
+from mxamp.decisions.decide import WHY_NEVER_FASTER
 from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.workload import model_work, work_of
 from mxamp.errors import PolicyError
@@ -396,11 +397,23 @@ def test_profitable_without_what_it_takes_is_refused(shapes: Any, where: Target,
         converted(net, head, where, shapes=known, low_precision=LowPrecision.PROFITABLE)
 
 
-def test_on_hardware_that_only_emulates_nothing_is_low_and_the_user_is_told() -> None:
+@pytest.mark.parametrize("options", [{}, {"shapes": None}], ids=["shapes", "no shapes"])
+def test_on_hardware_that_only_emulates_nothing_is_low_and_the_user_is_told(options: Any) -> None:
     net, head = conv_bn_relu()
     with pytest.warns(UserWarning, match=r"cpu-bf16-emulated: .*no bfloat16 instructions"):
-        model = converted(net, head, Target.builtin("cpu-bf16-emulated"))
+        model = converted(net, head, Target.builtin("cpu-bf16-emulated"), **options)
     assert low(model) == set()
+    assert model.report is not None
+    assert WHY_NEVER_FASTER in str(model.report.nothing_low)
+
+
+@pytest.mark.filterwarnings("ignore:The target cpu-bf16-emulated")
+def test_on_hardware_that_only_emulates_low_precision_is_had_for_the_asking() -> None:
+    net, head = conv_bn_relu()
+    for required in ({"low_precision": LowPrecision.REQUIRED}, {"policy": Policy.pure(BF16)}):
+        options = {"policy": Policy.default(BF16), **required}
+        model = convert(net.graph(head), net.params, target=Target.builtin("cpu-bf16-emulated"), **options)
+        assert "conv" in low(model)
 
 
 @pytest.mark.parametrize("given", ["required", "profitable", None, *LowPrecision], ids=str)

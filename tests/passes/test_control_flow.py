@@ -17,6 +17,7 @@ from mxamp.graph.infer import check_dtypes, infer_dtypes
 from mxamp.model import Model
 from mxamp.policy import Policy
 from mxamp.runtime.symbol import graph_from_symbol, symbol_from_graph
+from mxamp.targets import Target
 from tests import building
 from tests.building import BF16, F32, capable, casts, parameters, variables_of
 
@@ -98,6 +99,16 @@ def check_everywhere(model: Model) -> None:
                 outer = {name: node.inputs[place] for name, place in body_inputs(node, number).items()}
                 inside = {name: found[entry.node][entry.output] for name, entry in outer.items()}
                 pending.append((body, {name: dtype for name, dtype in inside.items() if dtype is not None}))
+
+
+@pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
+@pytest.mark.filterwarnings("ignore:The target cpu-bf16-emulated", "ignore:Nothing was converted")
+def test_bodies_stay_float32_where_low_precision_is_only_emulated(build: Any) -> None:
+    target = Target.builtin("cpu-bf16-emulated")
+    graph = graph_from_symbol(build())
+    weights = parameters({name: value for name, value in values(graph).items() if name == "w"})
+    model = building.converted(graph, weights, {}, policy=Policy.default(BF16), target=target)
+    assert not any(casts(body) for body in graphs_within(model.graph))
 
 
 def run(symbol: Any, arrays: Any) -> list[Any]:

@@ -163,6 +163,30 @@ def test_where_the_cpu_has_no_bfloat16_everything_costs_more_in_it(name: str) ->
         assert cost.microseconds(op, work, low=True) > cost.microseconds(op, work, low=False), op
 
 
+def test_in_float32_emulated_bfloat16_costs_what_it_does_on_a_cpu_of_the_same_maker() -> None:
+    emulated, measured = (Target.builtin(name).cost for name in ("cpu-bf16-emulated", "cpu-bf16-amx"))
+    assert emulated is not None
+    assert measured is not None
+    assert emulated.is_measured
+    image = (1, 64, 14, 14)
+    work = Work(64 * 64 * 14 * 14, 29184, channels=64, rank=4, inputs=(image, (64, 64, 1, 1)), output=image)
+    for op in ("Convolution", "exp", "softmax"):
+        us = measured.microseconds(op, work, low=False)
+        assert emulated.microseconds(op, work, low=False) == us
+        assert emulated.microseconds(op, work, low=True) == 4 * us
+    casts = [cost.cast_microseconds(12544, shape=image, down=True) for cost in (emulated, measured)]
+    assert casts[0] == casts[1]
+
+
+def test_a_cost_may_be_based_on_that_of_another_target() -> None:
+    document = {"name": "mine", "based_on": "cpu-bf16", "cost": {"based_on": "cpu-bf16-amx", "call_us": 50}}
+    mine = Target.from_document(document, source="mine.json")
+    assert mine.operators == Target.builtin("cpu-bf16").operators
+    assert mine.cost is not None
+    assert mine.cost.call_us == 50
+    assert mine.cost.flops_per_us == Target.builtin("cpu-bf16-amx").cost.flops_per_us
+
+
 def test_on_a_cpu_with_bfloat16_convolutions_are_faster_in_it_but_not_on_partial_blocks() -> None:
     cost = Target.builtin("cpu-bf16").cost
     assert cost is not None

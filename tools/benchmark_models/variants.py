@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 import mxamp
 from mxamp.compare.inputs import as_model
 from mxamp.conversion import Options, Source, convert_graph
+from mxamp.dtypes import DType
 from mxamp.guard.regions import names_of_operators
 from mxamp.model import Model
 from mxamp.params.parameter import Parameter
 from mxamp.policy.policy import Policy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.targets import Target
+from mxamp.targets.choose import automatic_target
 from tools.benchmark_models.names import (
     MXAMP,
     MXAMP_NO_SHAPES,
@@ -75,7 +77,8 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
 def prepared_model(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
     """Return a model after the passes that prepare its graph, with BatchNorm folded, all of it FP32.
 
-    That is what ``target="auto"`` makes on a CPU without bfloat16 instructions.
+    That is what ``target="auto"`` would make on a CPU without bfloat16 instructions that takes as long in
+    FP32 as this one.
 
     Parameters
     ----------
@@ -99,12 +102,19 @@ def prepared_model(model: Model, shapes: Mapping[str, Sequence[int]] | None = No
     )
     options = Options(
         Policy.default(_DTYPE),
-        Target.builtin("cpu-bf16-emulated"),
+        _in_float32(automatic_target(DType.parse(_DTYPE))),
         rewrite_masks=False,
         kept=dict.fromkeys(names_of_operators(graph), "to measure the passes alone"),
-        fold_float32=True,
     )
     return convert_graph(source, options, warn=False)
+
+
+def _in_float32(target: Target) -> Target:
+    """Return a target with costs of another in FP32 by which no form of a graph pays for being low."""
+    if target.cost is not None and target.cost.low_over_float32:
+        return target
+    document = {"name": f"{target.name} in float32", "based_on": target.name, "cost": {"low_over_float32": 4}}
+    return Target.from_document(document, source="the target of prepared graphs")
 
 
 def first_equals(models: Mapping[str, Model]) -> dict[str, str]:
