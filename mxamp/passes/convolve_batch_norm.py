@@ -23,7 +23,7 @@ from mxamp.passes.exact_scales import exact_scales, takers
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.preparation import own_attributes
 from mxamp.passes.state import Done, State
-from mxamp.targets.layout import writes_blocks
+from mxamp.targets.layout import layout_writer
 
 _MOST_VALUES = 1 << 20
 """Of more, which no cache near a core holds, the Convolution takes longer in FP32."""
@@ -51,12 +51,11 @@ class ConvolveBatchNorm(PlannedPass):
         x -> Convolution(s, beta - mean * s, num_group=channels) -> y        s = gamma / sqrt(variance + eps)
 
     Refuses: where the BatchNorm stays FP32, unless the whole model does, a relu follows, x is in blocks of
-    channels, and shapes say that it is of at most 2^20 values; where its axis is not 1, or its statistics are
-    handed on; where x is
-    not certainly an image (four axes), or its channels are no multiple of 16; where a statistic is no
-    parameter or not FP32, or parameters are cast at run time; where scale or shift would leave the dtype's
-    range, or a scale be subnormal; where MXNet's fusion would compute the new graph wrongly
-    (:mod:`mxamp.targets.fusion_defect`).
+    channels that no Deconvolution wrote, and shapes say that it is of at most 2^20 values; where its axis is
+    not 1, or its statistics are handed on; where x is not certainly an image (four axes), or its channels are
+    no multiple of 16; where a statistic is no parameter or not FP32, or parameters are cast at run time;
+    where scale or shift would leave the dtype's range, or a scale be subnormal; where MXNet's fusion would
+    compute the new graph wrongly (:mod:`mxamp.targets.fusion_defect`).
 
     Notes
     -----
@@ -66,7 +65,9 @@ class ConvolveBatchNorm(PlannedPass):
     FP32 instead of 1.06 (ResNet-50 v2: 1.90 instead of 1.80; on a CPU with avx512_bf16, batch 1).
 
     In FP32 both alone take as long, but the relu is fused: 64 channels of 56 x 56 take 99 and 27 us, 256 344
-    and 92, but eight of 512 channels of 28 x 28 1.1 ms and 2.9 (the same CPU, one thread).
+    and 92, but eight of 512 channels of 28 x 28 1.1 ms and 2.9 (the same CPU, one thread). Behind a
+    Deconvolution, which hands on blocks, the Convolution brings x into another order first: with four of them
+    a generator took 1.02 times as long (an Intel Xeon).
 
     Numerical effect: scale and shift in float64, and each rounded once to the dtype, where BatchNorm had
     them in FP32. In FP32 that differs from BatchNorm by roundings of the shift, as folding it into a layer
@@ -147,6 +148,7 @@ class ConvolveBatchNorm(PlannedPass):
         if decision is None or reader is None or not node.inputs:
             return False
         relu, shape = state.graph.nodes[reader], state.shape(node.inputs[0])
+        writer = layout_writer(state.graph, node.inputs[0].node)
         return (
             self.plan(state).is_float32
             and not state.is_fixed(position, updating=False)
@@ -157,7 +159,8 @@ class ConvolveBatchNorm(PlannedPass):
             and decision.outputs[0] is DType.FLOAT32
             and relu.op == "Activation"
             and relu.attrs.get("act_type") == "relu"
-            and writes_blocks(state.graph, node.inputs[0].node)
+            and writer is not None
+            and state.graph.nodes[writer].op != "Deconvolution"
         )
 
     def _decisions(self, state: State, layers: Iterable[int]) -> Mapping[int, Decision]:

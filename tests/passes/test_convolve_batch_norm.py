@@ -157,7 +157,17 @@ IMAGE = (1, CHANNELS, 8, 8)
 
 
 @pytest.mark.parametrize(
-    "case", ["sigmoid", "read twice", "plain", "large", "no shapes", "beside low ones", "the user's"]
+    "case",
+    [
+        "sigmoid",
+        "read twice",
+        "plain",
+        "large",
+        "no shapes",
+        "behind a Deconvolution",
+        "beside low ones",
+        "the user's",
+    ],
 )
 def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
     net = PreActivation()
@@ -168,6 +178,9 @@ def test_one_that_stays_fp32_stays_where_nothing_is_gained(case: str) -> None:
         heads.append(net.norm)
     elif case == "plain":
         net.nodes[net.joined.node] = net.nodes[net.joined.node]._replace(op="broadcast_add", attrs={})
+    elif case == "behind a Deconvolution":
+        position = next(n for n, node in enumerate(net.nodes) if node.name == "first")
+        net.nodes[position] = net.nodes[position]._replace(op="Deconvolution")
     graph = net.graph(*heads)
     image = {"large": (1025, CHANNELS, 8, 8), "no shapes": None}.get(case, IMAGE)
     policy = in_float32("first") if case == "beside low ones" else in_float32()

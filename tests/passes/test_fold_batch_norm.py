@@ -258,6 +258,15 @@ def test_float32_norms_go_into_float32_layers_only_where_all_is_float32() -> Non
     assert not model.report.casts
 
 
+@pytest.mark.parametrize("name", ["conv", "bn"])
+def test_in_a_float32_model_what_the_user_picks_stays(name: str) -> None:
+    net, last = conv_bn()
+    kept = dict.fromkeys(["conv", "bn", "relu"], "it is measured")
+    policy = Policy.default(BF16).excluding(names=[name])
+    model = convert(after_it(net, last), net.params, fold_batch_norm=True, kept=kept, policy=policy)
+    assert "bn" in {node.name for node in model.graph.nodes}
+
+
 def test_a_norm_and_a_layer_that_disagree_about_their_dtype_are_not_folded() -> None:
     net, last = conv_bn()
     kept = {"bn": "it is measured"}
