@@ -173,15 +173,17 @@ def estimate(
             down=down,
         )
 
+    are_blocked = [writes_blocks(graph, position) for position in range(len(graph.nodes))]
+    layouts = written_layouts(graph, shapes)
+
     def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
         found = []
         for position, (node, outputs) in enumerate(zip(graph.nodes, shapes)):
             if node.is_variable and node.name in cast_offline:
                 found.append((0.0,) * len(outputs))
                 continue
-            is_blocked = writes_blocks(graph, position)
-            arrives_in = written_layouts(graph, position, shapes)[not down]
-            found.append(tuple([cast(shape, is_blocked, arrives_in, down) for shape in outputs]))
+            order = are_blocked[position], layouts[position][not down]
+            found.append(tuple([cast(shape, *order, down) for shape in outputs]))
         return found
 
     return Estimates(

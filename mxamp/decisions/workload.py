@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import AbstractSet, Sequence
+from typing import AbstractSet, Sequence, Tuple
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
@@ -16,6 +16,8 @@ from mxamp.targets.image_layout import BLOCKS, PLAIN, layer_layout
 from mxamp.targets.layout import layout_writer
 from mxamp.targets.work import Shapes
 
+_Shape = Tuple[int, ...]
+
 _IMAGE = 4
 
 BLOCKED_RANKS = (4, 5)
@@ -24,7 +26,15 @@ BLOCKED_RANKS = (4, 5)
 
 def unknown_work(graph: Graph, shapes: Shapes, positions: AbstractSet[int]) -> list[int]:
     """Return those nodes of which the shapes do not tell what they do, in graph order."""
-    return [position for position in sorted(positions) if work_of(graph, position, shapes) is None]
+    return [position for position in sorted(positions) if _known_shapes(graph, position, shapes) is None]
+
+
+def _known_shapes(graph: Graph, position: int, shapes: Shapes) -> tuple[tuple[_Shape, ...], _Shape] | None:
+    """Return the shapes of what a node reads and of its first output; None where one is not known."""
+    read = [shapes[entry.node][entry.output] for entry in graph.nodes[position].inputs]
+    inputs = tuple([shape for shape in read if shape is not None])
+    written = shapes[position][0] if shapes[position] else None
+    return None if written is None or len(inputs) < len(read) else (inputs, written)
 
 
 def chain_work(
@@ -64,8 +74,9 @@ def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
     the caches are there for the next one of its kind, as in the steps of an unrolled recurrence. Its
     parameters are where all that the model moves lets them be; what several nodes share is moved once.
     """
+    layouts = written_layouts(graph, shapes)
     works = [
-        None if node.is_variable else work_of(graph, position, shapes)
+        None if node.is_variable else work_of(graph, position, shapes, layouts)
         for position, node in enumerate(graph.nodes)
     ]
     kinds = [
@@ -98,18 +109,27 @@ def _read_again(graph: Graph, shapes: Shapes) -> int:
     return again
 
 
-def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
-    """Return what a node does; None where a shape is not known that is needed to tell."""
-    node = graph.nodes[position]
-    inputs = [shapes[entry.node][entry.output] for entry in node.inputs]
-    output = shapes[position][0] if shapes[position] else None
-    if output is None:
+def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[tuple[int, int]]) -> Work | None:
+    """Return what a node does; None where a shape is not known that is needed to tell.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    position
+        The node.
+    shapes
+        For every node of the graph the shape of each output.
+    layouts
+        In which order every node writes images: :func:`written_layouts`.
+    """
+    known = _known_shapes(graph, position, shapes)
+    if known is None:
         return None
+    node, (inputs, output) = graph.nodes[position], known
     # Later outputs that nothing reads have no shape.
     elements = sum(math.prod(shape) for shape in shapes[position] if shape is not None)
     for number, shape in enumerate(inputs):
-        if shape is None:
-            return None
         if shape == output or not _only_tells_a_shape(node, number):
             values = math.prod(shape)
             elements += min(values, math.prod(output)) if _is_looked_up(node, number) else values
@@ -125,23 +145,27 @@ def work_of(graph: Graph, position: int, shapes: Shapes) -> Work | None:
         has_bias=is_layer and len(inputs) > 2,
         rank=0 if first is None else len(first),
         attributes=node.attrs,
-        inputs=tuple([shape for shape in inputs if shape is not None]),
+        inputs=inputs,
         output=output,
         is_blocked=first is not None
         and len(first) in BLOCKED_RANKS
         and layout_writer(graph, node.inputs[0].node) is not None,
-        arrives_in=(PLAIN, PLAIN) if first is None else written_layouts(graph, node.inputs[0].node, shapes),
+        arrives_in=layouts[node.inputs[0].node] if node.inputs else (PLAIN, PLAIN),
     )
 
 
-def written_layouts(graph: Graph, position: int, shapes: Shapes) -> tuple[int, int]:
-    """Return the order in which a node writes images where layers compute in FP32, and where in low dtypes.
+def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[tuple[int, int]]:
+    """Return the order in which nodes write images where layers compute in FP32, and where in low dtypes.
 
     Of volumes it is known only whether they are plain.
     """
-    writer = layout_writer(graph, position)
-    if writer is None:
-        return PLAIN, PLAIN
+    writers = [layout_writer(graph, position) for position in range(len(graph.nodes))]
+    layers = {writer for writer in writers if writer is not None}
+    of_layers = {layer: _layer_layouts(graph, layer, shapes) for layer in layers}
+    return [(PLAIN, PLAIN) if writer is None else of_layers[writer] for writer in writers]
+
+
+def _layer_layouts(graph: Graph, writer: int, shapes: Shapes) -> tuple[int, int]:
     node = graph.nodes[writer]
     data, weight = (shapes[entry.node][entry.output] for entry in node.inputs[:2])
     output = shapes[writer][0]

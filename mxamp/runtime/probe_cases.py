@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.decisions.workload import work_of
+from mxamp.decisions.workload import work_of, written_layouts
 from mxamp.dtypes import DType
 from mxamp.errors import MxampError
 from mxamp.probe.case import LOW, Case, Dims, Input, Ref
@@ -169,7 +169,7 @@ class Runner:
             shapes = infer_shapes(graph, {name: value.shape for name, (value, _) in built.values.items()}, {})
         except MxampError:
             return None
-        work = work_of(graph, len(graph.nodes) - 1, shapes)
+        work = work_of(graph, len(graph.nodes) - 1, shapes, written_layouts(graph, shapes))
         return None if work is None else {**work._asdict(), "attributes": dict(work.attributes)}
 
     # ------------------------------------------------------------------ one symbol

@@ -47,6 +47,8 @@ _SURROUNDINGS = frozenset({"around", "model", "operators"})
 NAMES = tuple(sorted((AMOUNTS | TRAITS) - _SURROUNDINGS))
 """The values of a kernel that may be asked for; behind them stands for each family whether it is that."""
 
+_NUMBERS = {name: number for number, name in enumerate(NAMES)}
+
 
 @dataclass(frozen=True)
 class Correction:
@@ -75,9 +77,9 @@ class Correction:
             return 1.0
         return self.times_of(kernel_values(self.families, family, amounts, traits))
 
-    def times_of(self, values: Sequence[float]) -> float:
+    def times_of(self, values: NDArray[np.float64]) -> float:
         """Return how many times longer a kernel of such values takes; see :func:`kernel_values`."""
-        return math.exp(self._forest.total(np.asarray(values)))
+        return math.exp(self._forest.total(values))
 
     @cached_property
     def _forest(self) -> _Forest:
@@ -151,10 +153,17 @@ def _leaves_of(tree: CorrectionTree) -> int:
 
 def kernel_values(
     families: Sequence[str], family: str, amounts: Mapping[str, float], traits: Mapping[str, float]
-) -> list[float]:
+) -> NDArray[np.float64]:
     """Return the values of a kernel that conditions are about, in their order; 0 for what it has none of."""
-    known = {**amounts, **traits}
-    return [*[known.get(name, 0.0) for name in NAMES], *[float(family == name) for name in families]]
+    values = np.zeros(len(NAMES) + len(families))
+    for known in (amounts, traits):
+        for name, value in known.items():
+            number = _NUMBERS.get(name)
+            if number is not None:
+                values[number] = value
+    if family in families:
+        values[len(NAMES) + families.index(family)] = 1.0
+    return values
 
 
 def correction_to_document(correction: Correction) -> dict[str, Any]:

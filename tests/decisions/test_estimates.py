@@ -9,7 +9,7 @@ import pytest
 from mxamp.decisions import LowPrecision, as_low_precision
 from mxamp.decisions.decide import WHY_NEVER_FASTER
 from mxamp.decisions.estimates import Estimates, estimate
-from mxamp.decisions.workload import model_work, work_of
+from mxamp.decisions.workload import model_work, work_of, written_layouts
 from mxamp.errors import PolicyError
 from mxamp.graph import Entry
 from mxamp.model import Model
@@ -151,7 +151,7 @@ def test_work_without_a_shape_is_not_known() -> None:
     net = Net()
     graph = net.graph(net.conv(net.var("x"), "conv"))
     shapes: list[Any] = [((1, 4, 5, 5),), (None,), ((1, 4, 5, 5),)]
-    assert work_of(graph, 2, shapes) is None
+    assert work_of(graph, 2, shapes, written_layouts(graph, shapes)) is None
 
 
 def test_depthwise_convolutions_and_biases_are_seen() -> None:
@@ -159,7 +159,8 @@ def test_depthwise_convolutions_and_biases_are_seen() -> None:
     weight, bias = net.param("w", 8, 1, 3, 3), net.param("b", 8)
     layer = net.op("Convolution", net.var("x"), weight, bias, num_filter=8, num_group=8, kernel="(3, 3)")
     graph = net.graph(layer)
-    work = work_of(graph, layer.node, shapes_of(graph, net, (1, 8, 5, 5)))
+    shapes = shapes_of(graph, net, (1, 8, 5, 5))
+    work = work_of(graph, layer.node, shapes, written_layouts(graph, shapes))
     assert work is not None
     assert (work.channels, work.is_depthwise, work.has_bias, work.rank) == (8, True, True, 4)
 
@@ -168,7 +169,8 @@ def test_what_asks_for_a_shape_moves_nothing_that_it_reads() -> None:
     net = Net()
     terms = net.op("_contrib_arange_like", net.var("x"), axis=-1)
     graph = net.graph(terms)
-    work = work_of(graph, terms.node, [((300, 200, 8),), ((8,),)])
+    shapes = [((300, 200, 8),), ((8,),)]
+    work = work_of(graph, terms.node, shapes, written_layouts(graph, shapes))
     assert work is not None
     assert work.elements == 8
 

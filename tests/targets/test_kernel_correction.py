@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ def test_all_trees_at_once_come_to_the_leaves_of_one_after_the_other(
 ) -> None:
     correction = Correction(("exp",), tuple(forest), 1000.0)
     expected = math.exp(sum(_leaf_of(tree, values) for tree in forest))
-    assert correction.times_of(values) == pytest.approx(expected)
+    assert correction.times_of(np.array(values)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("upper", [True, False])
