@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, Mapping, Sequence
 
-from mxamp.decisions.workload import BLOCKED_RANKS, chain_work, model_work, written_layouts
+from mxamp.decisions.workload import BLOCKED_RANKS, as_depthwise, chain_work, model_work, written_layouts
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
 from mxamp.placement import PlacementCosts
@@ -299,19 +299,11 @@ class _Pricing:
             return ()
         if not work.is_blocked:
             return ()
-        channels = work.output[1]
-        layer = depthwise_of(self._names[position], node.attrs, channels)
+        layer = depthwise_of(self._names[position], node.attrs, work.output[1])
         if layer is None:
             return ()
         op, attributes = layer
-        twin = work._replace(
-            multiply_adds=math.prod(work.output),
-            is_depthwise=True,
-            has_bias=True,
-            attributes=attributes,
-            inputs=(work.inputs[0], (channels, 1, 1, 1), (channels,)),
-        )
-        return (self._model.microseconds(op, twin, low=True),)
+        return (self._model.microseconds(op, as_depthwise(work, attributes), low=True),)
 
 
 _IMAGE = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import AbstractSet, Sequence, Tuple
+from typing import AbstractSet, Mapping, Sequence, Tuple
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
@@ -151,6 +151,26 @@ def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[tuple
         and len(first) in BLOCKED_RANKS
         and layout_writer(graph, node.inputs[0].node) is not None,
         arrives_in=layouts[node.inputs[0].node] if node.inputs else (PLAIN, PLAIN),
+    )
+
+
+def as_depthwise(work: Work, attributes: Mapping[str, str]) -> Work:
+    """Return what a depthwise Convolution with a 1x1 kernel does in the place of a BatchNorm of images.
+
+    Parameters
+    ----------
+    work
+        What the BatchNorm does.
+    attributes
+        The Convolution's attributes.
+    """
+    channels = work.output[1]
+    return work._replace(
+        multiply_adds=math.prod(work.output),
+        is_depthwise=True,
+        has_bias=True,
+        attributes=attributes,
+        inputs=(work.inputs[0], (channels, 1, 1, 1), (channels,)),
     )
 
 

@@ -9,9 +9,10 @@ from typing import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.decisions import Decision
+from mxamp.decisions import Decision, Plan
+from mxamp.decisions.workload import as_depthwise, model_work
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Node
+from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.ops.equivalents import DEPTHWISE_BLOCK, depthwise_of
@@ -25,8 +26,8 @@ from mxamp.passes.preparation import own_attributes
 from mxamp.passes.state import Done, State
 from mxamp.targets.layout import layout_writer
 
-_MOST_VALUES = 1 << 20
-"""Of more, which no cache near a core holds, the Convolution takes longer in FP32."""
+_MOST_OF_BOTH = 0.9
+"""What share of what BatchNorm and relu are told to take the Convolution may, in FP32: estimates are off."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class ConvolveBatchNorm(PlannedPass):
         x -> Convolution(s, beta - mean * s, num_group=channels) -> y        s = gamma / sqrt(variance + eps)
 
     Refuses: where the BatchNorm stays FP32, unless the whole model does, a relu follows, x is in blocks of
-    channels that no Deconvolution wrote, and shapes say that it is of at most 2^20 values; where its axis is
-    not 1, or its statistics are handed on; where x is not certainly an image (four axes), or its channels are
+    channels that no Deconvolution wrote, and the target's costs say that it pays; where its axis is not 1, or
+    its statistics are handed on; where x is not certainly an image (four axes), or its channels are
     no multiple of 16; where a statistic is no parameter or not FP32, or parameters are cast at run time;
     where scale or shift would leave the dtype's range, or a scale be subnormal; where MXNet's fusion would
     compute the new graph wrongly (:mod:`mxamp.targets.fusion_defect`).
@@ -65,7 +66,8 @@ class ConvolveBatchNorm(PlannedPass):
     FP32 instead of 1.06 (ResNet-50 v2: 1.90 instead of 1.80; on a CPU with avx512_bf16, batch 1).
 
     In FP32 both alone take as long, but the relu is fused: 64 channels of 56 x 56 take 99 and 27 us, 256 344
-    and 92, but eight of 512 channels of 28 x 28 1.1 ms and 2.9 (the same CPU, one thread). Behind a
+    and 92, but eight of 512 channels of 28 x 28, which no cache near a core holds, 1.1 ms and 2.9 (the same
+    CPU, one thread; an Intel Xeon gains there as well). Behind a
     Deconvolution, which hands on blocks, the Convolution brings x into another order first: with four of them
     a generator took 1.02 times as long (an Intel Xeon).
 
@@ -85,10 +87,13 @@ class ConvolveBatchNorm(PlannedPass):
     def run(self, state: State) -> Done | None:
         """Return the graph without the BatchNorms that could be written as Convolutions."""
         graph = state.graph
+        paying = _paying_in_float32(state, self.plan(state))
         candidates = [
             position
             for position, node in enumerate(graph.nodes)
-            if node.op == "BatchNorm" and self._may_be_convolved(state, position, node)
+            if node.op == "BatchNorm"
+            and (position in paying or self._is_low(state, position, node))
+            and _may_be_convolved(graph, position, node)
         ]
         if not candidates:
             return None
@@ -123,16 +128,6 @@ class ConvolveBatchNorm(PlannedPass):
         assert dtype is not None  # and its dtype was asked for
         return dtype
 
-    def _may_be_convolved(self, state: State, position: int, node: Node) -> bool:
-        graph = state.graph
-        return (
-            (self._is_low(state, position, node) or self._pays_in_float32(state, position, node))
-            and len(node.inputs) == 5
-            and node.attrs.get("axis", "1") == "1"
-            and not set(graph.uses[position]) - {0}
-            and not any(head.node == position and head.output for head in graph.heads)
-        )
-
     def _is_low(self, state: State, position: int, node: Node) -> bool:
         plan, low = self.plan(state), state.policy.target_dtype
         decision = plan.decisions[position]
@@ -143,26 +138,6 @@ class ConvolveBatchNorm(PlannedPass):
             and all(state.graph.nodes[entry.node].name in plan.cast_offline for entry in node.inputs[1:3])
         )
 
-    def _pays_in_float32(self, state: State, position: int, node: Node) -> bool:
-        decision, reader = self.plan(state).decisions[position], state.only_reader(position)
-        if decision is None or reader is None or not node.inputs:
-            return False
-        relu, shape = state.graph.nodes[reader], state.shape(node.inputs[0])
-        writer = layout_writer(state.graph, node.inputs[0].node)
-        return (
-            self.plan(state).is_float32
-            and not state.is_fixed(position, updating=False)
-            and shape is not None
-            and math.prod(shape) <= _MOST_VALUES
-            and decision.compute is DType.FLOAT32
-            and decision.inputs[0] is DType.FLOAT32
-            and decision.outputs[0] is DType.FLOAT32
-            and relu.op == "Activation"
-            and relu.attrs.get("act_type") == "relu"
-            and writer is not None
-            and state.graph.nodes[writer].op != "Deconvolution"
-        )
-
     def _decisions(self, state: State, layers: Iterable[int]) -> Mapping[int, Decision]:
         decisions, found = self.plan(state).decisions, {}
         for position in layers:
@@ -170,6 +145,69 @@ class ConvolveBatchNorm(PlannedPass):
             assert decision is not None  # a BatchNorm is an operator
             found[position] = decision._replace(inputs=(dtype, dtype, dtype), outputs=(dtype,))
         return found
+
+
+def _may_be_convolved(graph: Graph, position: int, node: Node) -> bool:
+    return (
+        len(node.inputs) == 5
+        and node.attrs.get("axis", "1") == "1"
+        and not set(graph.uses[position]) - {0}
+        and not any(head.node == position and head.output for head in graph.heads)
+    )
+
+
+def _paying_in_float32(state: State, plan: Plan) -> frozenset[int]:
+    """Return the BatchNorms of a model that stays FP32 that take less time as Convolutions.
+
+    Both are priced as the target says, for the shapes that are known or usual, with the relu behind.
+    """
+    graph, cost = state.graph, state.target.cost
+    shapes = state.assumed_shapes if state.shapes is None and state.are_axes_certain else state.shapes
+    if not plan.is_float32 or cost is None or shapes is None:
+        return frozenset()
+    relus = {
+        position: relu
+        for position, node in enumerate(graph.nodes)
+        if node.op == "BatchNorm"
+        for relu in [_relu_that_is_fused(state, plan, position)]
+        if relu is not None
+    }
+    works = model_work(graph, shapes) if relus else ()
+    found = []
+    for position, relu in relus.items():
+        node, work, behind = graph.nodes[position], works[position], works[relu]
+        if work is None or behind is None or len(work.output) != _IMAGE:
+            continue
+        layer = depthwise_of(node.op, node.attrs, work.output[1])
+        if layer is None:
+            continue
+        op, attributes = layer
+        both = sum(
+            cost.microseconds(name, own, low=False) for name, own in ((node.op, work), (_RELU, behind))
+        )
+        convolved = as_depthwise(work, attributes)._replace(has_activation=True)
+        if cost.microseconds(op, convolved, low=False) <= _MOST_OF_BOTH * both:
+            found.append(position)
+    return frozenset(found)
+
+
+_IMAGE, _RELU = 4, "Activation"
+
+
+def _relu_that_is_fused(state: State, plan: Plan, position: int) -> int | None:
+    """Return the relu that a Convolution in the place of an FP32 BatchNorm takes with it, None without one.
+
+    And None where the BatchNorm has to stay, or would be brought into another order first.
+    """
+    graph, decision, reader = state.graph, plan.decisions[position], state.only_reader(position)
+    if decision is None or reader is None or state.is_fixed(position, updating=False):
+        return None
+    if {decision.compute, decision.inputs[0], decision.outputs[0]} != {DType.FLOAT32}:
+        return None
+    relu, writer = graph.nodes[reader], layout_writer(graph, graph.nodes[position].inputs[0].node)
+    if writer is None or graph.nodes[writer].op == "Deconvolution":
+        return None
+    return reader if relu.op == _RELU and relu.attrs.get("act_type") == "relu" else None
 
 
 def _layer(state: State, position: int, dtype: DType) -> _Layer | None:

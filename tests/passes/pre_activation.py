@@ -9,7 +9,9 @@ import numpy as np
 
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
+from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.passes import ConvolveBatchNorm, State
+from mxamp.targets import Target
 from tests.building import (
     BF16,
     Net,
@@ -64,11 +66,12 @@ def convolve(
     dtype: DType = BF16,
     *,
     image: tuple[int, ...] | None = None,
+    target: Target | None = None,
     **options: Any,
 ) -> tuple[Graph, State]:
     """Run the pass under the harness; parameters that the first run replaced are those of the second.
 
-    ``image`` is the shape of every value, where shapes are known.
+    ``image`` is the shape of the input, where shapes are known.
     """
 
     def again(done: State) -> State:
@@ -77,6 +80,9 @@ def convolve(
 
     start = planned_state(graph, params, dtype, **options)
     if image is not None:
-        start = replace(start, shapes=[(image,) * node.num_outputs for node in graph.nodes])
+        known = {name: value.shape for name, value in start.params.items()}
+        start = replace(start, shapes=infer_entry_shapes(graph, {"x": image}, known).entries)
+    if target is not None:
+        start = replace(start, target=target)
     done = run_pass(start, ConvolveBatchNorm(), again, variables_may_go=True)
     return done.graph, done
