@@ -121,9 +121,10 @@ def convert_model(
     cast_op
         ``"amp_cast"``, or ``"Cast"`` for consumers that strip or do not know the amp operators.
     fold_batch_norm
-        Whether a BatchNorm that computes low is folded into the low layer before it: its node and parameters
-        go, the layer's weight changes and it may gain a bias. MXNet's fused BF16 Convolution+BatchNorm
-        truncates instead of rounding; folding removes that error. Never done where a name would be lost.
+        Whether a BatchNorm that computes low is folded into the low layer before it, and every one into its
+        layer where nothing is low: its node and parameters go, the layer's weight changes and it may gain a
+        bias. MXNet's fused BF16 Convolution+BatchNorm truncates instead of rounding; folding removes that
+        error. Never done where a name would be lost.
     saturate
         What becomes of parameters beyond the dtype's range (65504 in float16). By default the nodes that read
         them stay FP32. With True they are clamped to the largest finite value and the nodes may compute low;

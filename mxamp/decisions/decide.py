@@ -42,8 +42,9 @@ from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, overrunning, read_volumes
 
-WHY_NEVER_FASTER = "is only imitated on the target's machines, and slower than float32 whatever is computed"
-"""Why a node stays FP32 where low precision pays nowhere; the dtype stands before it."""
+WHY_IMITATED = "is only imitated on the target's machines, and slower than float32 whatever is computed"
+WHY_SLOWER = "multiplies more slowly than float32 on the target's machines, and no shapes say where it pays"
+"""Why a node stays FP32 on such a machine; the dtype stands before it."""
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -161,8 +162,9 @@ class _Decider:
         elif placing is not None and placing.needs_costs:
             placing = None
         is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
-        if is_open and placing is None and self._is_low_never_faster:
-            refusals.update(dict.fromkeys(open_nodes, f"{self.low} {WHY_NEVER_FASTER}"))
+        slower = self._why_low_is_slower(are_weighed=estimates is not None)
+        if is_open and placing is None and slower is not None:
+            refusals.update(dict.fromkeys(open_nodes, f"{self.low} {slower}"))
             low, free, open_nodes, groups = set(), set(), set(), ()
         elif is_open and (estimates is not None or placing is not None):
             low, free = set(), open_nodes
@@ -255,11 +257,20 @@ class _Decider:
             rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
         )
 
-    @property
-    def _is_low_never_faster(self) -> bool:
-        """Whether the target's machine is slower in the low dtype whatever it computes, of whatever shape."""
+    def _why_low_is_slower(self, *, are_weighed: bool) -> str | None:
+        """Return why low precision is slower than float32 whatever the shapes are; None where it may not be.
+
+        Parameters
+        ----------
+        are_weighed
+            Whether shapes tell what every node takes.
+        """
         cost = self.given.target.cost
-        return cost is not None and cost.low_over_float32 >= 1
+        if cost is None or cost.gain_of_products >= 1:
+            return None
+        if cost.low_over_float32:
+            return WHY_IMITATED
+        return None if are_weighed else WHY_SLOWER
 
     def _tails(
         self,

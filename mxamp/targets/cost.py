@@ -181,6 +181,13 @@ class CostModel:
     kernels_measured: str = ""
     call_us: float = 0.0
 
+    @property
+    def gain_of_products(self) -> float:
+        """How many times as fast as in FP32 a large sum of products is in the low dtype."""
+        if self.low_over_float32:
+            return 1 / self.low_over_float32
+        return self.flops_per_us.low / self.flops_per_us.float32
+
     def microseconds(self, op: str, work: Work, *, low: bool) -> float:
         """Return what an operator costs, or a fused chain that begins with it.
 

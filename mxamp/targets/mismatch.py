@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from mxamp.dtypes import DType
 from mxamp.measuring.machine import cpu_name, unmet_need
 from mxamp.targets.choose import AUTO, automatic_target
-from mxamp.targets.cost import CostModel
 from mxamp.targets.target import Target
 
 
@@ -68,15 +67,8 @@ def machine_mismatch(target: Target) -> Mismatch | None:
         return Mismatch(target, here, missing)
     if here.name in (target.name, *target.based_on) or target.cost is None or here.cost is None:
         return None
-    if _gain(target.cost) > 1 > _gain(here.cost):
+    if target.cost.gain_of_products > 1 > here.cost.gain_of_products:
         return Mismatch(
             target, here, f"CPUs that compute bfloat16 faster than float32, unlike this one ({cpu_name()})"
         )
     return None
-
-
-def _gain(cost: CostModel) -> float:
-    """Return how many times as fast as in float32 a large sum of products is in the low dtype."""
-    if cost.low_over_float32:
-        return 1 / cost.low_over_float32
-    return cost.flops_per_us.low / cost.flops_per_us.float32

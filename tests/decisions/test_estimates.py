@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mxamp.decisions import LowPrecision, as_low_precision
-from mxamp.decisions.decide import WHY_NEVER_FASTER
+from mxamp.decisions.decide import WHY_IMITATED, WHY_SLOWER
 from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.workload import model_work, work_of, written_layouts
 from mxamp.errors import PolicyError
@@ -406,7 +406,16 @@ def test_on_hardware_that_only_emulates_nothing_is_low_and_the_user_is_told(opti
         model = converted(net, head, Target.builtin("cpu-bf16-emulated"), **options)
     assert low(model) == set()
     assert model.report is not None
-    assert WHY_NEVER_FASTER in str(model.report.nothing_low)
+    assert WHY_IMITATED in str(model.report.nothing_low)
+
+
+def test_where_low_products_are_slower_nothing_is_low_by_no_shapes() -> None:
+    net, head = conv_bn_relu()
+    slower = target({"flops_per_us": {"float32": 2, "low": 1}})
+    with pytest.warns(UserWarning, match=WHY_SLOWER):
+        assert low(converted(net, head, slower, shapes=None)) == set()
+    assert "conv" in low(converted(net, head, slower, shapes=None, low_precision=LowPrecision.REQUIRED))
+    assert "conv" in low(converted(net, head, target(), shapes=None))
 
 
 @pytest.mark.filterwarnings("ignore:The target cpu-bf16-emulated")
