@@ -24,27 +24,22 @@ from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.lone_roundings import WHY_LONE, lone_nodes
-from mxamp.decisions.low_precision import LowPrecision
+from mxamp.decisions.low_precision import LowPrecision, cannot_be_weighed
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.short_passes import doubted, is_short
+from mxamp.decisions.slower import why_low_is_slower
 from mxamp.decisions.workload import unknown_work
 from mxamp.decisions.worthwhile import simpler_placement
 from mxamp.dtypes import DType
-from mxamp.errors import PolicyError
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import VARIABLE
 from mxamp.graph.infer import infer_with_data_dtypes
-from mxamp.messages.arguments import argument, setting
 from mxamp.ops.casts import CAST, CASTABLE
 from mxamp.placement import Demand, PlacementCosts, PlacementProblem, place
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
 from mxamp.targets import fusion_groups, overrunning, read_volumes
-
-WHY_IMITATED = "is only imitated on the target's machines, and slower than float32 whatever is computed"
-WHY_SLOWER = "multiplies more slowly than float32 on the target's machines, and no shapes say where it pays"
-"""Why a node stays FP32 on such a machine; the dtype stands before it."""
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -162,7 +157,7 @@ class _Decider:
         elif placing is not None and placing.needs_costs:
             placing = None
         is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
-        slower = self._why_low_is_slower(are_weighed=estimates is not None)
+        slower = why_low_is_slower(self.given.target.cost, are_weighed=estimates is not None)
         if is_open and placing is None and slower is not None:
             refusals.update(dict.fromkeys(open_nodes, f"{self.low} {slower}"))
             low, free, open_nodes, groups = set(), set(), set(), ()
@@ -256,21 +251,6 @@ class _Decider:
             estimates=None if self.given.are_shapes_assumed else estimates,
             rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
         )
-
-    def _why_low_is_slower(self, *, are_weighed: bool) -> str | None:
-        """Return why low precision is slower than float32 whatever the shapes are; None where it may not be.
-
-        Parameters
-        ----------
-        are_weighed
-            Whether shapes tell what every node takes.
-        """
-        cost = self.given.target.cost
-        if cost is None or cost.gain_of_products >= 1:
-            return None
-        if cost.low_over_float32:
-            return WHY_IMITATED
-        return None if are_weighed else WHY_SLOWER
 
     def _tails(
         self,
@@ -381,18 +361,7 @@ class _Decider:
                 if weighed is not None:
                     return weighed
         if self.given.low_precision is LowPrecision.PROFITABLE:
-            missing = (
-                f"the target {target.name} says nothing of costs"
-                if target.cost is None
-                else f"no {argument('input_shapes')} were given"
-                if shapes is None
-                else f"the shapes at node {self.graph.nodes[unknown[0]].name!r} are not known"
-            )
-            raise PolicyError(
-                f"{setting('low_precision', 'profitable')} weighs what nodes and casts cost, but {missing}. "
-                "Give the shapes of all inputs, batch size included, and a target with costs (see `mxamp "
-                f"targets`), or leave {argument('low_precision')} out: behind a loop no shape is known."
-            )
+            raise cannot_be_weighed(target, shapes, self.graph.nodes[unknown[0]].name if unknown else "")
         return None
 
     def _decision(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 
 from mxamp.errors import PolicyError
-from mxamp.messages.arguments import argument
+from mxamp.messages.arguments import argument, setting
+from mxamp.targets import Target
+from mxamp.targets.work import Shapes
 
 
 class LowPrecision(enum.Enum):
@@ -33,4 +35,30 @@ def as_low_precision(given: object) -> LowPrecision | None:
             return member
     raise PolicyError(
         f"{argument('low_precision')} must be 'required', 'profitable' or None, not {given!r:.80}."
+    )
+
+
+def cannot_be_weighed(target: Target, shapes: Shapes | None, node: str) -> PolicyError:
+    """Return the error where low precision is to be ``profitable`` and nothing tells what it gains.
+
+    Parameters
+    ----------
+    target
+        What is converted for.
+    shapes
+        The shapes that are known; None where none were given.
+    node
+        A node of which they do not tell what it does.
+    """
+    missing = (
+        f"the target {target.name} says nothing of costs"
+        if target.cost is None
+        else f"no {argument('input_shapes')} were given"
+        if shapes is None
+        else f"the shapes at node {node!r} are not known"
+    )
+    return PolicyError(
+        f"{setting('low_precision', 'profitable')} weighs what nodes and casts cost, but {missing}. "
+        "Give the shapes of all inputs, batch size included, and a target with costs (see `mxamp "
+        f"targets`), or leave {argument('low_precision')} out: behind a loop no shape is known."
     )

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mxamp.decisions import LowPrecision, as_low_precision
-from mxamp.decisions.decide import WHY_IMITATED, WHY_SLOWER
 from mxamp.decisions.estimates import Estimates, estimate
+from mxamp.decisions.slower import WHY_IMITATED, WHY_SLOWER
 from mxamp.decisions.workload import model_work, work_of, written_layouts
 from mxamp.errors import PolicyError
 from mxamp.graph import Entry
