@@ -249,7 +249,7 @@ class _Decider:
             cast_offline=self.castable_params,
             # The report shows no times of a call that nobody promised.
             estimates=None if self.given.are_shapes_assumed else estimates,
-            rests_on_assumed=self.given.are_shapes_assumed and estimates is not None,
+            rests_on_assumed=self.given.are_shapes_assumed and estimates is not None and slower is None,
         )
 
     def _tails(

@@ -8,7 +8,7 @@ from mxamp.messages.counts import count_of
 from mxamp.report.compensation import compensation_lines
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes, wrap_cell
-from mxamp.report.text import reason_groups
+from mxamp.report.text import FOLDED, reason_groups
 
 _LABEL = 12
 """Characters of a label with the blanks behind it."""
@@ -33,6 +33,9 @@ def short_summary(report: Report) -> list[tuple[str, str]]:
     found = [("converted", f"{what}.")]
     if report.nothing_low is not None:
         found = [("converted", f"nothing to {low}: {report.nothing_low}.")]
+        prepared = _prepared(report)
+        if prepared:
+            found.append(("prepared", f"in float32, {' and '.join(prepared)}."))
     else:
         kept = reason_groups(report)
         if kept:
@@ -53,6 +56,17 @@ def short_summary(report: Report) -> list[tuple[str, str]]:
         found.append(("calibrated", compensation_lines(report.compensation)[0]))
     found.append(("speed", f"{_speed(report)}."))
     return found
+
+
+def _prepared(report: Report) -> list[str]:
+    """Return what became of the graph though nothing is low."""
+    changed = len({change.node for change in report.preparations})
+    folded = sum(node.rule == FOLDED for node in report.nodes)
+    counted = (
+        (changed, "node", "dropped, merged or rewritten"),
+        (folded, "BatchNorm", "folded into the layers before"),
+    )
+    return [f"{count_of(count, noun)} {what}" for count, noun, what in counted if count]
 
 
 def _speed(report: Report) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mxamp import convert_model
 from mxamp.cli import convert
 from mxamp.dtypes import DType
 from mxamp.model import Model, load
@@ -20,7 +21,7 @@ from mxamp.params.parameter import ArrayParameter
 from mxamp.report.guard import GuardReport, MeasuredRatio
 from mxamp.report.model import Report
 from mxamp.report.short import short_summary
-from tests.building import Net, parameters
+from tests.building import AUXILIARY, Net, parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -229,6 +230,25 @@ def test_the_few_lines_say_what_was_measured(mxamp, folder):
         "speed",
         "measured: 10.00 ms -> 5.00 ms, 2.00 times as fast (1.90 to 2.10) on a CPU.",
     ) in short_summary(report)
+
+
+@pytest.mark.filterwarnings("ignore:The target cpu-bf16-emulated", "ignore:Nothing was converted")
+def test_where_nothing_is_low_the_few_lines_say_what_became_of_the_graph():
+    net = Net()
+    layer = net.op("_copy", net.bn(net.conv(net.var("x"), "conv"), "bn"), name="copy")
+    flat = net.op("Flatten", net.op("Activation", layer, name="relu", act_type="relu"), name="flat")
+    weight = net.param("fc_weight", 10, 4 * 32 * 32)
+    graph = net.graph(
+        net.op("FullyConnected", flat, weight, name="fc", num_hidden=10, no_bias=True, flatten=True)
+    )
+    args = {name: value for name, value in net.params.items() if not name.endswith(AUXILIARY)}
+    auxs = {name: value for name, value in net.params.items() if name.endswith(AUXILIARY)}
+    report = convert_model(graph, args, auxs, "bfloat16", target="cpu-bf16-emulated").report
+    assert short_summary(report)[1] == (
+        "prepared",
+        "in float32, 1 node dropped, merged or rewritten and 1 BatchNorm folded into the layers before.",
+    )
+    assert "The graph was prepared for assumed shapes: x (1, 4, 32, 32)" in " ".join(str(report).split())
 
 
 def test_verbose_prints_the_steps_and_a_summary(mxamp, folder):
