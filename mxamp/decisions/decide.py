@@ -157,8 +157,10 @@ class _Decider:
         elif placing is not None and placing.needs_costs:
             placing = None
         is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
-        slower = why_low_is_slower(self.given.target.cost, are_weighed=estimates is not None)
-        if is_open and placing is None and slower is not None:
+        slower = None
+        if is_open and placing is None:
+            slower = why_low_is_slower(self.given.target.cost, are_weighed=estimates is not None)
+        if slower is not None:
             refusals.update(dict.fromkeys(open_nodes, f"{self.low} {slower}"))
             low, free, open_nodes, groups = set(), set(), set(), ()
         elif is_open and (estimates is not None or placing is not None):

@@ -194,7 +194,7 @@ class _Search:
         if self._is_users(first.model):
             return _found(CONVERTED, "the conversion changes nothing in the graph")
         if not first.regions:
-            return self._nothing_low(is_only_reported=is_only_reported)
+            return self._nothing_low(first.model, is_only_reported=is_only_reported)
         try:
             measured = self._measure(
                 [self._user, first.model],
@@ -209,9 +209,8 @@ class _Search:
             return _found(CONVERTED, _verdict(ratio), result=converted, converted=converted)
         return self._final(self._shrunk(first), converted)
 
-    def _nothing_low(self, *, is_only_reported: bool) -> _Found:
+    def _nothing_low(self, prepared: Model, *, is_only_reported: bool) -> _Found:
         """Measure what preparation alone made of the model, unless that cannot change its speed."""
-        prepared = self._candidate({}).model
         without = self._candidate({}, prepare=["drop_no_ops"], fold_batch_norm=False).model
         if is_only_reported or prepared.graph.nodes == without.graph.nodes:
             return _found(CONVERTED, "nothing in it became low, so it is as fast as the FP32 model")

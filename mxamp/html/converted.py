@@ -12,7 +12,7 @@ from mxamp.report.casts_text import cast_groups
 from mxamp.report.inspection import Inspection
 from mxamp.report.model import Report
 from mxamp.report.table import format_bytes
-from mxamp.report.text import FOLDED, preparation_lines, range_lines, reason_groups
+from mxamp.report.text import preparation_lines, range_lines, reason_groups
 
 _NAMES_SHOWN = 4
 _LONG, _FEW = 40, 15
@@ -109,11 +109,7 @@ def kept_section(report: Report) -> Section:
     paragraphs = []
     if not groups:
         paragraphs.append(f"Nothing: every operator computes in {report.target_dtype}.")
-    notes = []
-    folded = sum(node.rule == FOLDED for node in report.nodes)
-    if folded:
-        notes.append(f"{count_of(folded, 'BatchNorm')} folded into the layers before.")
-    notes += [*preparation_lines(report), *range_lines(report), *report.approximations]
+    notes = [*preparation_lines(report), *range_lines(report), *report.approximations]
     tables = (Table((">Nodes", "Why", "Which"), rows),) if rows else ()
     return Section("What stayed in FP32, and why", tuple(paragraphs), tables, notes=tuple(notes))
 

@@ -26,6 +26,8 @@ from mxamp.passes.preparation import own_attributes
 from mxamp.passes.state import Done, State
 from mxamp.targets.layout import layout_writer
 
+_IMAGE = 4
+
 _MOST_OF_BOTH = 0.9
 """What share of what BatchNorm and relu are told to take the Convolution may, in FP32: estimates are off."""
 
@@ -67,9 +69,9 @@ class ConvolveBatchNorm(PlannedPass):
 
     In FP32 both alone take as long, but the relu is fused: 64 channels of 56 x 56 take 99 and 27 us, 256 344
     and 92, but eight of 512 channels of 28 x 28, which no cache near a core holds, 1.1 ms and 2.9 (the same
-    CPU, one thread; an Intel Xeon gains there as well). Behind a
-    Deconvolution, which hands on blocks, the Convolution brings x into another order first: with four of them
-    a generator took 1.02 times as long (an Intel Xeon).
+    CPU, one thread; an Intel Xeon gains there as well). Behind a Deconvolution, which hands on blocks, the
+    Convolution brings x into another order first: with four of them a generator took 1.02 times as long (an
+    Intel Xeon).
 
     Numerical effect: scale and shift in float64, and each rounded once to the dtype, where BatchNorm had
     them in FP32. In FP32 that differs from BatchNorm by roundings of the shift, as folding it into a layer
@@ -182,16 +184,12 @@ def _paying_in_float32(state: State, plan: Plan) -> frozenset[int]:
         if layer is None:
             continue
         op, attributes = layer
-        both = sum(
-            cost.microseconds(name, own, low=False) for name, own in ((node.op, work), (_RELU, behind))
-        )
+        both = cost.microseconds(node.op, work, low=False)
+        both += cost.microseconds(graph.nodes[relu].op, behind, low=False)
         convolved = as_depthwise(work, attributes)._replace(has_activation=True)
         if cost.microseconds(op, convolved, low=False) <= _MOST_OF_BOTH * both:
             found.append(position)
     return frozenset(found)
-
-
-_IMAGE, _RELU = 4, "Activation"
 
 
 def _relu_that_is_fused(state: State, plan: Plan, position: int) -> int | None:
@@ -207,7 +205,7 @@ def _relu_that_is_fused(state: State, plan: Plan, position: int) -> int | None:
     relu, writer = graph.nodes[reader], layout_writer(graph, graph.nodes[position].inputs[0].node)
     if writer is None or graph.nodes[writer].op == "Deconvolution":
         return None
-    return reader if relu.op == _RELU and relu.attrs.get("act_type") == "relu" else None
+    return reader if relu.op == "Activation" and relu.attrs.get("act_type") == "relu" else None
 
 
 def _layer(state: State, position: int, dtype: DType) -> _Layer | None:

@@ -71,9 +71,6 @@ def summary(report: Report, width: int | None = None) -> str:
         lines += paragraph(line, width, hanging="  ")
     for line in compensation_lines(report.compensation) if report.compensation is not None else ():
         lines += paragraph(line, width, hanging="  ")
-    folded = sum(node.rule == FOLDED for node in report.nodes)
-    if folded:
-        lines += paragraph(f"{count_of(folded, 'BatchNorm')} folded into the layers before.", width)
     for line in preparation_lines(report):
         lines += paragraph(line, width, hanging="  ")
     lines += paragraph(_parameter_line(report), width)
@@ -237,8 +234,9 @@ _PREPARED = {
 
 
 def preparation_lines(report: Report) -> list[str]:
-    """Return as sentences what was dropped, merged and rewritten before anything was decided."""
-    lines = []
+    """Return as sentences what was folded, and what dropped, merged and rewritten before the decisions."""
+    folded = sum(node.rule == FOLDED for node in report.nodes)
+    lines = [f"{count_of(folded, 'BatchNorm')} folded into the layers before."] if folded else []
     sentences = dict(_PREPARED)
     for change in report.preparations:
         sentences.setdefault(change.step, ("node", f"changed by {change.step}"))
