@@ -23,7 +23,6 @@ from mxamp.targets.kernel_correction import (
     Correction,
     CorrectionTree,
     correction_to_document,
-    kernel_values,
 )
 from mxamp.targets.kernel_cost import kernel_microseconds, rounded
 from mxamp.targets.kernel_terms import amounts_and_traits
@@ -65,7 +64,7 @@ class _Samples(NamedTuple):
     families
         All families.
     values
-        For each kernel the values of :func:`mxamp.targets.kernel_correction.kernel_values`.
+        For each kernel its values, in the order of ``NAMES``, and for each family whether it is that.
     us
         For each the microseconds that its rates say.
     off
@@ -133,7 +132,8 @@ def samples_of(timed: Iterable[Mapping[str, Any]], cost: CostModel, *, low: bool
     values, us, off, weights, is_apart = [], [], [], [], []
     for sample, time, weight in found:
         amounts, traits = amounts_and_traits(sample.op, sample.work, low=low)
-        values.append(kernel_values(families, sample.family, amounts, traits))
+        known = {**amounts, **traits}
+        values.append([known.get(name, 0.0) for name in NAMES] + [name == sample.family for name in families])
         us.append(kernel_microseconds(trees[sample.family], amounts, traits))
         off.append(np.log(time / us[-1]))
         weights.append(weight)
@@ -173,7 +173,12 @@ def judged(samples: _Samples) -> str:
     """Return in words how well guests are told that nothing was learned from."""
     apart = samples.rows(samples.is_apart & (samples.weights == 1.0))
     correction = learned(samples.rows(~samples.is_apart))
-    left = apart.off - np.log([correction.times_of(values) for values in apart.values])
+    values, is_family = apart.values[:, : len(NAMES)].tolist(), apart.values[:, len(NAMES) :]
+    told = [
+        correction.times(apart.families[number], {}, dict(zip(NAMES, own)), us)
+        for number, own, us in zip(is_family.argmax(axis=1), values, apart.us)
+    ]
+    left = apart.off - np.log(told)
     return (
         f"{len(samples.off)} kernels; of {len(left)} kept apart {within(apart.off)} by rates alone, "
         f"{within(left)} with corrections"
