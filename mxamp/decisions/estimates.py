@@ -243,6 +243,7 @@ class _Pricing:
         self._graph, self._names, self._shapes = graph, names, shapes
         self._works, self._model = works, model
         self._evens = evens
+        self._known: dict[tuple[object, ...], float] = {}
 
     def microseconds(self, chain: tuple[int, ...], *, low: bool) -> float:
         """Return what a chain costs; one node is a chain too. Variables cost nothing."""
@@ -253,7 +254,14 @@ class _Pricing:
         curves = sum(self._curve(position, low=low) for position in chain[1:])
         if low and self._evens and work is not None and self._is_odd(head, work):
             return curves + self._evened(head, work)
-        return curves + self._model.microseconds(self._names[head], work or Work(0, 0), low=low)
+        return curves + self._kernel(self._names[head], work or Work(0, 0), low=low)
+
+    def _kernel(self, op: str, work: Work, *, low: bool) -> float:
+        """Return what a kernel costs; many of a network's are alike."""
+        key = (op, low, tuple(work.attributes.items()), *work[:_ATTRIBUTES], *work[_ATTRIBUTES + 1 :])
+        if key not in self._known:
+            self._known[key] = self._model.microseconds(op, work, low=low)
+        return self._known[key]
 
     def _curve(self, position: int, *, low: bool) -> float:
         work = self._works[position]
@@ -277,7 +285,7 @@ class _Pricing:
         moved = self._model.cast_microseconds(
             math.prod(wide), shape=wide, around=work.around, operators=work.operators, down=True
         )
-        return self._model.microseconds(self._names[head], twin, low=True) + moved
+        return self._kernel(self._names[head], twin, low=True) + moved
 
     def reorder(self, position: int) -> float:
         """Return how much longer an FP32 node takes because it finds blocks of channels."""
@@ -286,8 +294,8 @@ class _Pricing:
             return 0.0
         name = self._names[position]
         found = work._replace(is_blocked=False, arrives_in=(PLAIN, PLAIN))
-        plain = self._model.microseconds(name, found, low=False)
-        return max(0.0, self._model.microseconds(name, work, low=False) - plain)
+        plain = self._kernel(name, found, low=False)
+        return max(0.0, self._kernel(name, work, low=False) - plain)
 
     def convolved(self, position: int) -> Sequence[float]:
         """Return what a low BatchNorm costs as a depthwise convolution, for those that become one.
@@ -303,8 +311,10 @@ class _Pricing:
         if layer is None:
             return ()
         op, attributes = layer
-        return (self._model.microseconds(op, as_depthwise(work, attributes), low=True),)
+        return (self._kernel(op, as_depthwise(work, attributes), low=True),)
 
+
+_ATTRIBUTES = Work._fields.index("attributes")
 
 _IMAGE = 4
 """What has so many axes may become a convolution (:mod:`mxamp.passes.convolve_batch_norm`)."""

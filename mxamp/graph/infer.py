@@ -166,6 +166,9 @@ def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Ite
             continue
         inputs = [others[entry.node][entry.output] for entry in node.inputs]
         expected = [assumed[entry.node][entry.output] for entry in node.inputs]
+        if inputs == expected:  # images have no say any more
+            others.append(own)
+            continue
         facts = FACTS.of(node.op, node.attrs)
         if facts is None:
             others.append(_special_dtypes(node, inputs))

@@ -130,7 +130,11 @@ class OperatorFacts:
         attrs
             Its attributes.
         """
-        return tuple([self.role(position, attrs) for position in range(count)])
+        roles = self.roles if self.roles_by_attributes is None else self.roles_by_attributes(attrs)
+        if count <= len(roles):
+            return roles[:count]
+        rest = InputRole.FREE if self.rest is None else self.rest
+        return (*roles, *[rest] * (count - len(roles)))
 
     def data_dtype(self, attrs: Mapping[str, str], inputs: Sequence[DType | None]) -> DType | None:
         """Return the dtype that the DATA inputs share or are promoted to; None when it is not known.

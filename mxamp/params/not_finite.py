@@ -30,14 +30,15 @@ def not_finite(params: Mapping[str, Parameter], *, read_all: bool = False) -> li
     A sum of squares is finite only where all terms are; BLAS adds them up at the speed of memory. One that is
     not may have overflowed, and is looked at again.
     """
-    return [
-        name
-        for name, parameter in params.items()
-        if parameter.dtype.is_float
-        and not parameter.is_sparse
-        and (read_all or is_looked_at(parameter))
-        and not all(is_finite(part) for part in parameter.parts())
-    ]
+    with np.errstate(all="ignore"):
+        return [
+            name
+            for name, parameter in params.items()
+            if parameter.dtype.is_float
+            and not parameter.is_sparse
+            and (read_all or is_looked_at(parameter))
+            and not all(_is_finite(part) for part in parameter.parts())
+        ]
 
 
 def is_looked_at(parameter: Parameter) -> bool:
@@ -48,11 +49,15 @@ def is_looked_at(parameter: Parameter) -> bool:
 
 def is_finite(values: NDArray[Any]) -> bool:
     """Whether all values are finite."""
+    with np.errstate(all="ignore"):
+        return _is_finite(values)
+
+
+def _is_finite(values: NDArray[Any]) -> bool:
     if values.dtype == np.float32 and values.flags.c_contiguous:
         flat = values.reshape(-1)
-        with np.errstate(all="ignore"):
-            if math.isfinite(float(np.dot(flat, flat))):
-                return True
+        if math.isfinite(float(np.dot(flat, flat))):
+            return True
     magnitudes = magnitude_range(values)
     return not (magnitudes.nans or magnitudes.infs)
 

@@ -189,21 +189,25 @@ class GraphEdit:
     def finish(self) -> Edited:
         """Return the new graph, without new nodes and parameters that nobody reads, or not any more."""
         graph, builder = self._graph, self._builder
-        unread = self._unread()
+        order = list(self._order())
+        unread = self._unread(order)
         places: dict[int, int] = {}
         origins = []
-        for position in self._order():
+        is_moved = False
+        for position in order:
             if position in unread:
                 continue
             node = self._nodes[position]
-            if node.inputs or node.control_deps:
-                read = [self._carrier(entry) for entry in node.inputs]
-                awaited = [self._carrier(Entry(dep)).node for dep in node.control_deps]
-                node = node._replace(
-                    inputs=tuple([Entry(places[entry.node], entry.output) for entry in read]),
-                    control_deps=tuple([places[dep] for dep in awaited if dep in places]),
-                )
-            places[position] = builder.add(node)
+            if node.inputs:
+                read = self._read(node)
+                if is_moved or read is not node.inputs:
+                    inputs = tuple([Entry(places[producer], output) for producer, output in read])
+                    node = node._replace(inputs=inputs)
+            if node.control_deps:
+                awaited = self._awaited(node)
+                node = node._replace(control_deps=tuple([places[dep] for dep in awaited if dep in places]))
+            place = places[position] = builder.add(node)
+            is_moved = is_moved or place != position
             origins.append(self._origins.get(position, position))
         heads = [self._carrier(head) for head in graph.heads]
         after = builder.build(
@@ -277,6 +281,16 @@ class GraphEdit:
             entry = self._instead[entry]
         return entry
 
+    def _read(self, node: Node) -> Sequence[Entry]:
+        """Return what a node reads."""
+        if self._instead.keys().isdisjoint(node.inputs):
+            return node.inputs
+        return [self._carrier(entry) for entry in node.inputs]
+
+    def _awaited(self, node: Node) -> Sequence[int]:
+        """Return the nodes that run before a node, and hand it nothing."""
+        return [self._carrier(Entry(dep)).node for dep in node.control_deps]
+
     def _order(self) -> Iterator[int]:
         """Yield the nodes of the new graph in their order."""
         for position in range(len(self._graph.nodes)):
@@ -285,17 +299,17 @@ class GraphEdit:
                 yield position
             yield from self._behind.get(position, ())
 
-    def _unread(self) -> frozenset[int]:
+    def _unread(self, order: Sequence[int]) -> frozenset[int]:
         """Return the parameters that had readers before, and the nodes put in, that have none."""
-        order = list(self._order())
         readers = [0] * len(self._nodes)
 
         def count(position: int, change: int) -> None:
             node = self._nodes[position]
-            for entry in node.inputs:
-                readers[self._carrier(entry).node] += change
-            for dep in node.control_deps:
-                readers[self._carrier(Entry(dep)).node] += change
+            if node.inputs:
+                for producer, _ in self._read(node):
+                    readers[producer] += change
+            for dep in self._awaited(node) if node.control_deps else ():
+                readers[dep] += change
 
         for position in order:
             count(position, 1)

@@ -124,8 +124,8 @@ class _Rewrite:
                 inputs.append(read)
             made = node._replace(inputs=tuple(inputs))
             if region is None:
-                if not node.is_variable:
-                    growing = self._growing.get(position)
+                growing = self._growing.get(position)
+                if made.inputs != node.inputs or growing is not None:
                     edit.replace(position, made, shapes=growing and self._grown(position, growing))
                 continue
             made, shapes = self._with_more_filters(position, made, region), self._grown(position, region)

@@ -287,18 +287,17 @@ def _readers(problem: PlacementProblem, parameter: int) -> Iterator[tuple[int, D
 
 def _casts(problem: PlacementProblem, low: set[int]) -> Iterator[tuple[Entry, bool]]:
     """Yield the entries that a placement casts, each with whether it is cast down."""
-    graph = problem.graph
-    for position in range(len(graph.nodes)):
-        for index, offer in enumerate(problem.supply[position]):
+    demands = problem.demand
+    for position, (offers, readers) in enumerate(zip(problem.supply, problem.graph.uses)):
+        for index, offer in enumerate(offers):
             if offer is Supply.EITHER:
                 continue
             is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
-            wants = set()
-            for use in graph.uses[position].get(index, ()):
-                demand = problem.demand[use.node][use.input]
-                if demand is Demand.CHOSEN:
-                    demand = Demand.LOW if use.node in low else Demand.FP32
-                wants.add(demand)
+            wants = {
+                (Demand.LOW if reader in low else Demand.FP32) if demand is Demand.CHOSEN else demand
+                for reader, number in readers.get(index, ())
+                for demand in [demands[reader][number]]
+            }
             wants.update(problem.demands_of_heads.get((position, index), ()))
             if (Demand.FP32 if is_low else Demand.LOW) in wants:
                 yield Entry(position, index), not is_low

@@ -175,7 +175,8 @@ class _Forest:
         return self._left(rows), [question for question in self._of_values if question.name in names]
 
     def _left(self, rows: Sequence[int]) -> NDArray[np.uint16]:
-        return np.bitwise_and.reduce(self._table.take(np.array(rows, np.intp), axis=0), axis=0)
+        chosen: NDArray[np.uint16] = self._table.take(np.array(rows, np.intp), axis=0)
+        return np.bitwise_and.reduce(chosen, axis=0)  # type: ignore[no-any-return]
 
 
 def _rows(bounds: Sequence[Sequence[tuple[int, int]]], trees: int) -> Iterator[NDArray[np.uint16]]:
