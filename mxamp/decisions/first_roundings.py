@@ -14,7 +14,7 @@ from mxamp.decisions.dear_roundings import GIVEN_UP, is_mean, what_it_takes
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.inputs import DecisionInputs
 from mxamp.ops import OperatorFacts
-from mxamp.placement import Demand, PlacementProblem, count_casts, placement_cost
+from mxamp.placement import Demand, PlacementProblem, placement_cost, totals
 from mxamp.policy.color import Color, Verdict
 
 WHY_FIRST = "spares a near output the roundings of the first layers, for hardly any time, as estimated"
@@ -80,7 +80,7 @@ def first_nodes(
     if not 0 < nearest <= _FEW:
         return frozenset()
     low = set(chosen)
-    cost, casts = placement_cost(problem, low), count_casts(problem, low)
+    cost, casts = totals(problem, low)
     budget = int(GIVEN_UP * 1000 * estimates.least) - max(0, what_it_takes(problem, low))
     if not is_part_low:  # else most of the gain is there already
         gain = placement_cost(problem, set(problem.low)) - cost
@@ -91,7 +91,8 @@ def first_nodes(
         rest = low - first
         if first & (problem.low | fixed) or not (is_part_low or rest & layers):
             break
-        if placement_cost(problem, rest) - cost <= budget and count_casts(problem, rest) <= casts:
+        sparing = totals(problem, rest)
+        if sparing.cost - cost <= budget and sparing.casts <= casts:
             found = first
     return found
 

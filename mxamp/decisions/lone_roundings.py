@@ -12,7 +12,7 @@ from typing import AbstractSet
 
 from mxamp.decisions.estimates import Estimates
 from mxamp.graph.components import components
-from mxamp.placement import PlacementProblem, count_casts, placement_cost
+from mxamp.placement import PlacementProblem, change_in_float32
 
 WHY_LONE = "spares a rounding that no layer gains by, for hardly any time, as estimated"
 
@@ -52,12 +52,11 @@ def lone_nodes(
     lone = [set(region) for region in components(sorted(chosen), joined) if wanted.isdisjoint(region)]
     if not lone:  # as in most networks
         return frozenset()
-    cost, casts = placement_cost(problem, set(chosen)), count_casts(problem, set(chosen))
     gains: list[tuple[int, set[int]]] = []
     for region in lone:
-        without = set(chosen) - region
-        if count_casts(problem, without) < casts:
-            gains.append((placement_cost(problem, without) - cost, region))
+        change = change_in_float32(problem, chosen, region)
+        if change.casts < 0:
+            gains.append((change.cost, region))
     left = _WORTH_A_ROUNDING * 1000 * estimates.least
     found: set[int] = set()
     for gain, region in sorted(gains, key=lambda pair: pair[0]):

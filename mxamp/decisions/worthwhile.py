@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import AbstractSet
 
 from mxamp.decisions.estimates import Estimates
-from mxamp.placement import PlacementProblem, count_casts, place, placement_cost
+from mxamp.placement import PlacementProblem, place, totals
 
 WORTHWHILE = 0.015
 """The share of a forward pass that more casts have to gain, as estimated."""
@@ -60,8 +60,8 @@ def simpler_placement(
     """
     if problem.costs is None:
         return None
-    in_float32, least = (placement_cost(problem, set(low)) for low in (problem.low, chosen))
-    gain = in_float32 - least  # nanoseconds
+    in_float32, least = totals(problem, problem.low).cost, totals(problem, chosen)
+    gain = in_float32 - least.cost  # nanoseconds
     if estimates is not None and 0 < gain < LEAST_GAIN * 1000 * estimates.least:
         return set(problem.low)
     spared = {node for price in problem.costs.prices for node in price.nodes} - chosen
@@ -76,9 +76,9 @@ def simpler_placement(
             costs=None,
         )
     )
-    if count_casts(problem, simple) >= count_casts(problem, set(chosen)):
+    found = totals(problem, simple)
+    if found.casts >= least.casts:
         return None
-    cost = placement_cost(problem, simple)
-    if least <= cost * (1 - WORTHWHILE) or cost > in_float32 * (1 - WORTHWHILE):
+    if least.cost <= found.cost * (1 - WORTHWHILE) or found.cost > in_float32 * (1 - WORTHWHILE):
         return None
     return simple

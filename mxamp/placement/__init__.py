@@ -9,8 +9,16 @@ from mxamp.placement.envelope import (
     rounding_cost,
     trade_offs,
 )
-from mxamp.placement.place import count_casts, place, placement_cost, stored_twice
+from mxamp.placement.place import place
 from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
+from mxamp.placement.totals import (
+    Totals,
+    change_in_float32,
+    count_casts,
+    placement_cost,
+    stored_twice,
+    totals,
+)
 
 __all__ = [
     "Demand",
@@ -19,7 +27,9 @@ __all__ = [
     "Price",
     "RoundingPrice",
     "Supply",
+    "Totals",
     "TradeOff",
+    "change_in_float32",
     "count_casts",
     "fastest_placement",
     "impossible_below",
@@ -28,5 +38,6 @@ __all__ = [
     "placement_cost",
     "rounding_cost",
     "stored_twice",
+    "totals",
     "trade_offs",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import AbstractSet, Callable, Iterable, NamedTuple, Sequence
 
-from mxamp.placement.place import place, placement_cost
+from mxamp.placement.place import place
 from mxamp.placement.problem import PlacementCosts, PlacementProblem, Price
+from mxamp.placement.totals import placement_cost
 
 
 class RoundingPrice(NamedTuple):

@@ -26,11 +26,11 @@ Where no costs are known, nodes cost nothing and every cast costs one: the place
 
 from __future__ import annotations
 
-from typing import AbstractSet, Iterator, Mapping, Sequence
+from typing import Mapping, Sequence
 
-from mxamp.graph.graph import Entry
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
 from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
+from mxamp.placement.totals import readers_of
 
 _ONE_A_CAST = (1, 1)
 """What casting an entry costs, up and down, where nothing is known of time."""
@@ -102,7 +102,7 @@ def place(problem: PlacementProblem) -> set[int]:
     for parameter, cost in copies.items():
         consumers = {
             side(reader) if demand is Demand.CHOSEN else _SIDES[demand]
-            for reader, demand in _readers(problem, parameter)
+            for reader, demand in readers_of(problem, parameter)
         }
         if cost and len(consumers) > 1:
             any_low, all_low = cut.add_vertex(), cut.add_vertex()
@@ -212,92 +212,3 @@ def _downstream_of_low(problem: PlacementProblem) -> set[int]:
                 found.add(position)
                 break
     return found
-
-
-def count_casts(problem: PlacementProblem, low: set[int]) -> int:
-    """Return how many casts a placement needs: the cost that :func:`place` minimises where none are given.
-
-    Parameters
-    ----------
-    problem
-        The graph and what is open.
-    low
-        The low nodes.
-    """
-    return sum(1 for _ in _casts(problem, low))
-
-
-def placement_cost(problem: PlacementProblem, low: set[int]) -> int:
-    """Return what a placement costs: the cost that :func:`place` minimises.
-
-    Parameters
-    ----------
-    problem
-        The graph, what is open, and what it costs.
-    low
-        The low nodes.
-    """
-    costs = problem.costs
-    copies = sum(problem.copies[parameter] for parameter in stored_twice(problem, low))
-    if costs is None:
-        return count_casts(problem, low) + copies
-    nodes = sum(pair[position in low] for position, pair in costs.nodes.items())
-    prices = sum(price.cost for price in costs.prices if not price.nodes.isdisjoint(low))
-    return (
-        nodes
-        + copies
-        + prices
-        + sum(costs.casts[entry.node][entry.output][down] for entry, down in _casts(problem, low))
-    )
-
-
-def stored_twice(problem: PlacementProblem, low: AbstractSet[int]) -> set[int]:
-    """Return the parameters, of those that ``copies`` names, that a placement reads in both dtypes.
-
-    Parameters
-    ----------
-    problem
-        The graph and what is open.
-    low
-        The low nodes.
-    """
-    return {
-        parameter
-        for parameter in problem.copies
-        if len(
-            {
-                reader in low if demand is Demand.CHOSEN else demand is Demand.LOW
-                for reader, demand in _readers(problem, parameter)
-            }
-        )
-        > 1
-    }
-
-
-def _readers(problem: PlacementProblem, parameter: int) -> Iterator[tuple[int, Demand]]:
-    """Yield who reads a parameter, and what each needs; -1 is the model's caller."""
-    for reader, number in problem.graph.uses[parameter].get(0, ()):
-        demand = problem.demand[reader][number]
-        if demand is not Demand.ANY:
-            yield reader, demand
-    for demand in problem.demands_of_heads.get((parameter, 0), ()):
-        if demand is not Demand.ANY:
-            yield -1, demand
-
-
-def _casts(problem: PlacementProblem, low: set[int]) -> Iterator[tuple[Entry, bool]]:
-    """Yield the entries that a placement casts, each with whether it is cast down."""
-    demands = problem.demand
-    for position, (offers, readers) in enumerate(zip(problem.supply, problem.graph.uses)):
-        for index, offer in enumerate(offers):
-            if offer is Supply.EITHER:
-                continue
-            is_low = offer is Supply.LOW or (offer is Supply.CHOSEN and position in low)
-            wants = {
-                (Demand.LOW if reader in low else Demand.FP32) if demand is Demand.CHOSEN else demand
-                for reader, number in readers.get(index, ())
-                for demand in [demands[reader][number]]
-            }
-            wants.update(problem.demands_of_heads.get((position, index), ()))
-            if (Demand.FP32 if is_low else Demand.LOW) in wants:
-                yield Entry(position, index), not is_low

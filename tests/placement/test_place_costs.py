@@ -14,9 +14,12 @@ from mxamp.placement import (
     PlacementProblem,
     Price,
     Supply,
+    Totals,
+    change_in_float32,
     count_casts,
     place,
     placement_cost,
+    totals,
 )
 from tests.placement.sketches import Sketch, allowed, chain, costed, problems, with_costs
 
@@ -174,3 +177,27 @@ def test_an_integer_is_cast_nowhere_and_costs_nothing() -> None:
     problem = with_costs(PlacementProblem(**{**vars(problem), "supply": supply}), {1: (10, 1), 2: (1, 10)})
     assert place(problem) == {1}
     assert placement_cost(problem, {1}) == 1 + 1 + 1  # both nodes, and the cast down of the input
+
+
+# ---------------------------------------------------------------------- what changes with a few nodes
+
+
+@given(problem=costed(most_nodes=12, most_free=6) | problems(most_nodes=12, most_free=6), data=st.data())
+def test_what_changes_with_a_few_nodes_is_the_difference_of_two_totals(
+    problem: PlacementProblem, data: st.DataObject
+) -> None:
+    parameters = [position for position, node in enumerate(problem.graph.nodes) if node.is_variable]
+    copies = {position: data.draw(st.integers(0, 9)) for position in parameters}
+    problem = replace(problem, copies=copies)
+    open_nodes = sorted(problem.free | problem.low)
+    low = data.draw(st.sets(st.sampled_from(open_nodes))) if open_nodes else set()
+    raised = data.draw(st.sets(st.sampled_from(sorted(low)))) if low else set()
+    before, after = totals(problem, low), totals(problem, low - raised)
+    found = change_in_float32(problem, low, raised)
+    assert found == Totals(after.cost - before.cost, after.casts - before.casts)
+
+
+@given(costed(most_nodes=8, most_free=4))
+def test_totals_are_the_cost_and_the_casts(problem: PlacementProblem) -> None:
+    for low in allowed(problem)[:8]:
+        assert totals(problem, low) == (placement_cost(problem, low), count_casts(problem, low))
