@@ -130,7 +130,8 @@ def estimate(
     -----
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
-    works = model_work(graph, shapes)
+    layouts = written_layouts(graph, shapes)
+    works = model_work(graph, shapes, layouts)
     around = max((work.around for work in works if work is not None), default=0)
     operators = max((work.operators for work in works if work is not None), default=0)
     patterns = (*target.rounds_once, *target.fusion)
@@ -174,7 +175,6 @@ def estimate(
         )
 
     are_blocked = [writes_blocks(graph, position) for position in range(len(graph.nodes))]
-    layouts = written_layouts(graph, shapes)
 
     def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
         found = []

@@ -67,14 +67,27 @@ def chain_work(
     )
 
 
-def model_work(graph: Graph, shapes: Shapes) -> Sequence[Work | None]:
+def model_work(
+    graph: Graph, shapes: Shapes, layouts: Sequence[tuple[int, int]] | None = None
+) -> Sequence[Work | None]:
     """Return what every node of a model does; None for variables and where shapes do not tell.
 
+    Parameters
+    ----------
+    graph
+        The graph.
+    shapes
+        For every node the shape of each output.
+    layouts
+        What :func:`written_layouts` says of it, from whoever knows it.
+
+    Notes
+    -----
     What lies around a node is divided by how many there are like it: code and tables that a kernel left in
     the caches are there for the next one of its kind, as in the steps of an unrolled recurrence. Its
     parameters are where all that the model moves lets them be; what several nodes share is moved once.
     """
-    layouts = written_layouts(graph, shapes)
+    layouts = written_layouts(graph, shapes) if layouts is None else layouts
     works = [
         None if node.is_variable else work_of(graph, position, shapes, layouts)
         for position, node in enumerate(graph.nodes)
