@@ -126,27 +126,36 @@ def merged_documents(
     ----------
     changes
         The document. ``based_on`` names the built-in target that it changes; in ``cost`` it names one whose
-        costs are changed, instead of those of the whole document's.
+        costs are changed, instead of those of the whole document's. There ``kernels`` holds those that are
+        others, and the rest stays.
     builtin
         Returns the complete document of a built-in target.
     """
-    if "based_on" not in changes:
-        return changes
-    base = builtin(str(changes["based_on"]))
+    base = builtin(str(changes["based_on"])) if "based_on" in changes else {}
     merged = {key: value for key, value in base.items() if key not in _OWN}
     for key, value in changes.items():
-        if key == "operators" and value is not None:
+        if key == "operators" and base and value is not None:
             merged[key] = {**base[key], **value}
-        elif key == "cost" and value is not None:
-            costs_of = builtin(str(value["based_on"])) if "based_on" in value else base
-            merged[key] = _merged_costs(costs_of.get(key) or {}, value)
+        elif key == "cost" and value is not None and "based_on" in value:
+            merged[key] = _changed_costs(builtin(str(value["based_on"])).get(key) or {}, value)
+        elif key == "cost" and base and value is not None:
+            merged[key] = _merged_costs(base.get(key) or {}, value)
         else:
             merged[key] = value
     return merged
 
 
+def _changed_costs(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the costs that another target's are changed to."""
+    others = {key: value for key, value in changes.items() if key not in ("based_on", "kernels")}
+    merged = _merged_costs(base, others)
+    kernels = dict(merged.get("kernels") or {})
+    for family, trees in changes.get("kernels", {}).items():
+        kernels[family] = {**kernels.get(family, {}), **trees}
+    return {**merged, "kernels": kernels}
+
+
 def _merged_costs(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    changes = {key: value for key, value in changes.items() if key != "based_on"}
     merged = {**_without_overruled_kernels(base, changes), **changes}
     if "source" in changes and "machine" not in changes:
         merged.pop("machine", None)  # the base's; these numbers are of another
@@ -154,7 +163,16 @@ def _merged_costs(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Mappin
 
 
 _KEEP_RATES = frozenset(
-    {"cast", "corrections", "low_over_float32", "machine", "measured", "operators", "source"}
+    {
+        "cast",
+        "corrections",
+        "kernels_measured",
+        "low_over_float32",
+        "machine",
+        "measured",
+        "operators",
+        "source",
+    }
 )
 """What a ``cost`` may say without its kernels' rates being others."""
 

@@ -173,7 +173,7 @@ class Target:
 
         A document with ``based_on``, the name of a built-in target, holds only what differs from that one:
         its ``operators`` and ``cost`` are merged key by key, everything else is replaced. A ``cost`` with
-        ``based_on`` holds what differs from that of another one.
+        ``based_on`` holds what differs from that of another one, its ``kernels`` those that do.
 
         Raises
         ------
@@ -185,8 +185,8 @@ class Target:
             if "based_on" in document:
                 base = cls.builtin(str(document["based_on"]))
                 lineage = (base.name, *base.based_on)
-                document = merged_documents(document, cls.builtin_document)
-            return cls(**target_fields(document), based_on=lineage)
+            whole = merged_documents(document, cls.builtin_document)
+            return cls(**target_fields(whole), based_on=lineage)
         except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
 

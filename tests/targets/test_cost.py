@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mxamp.errors import TargetError
 from mxamp.targets import CostModel, OperatorCost, Rates, Target, Work
+from mxamp.targets.kernel_cost import Leaf
 
 DOCUMENT: dict[str, Any] = {
     "measured": True,
@@ -163,19 +164,17 @@ def test_where_the_cpu_has_no_bfloat16_everything_costs_more_in_it(name: str) ->
         assert cost.microseconds(op, work, low=True) > cost.microseconds(op, work, low=False), op
 
 
-def test_in_float32_emulated_bfloat16_costs_what_it_does_on_a_cpu_of_the_same_maker() -> None:
-    emulated, measured = (Target.builtin(name).cost for name in ("cpu-bf16-emulated", "cpu-bf16-amx"))
+def test_emulated_bfloat16_takes_four_times_what_was_measured_in_float32() -> None:
+    emulated, other_xeon = (Target.builtin(name).cost for name in ("cpu-bf16-emulated", "cpu-bf16-amx"))
     assert emulated is not None
-    assert measured is not None
+    assert other_xeon is not None
     assert emulated.is_measured
     image = (1, 64, 14, 14)
     work = Work(64 * 64 * 14 * 14, 29184, channels=64, rank=4, inputs=(image, (64, 64, 1, 1)), output=image)
     for op in ("Convolution", "exp", "softmax"):
-        us = measured.microseconds(op, work, low=False)
-        assert emulated.microseconds(op, work, low=False) == us
+        us = emulated.microseconds(op, work, low=False)
         assert emulated.microseconds(op, work, low=True) == 4 * us
-    casts = [cost.cast_microseconds(12544, shape=image, down=True) for cost in (emulated, measured)]
-    assert casts[0] == casts[1]
+        assert 0.5 < us / other_xeon.microseconds(op, work, low=False) < 2
 
 
 def test_a_cost_may_be_based_on_that_of_another_target() -> None:
@@ -185,6 +184,33 @@ def test_a_cost_may_be_based_on_that_of_another_target() -> None:
     assert mine.cost is not None
     assert mine.cost.call_us == 50
     assert mine.cost.flops_per_us == Target.builtin("cpu-bf16-amx").cost.flops_per_us
+
+
+def test_a_cost_that_is_based_on_another_keeps_the_kernels_that_it_does_not_name() -> None:
+    mine = {"exp": {"float32": {"one": 7.0}}}
+    document = {"name": "mine", "based_on": "cpu-bf16", "cost": {"based_on": "cpu-bf16-amx", "kernels": mine}}
+    cost = Target.from_document(document, source="mine.json").cost
+    amx = Target.builtin("cpu-bf16-amx").cost
+    assert cost is not None
+    assert amx is not None
+    assert cost.kernels["exp"] == (Leaf({"one": 7.0}), amx.kernels["exp"].low)
+    others = {family: trees for family, trees in amx.kernels.items() if family != "exp"}
+    assert {family: trees for family, trees in cost.kernels.items() if family != "exp"} == others
+    assert cost.corrections == amx.corrections
+
+
+def test_a_cost_may_be_based_on_another_in_a_document_that_is_not() -> None:
+    whole = dict(Target.builtin_document("cpu-bf16"))
+    document = {**whole, "name": "mine", "cost": {"based_on": "cpu-bf16-amx"}}
+    mine = Target.from_document(document, source="mine.json")
+    assert mine.based_on == ()
+    assert mine.cost == Target.builtin("cpu-bf16-amx").cost
+
+
+def test_a_cost_that_is_based_on_no_target_says_so() -> None:
+    document = {"name": "mine", "based_on": "cpu-bf16", "cost": {"based_on": "amx"}}
+    with pytest.raises(TargetError, match="There is no target 'amx'"):
+        Target.from_document(document, source="mine.json")
 
 
 def test_on_a_cpu_with_bfloat16_convolutions_are_faster_in_it_but_not_on_partial_blocks() -> None:
@@ -220,3 +246,27 @@ def test_gpus_compute_faster_in_float16_and_say_that_nobody_measured(generation:
 @pytest.mark.parametrize("name", ["generic-fp16", "generic-bf16", "cuda-fp16"])
 def test_targets_of_no_machine_in_particular_know_no_costs(name: str) -> None:
     assert Target.builtin(name).cost is None
+
+
+def test_images_of_much_memory_take_less_as_depthwise_convolutions_on_a_xeon() -> None:
+    """In DenseNet-121, eight of 256 channels: BatchNorm and relu 5.5 ms, the convolution 4.2."""
+    cost = Target.builtin("cpu-bf16-emulated").cost
+    assert cost is not None
+    images = (8, 256, 56, 56)
+    inside = {"around": 780_000_000, "model": 780_000_000, "operators": 7, "is_blocked": True}
+    each = Work(0, 12_845_568, 256, rank=4, output=images, arrives_in=(2, 2), **inside)
+    vectors = ((256,),) * 4
+    norm = cost.microseconds("BatchNorm", each._replace(inputs=(images, *vectors)), low=False)
+    relu = each._replace(inputs=(images,), attributes={"act_type": "relu"})
+    attributes = {"kernel": "(1, 1)", "num_filter": "256", "num_group": "256", "no_bias": "False"}
+    layer = each._replace(
+        multiply_adds=6_422_528,
+        is_depthwise=True,
+        has_bias=True,
+        has_activation=True,
+        attributes=attributes,
+        inputs=(images, (256, 1, 1, 1), (256,)),
+    )
+    convolved = cost.microseconds("Convolution", layer, low=False)
+    assert convolved == pytest.approx(4200, rel=0.25)
+    assert convolved < 0.9 * (norm + cost.microseconds("Activation", relu, low=False))
