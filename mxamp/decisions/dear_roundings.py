@@ -19,7 +19,7 @@ from mxamp.graph.graph import Graph
 from mxamp.ops import OperatorFacts
 from mxamp.ops.roles import Averaging
 from mxamp.params.parameter import Parameter
-from mxamp.placement import Demand, PlacementProblem, Price, place, placement_cost
+from mxamp.placement import Demand, PlacementProblem, Price, place, totals
 
 Tail = Tuple[FrozenSet[int], ...]
 """The nodes before one output that had best stay FP32: a region that leaves out no dear rounding first, then
@@ -206,7 +206,7 @@ def what_it_takes(problem: PlacementProblem, low: AbstractSet[int]) -> int:
     assert problem.costs is not None  # it has prices
     spared = {node for price in problem.costs.prices for node in price.nodes}
     unpriced = problem.unpriced
-    return placement_cost(unpriced, set(low)) - placement_cost(unpriced, set(low) | (spared & problem.free))
+    return totals(unpriced, low).cost - totals(unpriced, low | (spared & problem.free)).cost
 
 
 def why_spared(problem: PlacementProblem, chosen: AbstractSet[int]) -> dict[int, str]:

@@ -14,7 +14,7 @@ from mxamp.decisions.dear_roundings import GIVEN_UP, is_mean, what_it_takes
 from mxamp.decisions.estimates import Estimates
 from mxamp.decisions.inputs import DecisionInputs
 from mxamp.ops import OperatorFacts
-from mxamp.placement import Demand, PlacementProblem, placement_cost, totals
+from mxamp.placement import Demand, PlacementProblem, totals
 from mxamp.policy.color import Color, Verdict
 
 WHY_FIRST = "spares a near output the roundings of the first layers, for hardly any time, as estimated"
@@ -83,7 +83,7 @@ def first_nodes(
     cost, casts = totals(problem, low)
     budget = int(GIVEN_UP * 1000 * estimates.least) - max(0, what_it_takes(problem, low))
     if not is_part_low:  # else most of the gain is there already
-        gain = placement_cost(problem, set(problem.low)) - cost
+        gain = totals(problem, problem.low).cost - cost
         budget = min(budget, int(gain * _OF_GAIN))
     found: frozenset[int] = frozenset()
     for most in range(math.ceil(nearest * _SHARE), math.floor(nearest * _MOST) + 1):

@@ -14,8 +14,6 @@ from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Pr
 from mxamp.placement.totals import (
     Totals,
     change_in_float32,
-    count_casts,
-    placement_cost,
     stored_twice,
     totals,
 )
@@ -30,12 +28,10 @@ __all__ = [
     "Totals",
     "TradeOff",
     "change_in_float32",
-    "count_casts",
     "fastest_placement",
     "impossible_below",
     "least_error",
     "place",
-    "placement_cost",
     "rounding_cost",
     "stored_twice",
     "totals",

@@ -7,7 +7,7 @@ from typing import AbstractSet, Callable, Iterable, NamedTuple, Sequence
 
 from mxamp.placement.place import place
 from mxamp.placement.problem import PlacementCosts, PlacementProblem, Price
-from mxamp.placement.totals import placement_cost
+from mxamp.placement.totals import totals
 
 
 class RoundingPrice(NamedTuple):
@@ -177,7 +177,7 @@ def least_error(
     time = max(best.error - slow.error, 0.0) * solver.time_scale or 1.0
     error = 0.99 * max(slow.time - best.time, 0) * solver.error_scale or 1e-6
     for low in others:
-        point = TradeOff(frozenset(low), placement_cost(bare, set(low)), rounding_cost(wanted, low))
+        point = TradeOff(frozenset(low), totals(bare, low).cost, rounding_cost(wanted, low))
         if may(point) and point.error < best.error:
             best = point
     spared: frozenset[int] = frozenset()
@@ -269,4 +269,4 @@ class _Solver:
         if spared:
             problem = replace(problem, free=problem.free - spared, widest=problem.widest - spared)
         low = frozenset(place(problem))
-        return TradeOff(low, placement_cost(self._problem, set(low)), rounding_cost(self._prices, low))
+        return TradeOff(low, totals(self._problem, low).cost, rounding_cost(self._prices, low))

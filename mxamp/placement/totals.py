@@ -76,32 +76,6 @@ def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: 
     return Totals(after.cost - before.cost - spared, after.casts - before.casts)
 
 
-def count_casts(problem: PlacementProblem, low: AbstractSet[int]) -> int:
-    """Return how many casts a placement needs: the cost that is minimised where none are given.
-
-    Parameters
-    ----------
-    problem
-        The graph and what is open.
-    low
-        The low nodes.
-    """
-    return sum(1 for _ in _casts(problem, low, range(len(problem.graph.nodes))))
-
-
-def placement_cost(problem: PlacementProblem, low: AbstractSet[int]) -> int:
-    """Return what a placement costs: the cost that :func:`mxamp.placement.place` minimises.
-
-    Parameters
-    ----------
-    problem
-        The graph, what is open, and what it costs.
-    low
-        The low nodes.
-    """
-    return totals(problem, low).cost
-
-
 def stored_twice(problem: PlacementProblem, low: AbstractSet[int]) -> set[int]:
     """Return the parameters, of those that ``copies`` names, that a placement reads in both dtypes.
 

@@ -22,8 +22,8 @@ from mxamp.placement import (
     fastest_placement,
     impossible_below,
     place,
-    placement_cost,
     rounding_cost,
+    totals,
     trade_offs,
 )
 from mxamp.policy.resolve import resolve_policy
@@ -91,7 +91,7 @@ class Curve:
     def point(self, low: AbstractSet[int]) -> TradeOff:
         """Return a placement with its time and error."""
         return TradeOff(
-            frozenset(low), placement_cost(self.problem.unpriced, set(low)), rounding_cost(self._prices, low)
+            frozenset(low), totals(self.problem.unpriced, low).cost, rounding_cost(self._prices, low)
         )
 
     def names(self, nodes: AbstractSet[int]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from mxamp.calibration.subject import any_model
 from mxamp.dtypes import GivenDType
 from mxamp.errors import DataError
 from mxamp.model.accepted import AnyModel, Device, GivenSamples
-from mxamp.placement import place, placement_cost
+from mxamp.placement import place, totals
 from mxamp.policy.resolve import GivenPolicy
 from mxamp.report.table import Column, format_table, terminal_width
 from mxamp.targets import GivenTarget
@@ -243,4 +243,4 @@ def _to_avoid(curve: Curve, nodes: frozenset[int]) -> float | None:
         return None
     bare = problem.unpriced
     without = place(replace(bare, free=bare.free - nodes, widest=bare.widest - nodes))
-    return max(0.0, (placement_cost(bare, without) - curve.fastest.time) / 1000)
+    return max(0.0, (totals(bare, without).cost - curve.fastest.time) / 1000)

@@ -14,7 +14,7 @@ from mxamp.decisions import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.graph import Entry, Graph
 from mxamp.model import Model
-from mxamp.placement import PlacementProblem, Supply, place, placement_cost, stored_twice
+from mxamp.placement import PlacementProblem, Supply, place, stored_twice, totals
 from tests.building import BF16, F16, Net, convert
 from tests.placement.sketches import Sketch, allowed, problems
 
@@ -150,17 +150,17 @@ class TestTheCut:
         problem = self.sketch(1)
         low = place(problem)
         assert stored_twice(problem, low) == {1}
-        assert placement_cost(problem, low) == 1 + 2
+        assert totals(problem, low).cost == 1 + 2
 
     def test_and_not_where_it_costs_more(self) -> None:
         problem = self.sketch(3)
         low = place(problem)
         assert not stored_twice(problem, low)
-        assert placement_cost(problem, low) == 4
+        assert totals(problem, low).cost == 4
 
     @given(problem=problems(most_nodes=9, most_free=7), data=st.data())
     def test_no_assignment_costs_less(self, problem: PlacementProblem, data: st.DataObject) -> None:
         parameters = [p for p, offers in enumerate(problem.supply) if offers == (Supply.EITHER,)]
         problem = replace(problem, copies={p: data.draw(st.integers(0, 3)) for p in parameters})
-        least = min(placement_cost(problem, low) for low in allowed(problem))
-        assert placement_cost(problem, place(problem)) == least
+        least = min(totals(problem, low).cost for low in allowed(problem))
+        assert totals(problem, place(problem)).cost == least

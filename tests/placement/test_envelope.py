@@ -12,8 +12,8 @@ from mxamp.placement import (
     fastest_placement,
     impossible_below,
     least_error,
-    placement_cost,
     rounding_cost,
+    totals,
     trade_offs,
 )
 from tests.placement.sketches import allowed, chain, costed, with_costs
@@ -38,7 +38,7 @@ def test_for_every_weight_of_the_error_a_corner_is_as_good_as_any_placement(
         **{**vars(bare), "costs": type(problem.costs)(problem.costs.nodes, problem.costs.casts)}
     )
     corners = trade_offs(problem, prices)
-    every = [(placement_cost(bare, low), rounding_cost(prices, low)) for low in allowed(problem)]
+    every = [(totals(bare, low).cost, rounding_cost(prices, low)) for low in allowed(problem)]
     for weight in (0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 1.7, 3.0, 10.0, 100.0):
         best = min(time + weight * error for time, error in every)
         found = min(corner.time + weight * corner.error for corner in corners)
@@ -80,11 +80,11 @@ def test_the_least_error_within_a_time_is_no_worse_than_the_corners_and_no_bette
 ) -> None:
     problem, prices = drawn
     found = least_error(problem, prices, share)
-    every = [(placement_cost(problem.unpriced, low), rounding_cost(prices, low)) for low in allowed(problem)]
+    every = [(totals(problem.unpriced, low).cost, rounding_cost(prices, low)) for low in allowed(problem)]
     fastest = min(time for time, _ in every)
     assert set(found.low) in allowed(problem)
     assert (found.time, found.error) == (
-        placement_cost(problem.unpriced, set(found.low)),
+        totals(problem.unpriced, set(found.low)).cost,
         rounding_cost(prices, found.low),
     )
     # Costs are scaled to 2^-29 of their sum, so that the fastest is found to within that.
@@ -128,7 +128,7 @@ def test_no_placement_falls_below_the_envelope_at_a_time_and_the_corners_do_not_
     assert (fastest.time, fastest.error) == (corners[0].time, corners[0].error)
     limit = fastest.time * (1 + share)
     bound = impossible_below(problem, prices, limit)
-    every = [(placement_cost(problem.unpriced, low), rounding_cost(prices, low)) for low in allowed(problem)]
+    every = [(totals(problem.unpriced, low).cost, rounding_cost(prices, low)) for low in allowed(problem)]
     assert bound <= min(error for time, error in every if time <= limit) + 1e-3
     assert bound <= min(corner.error for corner in corners if corner.time <= limit) + 1e-9
     if limit >= corners[-1].time:

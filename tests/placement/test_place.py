@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxamp.graph import Entry, Node
-from mxamp.placement import PlacementCosts, PlacementProblem, Supply, count_casts, place
+from mxamp.placement import PlacementCosts, PlacementProblem, Supply, place, totals
 from tests.placement.sketches import C, F, L, Sketch, allowed, chain, crossed, problems
 
 
 def solved(problem: PlacementProblem) -> tuple[set[int], int]:
     low = place(problem)
-    return low, count_casts(problem, low)
+    return low, totals(problem, low).casts
 
 
 # ---------------------------------------------------------------------- claims
@@ -157,7 +157,7 @@ def test_a_fixed_low_producer_costs_a_cast_up_only() -> None:
     sketch, nodes = chain("rr")
     problem = sketch.problem(nodes[-1])
     supply = [(F,), (L,), (F,)]
-    assert count_casts(PlacementProblem(**{**vars(problem), "supply": supply}), set()) == 1
+    assert totals(PlacementProblem(**{**vars(problem), "supply": supply}), set()).casts == 1
 
 
 def test_each_output_of_a_node_is_cast_for_itself() -> None:
@@ -187,7 +187,7 @@ def test_ten_thousand_nodes_are_placed() -> None:
 def test_no_placement_has_fewer_casts(problem: PlacementProblem) -> None:
     low, casts = solved(problem)
     assert low in allowed(problem)
-    assert casts == min(count_casts(problem, other) for other in allowed(problem))
+    assert casts == min(totals(problem, other).casts for other in allowed(problem))
 
 
 @given(problems(most_nodes=9, most_free=6), st.data())
@@ -211,7 +211,7 @@ def test_no_placement_with_widest_nodes_has_fewer_casts(
         return  # a fused group is low with its GREEN member, whatever else was asked
     low, casts = solved(problem)
     assert fits(low)
-    assert casts == min(count_casts(problem, other) for other in allowed(problem) if fits(other))
+    assert casts == min(totals(problem, other).casts for other in allowed(problem) if fits(other))
 
 
 def greedy(problem: PlacementProblem) -> set[int]:
@@ -233,9 +233,9 @@ def greedy(problem: PlacementProblem) -> set[int]:
 def test_greedy_never_has_fewer_casts(problem: PlacementProblem) -> None:
     problem = PlacementProblem(**{**vars(problem), "groups": ()})
     casts = solved(problem)[1]
-    assert casts <= count_casts(problem, greedy(problem))
-    assert casts <= count_casts(problem, problem.low)
-    assert casts <= count_casts(problem, problem.low | problem.free)
+    assert casts <= totals(problem, greedy(problem)).casts
+    assert casts <= totals(problem, problem.low).casts
+    assert casts <= totals(problem, problem.low | problem.free).casts
 
 
 @given(problems(most_nodes=30, most_free=30) | crossed())
@@ -255,4 +255,4 @@ def test_a_free_node_upstream_of_every_low_one_is_fp32_unless_that_costs_a_cast(
             downstream.add(position)
     grouped = {position for group in problem.groups for position in group}
     for position in low - downstream - grouped:
-        assert count_casts(problem, low - {position}) > casts
+        assert totals(problem, low - {position}).casts > casts

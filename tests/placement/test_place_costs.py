@@ -16,9 +16,7 @@ from mxamp.placement import (
     Supply,
     Totals,
     change_in_float32,
-    count_casts,
     place,
-    placement_cost,
     totals,
 )
 from tests.placement.sketches import Sketch, allowed, chain, costed, problems, with_costs
@@ -48,8 +46,8 @@ def test_up_and_down_are_charged_apart() -> None:
     sketch, nodes = chain("f")
     # One cast down of the input and one up of the output, at 30 and 10.
     problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50)}, (10, 30))
-    assert placement_cost(problem, {1}) == 50 + 30 + 10
-    assert placement_cost(problem, set()) == 100
+    assert totals(problem, {1}).cost == 50 + 30 + 10
+    assert totals(problem, set()).cost == 100
     assert place(problem) == {1}
 
 
@@ -71,8 +69,8 @@ def test_a_price_is_paid_once_however_many_of_its_nodes_are_low() -> None:
     problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50), 2: (100, 50)}, (10, 10))
     assert place(priced(problem, ({1, 2}, 79))) == {1, 2}
     assert place(priced(problem, ({1, 2}, 81))) == set()
-    assert placement_cost(priced(problem, ({1, 2}, 79)), {1, 2}) == 50 + 50 + 10 + 10 + 79
-    assert placement_cost(priced(problem, ({1, 2}, 79)), set()) == 200
+    assert totals(priced(problem, ({1, 2}, 79)), {1, 2}).cost == 50 + 50 + 10 + 10 + 79
+    assert totals(priced(problem, ({1, 2}, 79)), set()).cost == 200
 
 
 def test_prices_of_each_node_keep_only_what_is_too_dear_in_fp32() -> None:
@@ -113,7 +111,7 @@ def test_ten_thousand_nodes_with_costs_are_placed() -> None:
     times = {n: (int(a), int(b)) for n, (a, b) in enumerate(random.integers(1, 100_000, (last + 1, 2)))}
     problem = with_costs(problem, {n: times[n] for n in problem.free}, (9_000, 9_000))
     low = place(problem)
-    assert placement_cost(problem, low) <= placement_cost(problem, set())
+    assert totals(problem, low).cost <= totals(problem, set()).cost
 
 
 # ---------------------------------------------------------------------- properties
@@ -123,7 +121,7 @@ def test_ten_thousand_nodes_with_costs_are_placed() -> None:
 def test_no_placement_costs_less(problem: PlacementProblem) -> None:
     low = place(problem)
     assert low in allowed(problem)
-    assert placement_cost(problem, low) == min(placement_cost(problem, other) for other in allowed(problem))
+    assert totals(problem, low).cost == min(totals(problem, other).cost for other in allowed(problem))
 
 
 @given(costed(most_nodes=9, most_free=7), st.integers(2**20, 2**40))
@@ -137,26 +135,26 @@ def test_what_is_scaled_to_32_bits_is_as_cheap_to_within_rounding(
         [Price(nodes, cost * unit) for nodes, cost in problem.costs.prices],
     )
     scaled = PlacementProblem(**{**vars(problem), "costs": large})
-    cheapest = min(placement_cost(problem, other) for other in allowed(problem))
-    assert placement_cost(problem, place(scaled)) == cheapest
+    cheapest = min(totals(problem, other).cost for other in allowed(problem))
+    assert totals(problem, place(scaled)).cost == cheapest
 
 
 @given(problems(most_nodes=30, most_free=30))
 def test_where_only_casts_cost_there_are_as_few_as_without_costs(problem: PlacementProblem) -> None:
     found = place(with_costs(problem, dict.fromkeys(problem.free, (7, 7))))
-    assert count_casts(problem, found) == count_casts(problem, place(problem))
+    assert totals(problem, found).casts == totals(problem, place(problem)).casts
 
 
 def greedy(problem: PlacementProblem, start: Sequence[int]) -> set[int]:
     """Change one open node at a time as long as that saves something."""
     low = problem.low | set(start)
-    cost, improved = placement_cost(problem, low), True
+    cost, improved = totals(problem, low).cost, True
     while improved:
         improved = False
         for position in sorted(problem.free):
             other = low ^ {position}
-            if placement_cost(problem, other) < cost:
-                low, cost, improved = other, placement_cost(problem, other), True
+            if totals(problem, other).cost < cost:
+                low, cost, improved = other, totals(problem, other).cost, True
     return low
 
 
@@ -165,9 +163,9 @@ def test_greedy_never_finds_a_cheaper_one(problem: PlacementProblem, data: st.Da
     problem = PlacementProblem(**{**vars(problem), "groups": ()})
     free = sorted(problem.free)
     start = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
-    cost = placement_cost(problem, place(problem))
+    cost = totals(problem, place(problem)).cost
     for other in (greedy(problem, []), greedy(problem, free), greedy(problem, start)):
-        assert cost <= placement_cost(problem, other)
+        assert cost <= totals(problem, other).cost
 
 
 def test_an_integer_is_cast_nowhere_and_costs_nothing() -> None:
@@ -176,7 +174,7 @@ def test_an_integer_is_cast_nowhere_and_costs_nothing() -> None:
     supply = [problem.supply[0], (Supply.EITHER,), *problem.supply[2:]]
     problem = with_costs(PlacementProblem(**{**vars(problem), "supply": supply}), {1: (10, 1), 2: (1, 10)})
     assert place(problem) == {1}
-    assert placement_cost(problem, {1}) == 1 + 1 + 1  # both nodes, and the cast down of the input
+    assert totals(problem, {1}).cost == 1 + 1 + 1  # both nodes, and the cast down of the input
 
 
 # ---------------------------------------------------------------------- what changes with a few nodes
@@ -195,9 +193,3 @@ def test_what_changes_with_a_few_nodes_is_the_difference_of_two_totals(
     before, after = totals(problem, low), totals(problem, low - raised)
     found = change_in_float32(problem, low, raised)
     assert found == Totals(after.cost - before.cost, after.casts - before.casts)
-
-
-@given(costed(most_nodes=8, most_free=4))
-def test_totals_are_the_cost_and_the_casts(problem: PlacementProblem) -> None:
-    for low in allowed(problem)[:8]:
-        assert totals(problem, low) == (placement_cost(problem, low), count_casts(problem, low))
