@@ -13,10 +13,10 @@ from mxamp.model import Model
 from mxamp.params.parameter import Parameter
 from mxamp.report.table import format_bytes
 
-COPIES_OF_VALUES, COPIES_OF_PARAMETERS = 11, 9
+COPIES_OF_VALUES, COPIES_OF_PARAMETERS = 12, 9
 """How often a pass has every value of a sample in memory at once, with its gradients, its errors for both
 dtypes and what MXNet keeps, and how often every parameter. Upper bounds: of seven networks, whose parameters
-are from nothing to fifty times as large as the values of a sample, a pass took 0.7 to 0.98 of it.
+are from nothing to fifty times as large as the values of a sample, a pass took 0.64 to 0.92 of it.
 """
 
 _MOST_A_PASS = 4
