@@ -56,7 +56,7 @@ def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: 
 
     Notes
     -----
-    Linear in these nodes, and in the readers of what they read and write.
+    Linear in these nodes, in the readers of what they read and write, and in the problem's prices.
     """
     graph = problem.graph
     writers = {entry.node for position in raised for entry in graph.nodes[position].inputs} | set(raised)

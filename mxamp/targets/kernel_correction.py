@@ -114,7 +114,7 @@ class _Question(NamedTuple):
 
 
 class _Forest:
-    """All trees at once, which takes a fifth of the time of one after the other.
+    """All trees at once, which takes an eighth of the time of one after the other (200 trees: 20 and 170 us).
 
     The leaves of a tree are numbered from left to right, each a bit. A condition that does not hold takes
     away the leaves on its lower side, and of those that all conditions leave the first one is the tree's
@@ -164,6 +164,7 @@ class _Forest:
         if kind not in self._known:
             self._known[kind] = self._begun(family, values.keys())
         left, questions = self._known[kind]
+        # _Question.row, without a call for each question of each kernel.
         rows = [first + bisect_right(bounds, values[name]) for name, bounds, first in questions]
         left = left & self._left(rows)
         return self._constant + float(self._leaves.take(self._begins + _FIRST_BIT.take(left)).sum())
