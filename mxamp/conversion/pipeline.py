@@ -23,6 +23,7 @@ from mxamp.passes import (
     KeepBranches,
     KeepPlannedBranches,
     MergeCommonSubexpressions,
+    MoveFewAxes,
     OneSpelling,
     PadChannels,
     Pass,
@@ -100,6 +101,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteSecondAxisSum),
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
+    preparing(MoveFewAxes),  # what no other form moved
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),

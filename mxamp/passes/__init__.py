@@ -13,6 +13,7 @@ from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
 from mxamp.passes.emulated_graph import InsertedRound
 from mxamp.passes.even_channels import EvenChannels
+from mxamp.passes.few_axes import MoveFewAxes
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
@@ -69,6 +70,7 @@ __all__ = [
     "KeepBranches",
     "KeepPlannedBranches",
     "MergeCommonSubexpressions",
+    "MoveFewAxes",
     "NodeRewrite",
     "OneSpelling",
     "PadChannels",

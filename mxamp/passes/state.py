@@ -20,6 +20,7 @@ from mxamp.graph.node_map import NodeMap
 from mxamp.graph.parameters import auxiliary_names
 from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS, CASTABLE
 from mxamp.params.parameter import Parameter
+from mxamp.passes.axis_sizes import AxisSizes
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.passes.images import image_nodes
@@ -221,6 +222,11 @@ class State:
     def equal_shapes(self) -> EqualShapes:
         """Which entries certainly have equal shapes."""
         return EqualShapes(self.graph, self.params)
+
+    @cached_property
+    def axis_sizes(self) -> AxisSizes:
+        """How long axes are in every call."""
+        return AxisSizes(self.graph, self.params, self.shape)
 
     @cached_property
     def lost_branches(self) -> Sequence[LostBranch]:

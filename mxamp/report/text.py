@@ -218,6 +218,7 @@ _PREPARED = {
     "second_axis_sum": ("sum", "along the second axis written as a product with ones"),
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
+    "few_axes": ("node", "that moves values along fewer axes"),
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),

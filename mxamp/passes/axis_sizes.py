@@ -1,0 +1,312 @@
+"""How long each axis of an entry certainly is, or which other axis it is certainly as long as.
+
+A pass that splits or joins axes must be right for every call, though it knows the shapes of one. A size that
+happens to be 1 there may be the batch's; one that a Reshape, a sum that keeps its axes or a parameter says is
+always 1.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Hashable, Mapping, Optional, Sequence, Tuple, Union
+
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+from mxamp.params.parameter import Parameter
+from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+
+Size = Union[int, Hashable]
+"""A number, or what two axes have in common that are certainly equally long."""
+
+Sizes = Tuple[Size, ...]
+
+_Found = Optional[Sequence[Optional[Size]]]
+"""What a rule says: None for an axis of which it knows nothing, or for all."""
+
+_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW", "NCW"})
+_MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "norm", "nansum", "nanprod"})
+
+
+class AxisSizes:
+    """The sizes of the axes of every entry, as far as they are the same in every call.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Its parameters by name.
+    shape
+        The shape of an entry in one call; only its number of axes is looked at. None where it is not known.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        params: Mapping[str, Parameter],
+        shape: Callable[[Entry], tuple[int, ...] | None],
+    ) -> None:
+        self._shape = shape
+        self._sizes: list[Sizes | None] = []
+        for position, node in enumerate(graph.nodes):
+            parameter = params.get(node.name) if node.op == VARIABLE else None
+            found: _Found = None if node.is_variable else self._found(node)
+            known = shape(Entry(position))
+            if parameter is not None:
+                self._sizes.append(parameter.shape)
+            elif known is None:
+                self._sizes.append(None)
+            else:
+                if found is None or len(found) != len(known):
+                    found = [None] * len(known)
+                own = [("axis", position, axis) if size is None else size for axis, size in enumerate(found)]
+                self._sizes.append(tuple(own))
+
+    def of(self, entry: Entry) -> Sizes | None:
+        """Return the sizes of an entry's axes; None where their number is not known."""
+        if not entry.output:
+            return self._sizes[entry.node]
+        known = self._shape(entry)
+        return None if known is None else tuple([("axis", *entry, axis) for axis in range(len(known))])
+
+    def _found(self, node: Node) -> _Found:
+        inputs = [self.of(entry) for entry in node.inputs]
+        op = FACTS.canonical(node.op)
+        first = inputs[0] if inputs else None
+        if first is None:
+            return None
+        if op in KEEP_SHAPE:
+            return first
+        if op in BROADCASTING:
+            return None if None in inputs else _broadcast(*[sizes for sizes in inputs if sizes is not None])
+        if op in _MATRICES:
+            return _multiplied(node, first, inputs[1])
+        if op in _REDUCTIONS:
+            return _reduced(node, first)
+        rule = _RULES.get(op)
+        return None if rule is None else rule(node, first)
+
+
+def _broadcast(*inputs: Sizes) -> _Found:
+    if len({len(sizes) for sizes in inputs}) != 1:
+        return None
+    return [_longest(sizes) for sizes in zip(*inputs)]
+
+
+def _longest(sizes: Sequence[Size]) -> Size | None:
+    """Return the size of an axis along which tensors are broadcast."""
+    if len(set(sizes)) == 1:
+        return sizes[0]
+    longer = {size for size in sizes if size != 1}
+    # An axis of unknown size beside a number above 1 is of that length, or 1.
+    numbers = [size for size in longer if isinstance(size, int)]
+    return longer.pop() if len(longer) == 1 else numbers[0] if numbers else None
+
+
+def _multiplied(node: Node, left: Sizes, right: Sizes | None) -> _Found:
+    if right is None or len(left) != len(right) or len(left) < 2 or node.attrs.get("axis", "-2") != "-2":
+        return None
+    row = left[-1 if is_true(node.attrs, "transpose_a", default=False) else -2]
+    column = right[-2 if is_true(node.attrs, "transpose_b", default=False) else -1]
+    return [*left[:-2], row, column]
+
+
+def _reduced(node: Node, sizes: Sizes) -> _Found:
+    axes = reduced_axes(node, len(sizes))
+    if axes is None:
+        return None
+    if is_true(node.attrs, "keepdims", default=False):
+        return [1 if axis in axes else size for axis, size in enumerate(sizes)]
+    return [size for axis, size in enumerate(sizes) if axis not in axes] or [1]
+
+
+def reduced_axes(node: Node, rank: int) -> frozenset[int] | None:
+    """Return the axes that a reduction goes over, from the front; None where that is not said in numbers."""
+    given = node.attrs.get("axis", "None")
+    axes = () if given in ("None", "()", "[]") else integers(given)
+    if axes is None or any(not -rank <= axis < rank for axis in axes):
+        return None
+    found = frozenset(axis % rank for axis in axes)
+    if not found:
+        return frozenset(range(rank))
+    return frozenset(range(rank)) - found if is_true(node.attrs, "exclude", default=False) else found
+
+
+def _reshaped(node: Node, sizes: Sizes) -> _Found:
+    codes = integers(node.attrs.get("shape", ""))
+    if not codes or is_true(node.attrs, "reverse", default=False):
+        return None
+    found: list[Size | None] = []
+    place, numbers = 0, iter(codes)
+    for code in numbers:
+        if code == _ALL_OTHERS:
+            found += sizes[place:]
+            place = len(sizes)
+            continue
+        read = sizes[place : place + (2 if code == _BOTH else 1)]
+        place += max(1, len(read))
+        if code == _SPLIT:
+            found += _split(read, next(numbers, 0), next(numbers, 0))
+        elif code == _BOTH:
+            found.append(joined(read) if read else None)
+        else:
+            found.append(code if code > 0 else read[0] if read and code == 0 else None)
+    return _with_rest(found, sizes)
+
+
+_ALL_OTHERS, _BOTH, _SPLIT = -2, -3, -4
+"""What Reshape copies, joins and splits in two."""
+
+
+_JOINED = "joined"
+
+
+def joined(sizes: Sequence[Size]) -> Size:
+    """Return how long the axis is that axes are joined to."""
+    number, others = _parted(sizes)
+    if not others:
+        return number
+    return others[0] if number == 1 == len(others) else (_JOINED, number, *others)
+
+
+def _parted(sizes: Sequence[Size]) -> tuple[int, list[Size]]:
+    """Return the product of the sizes that are numbers, and the others, in one order whatever theirs is."""
+    number = 1
+    others: list[Size] = []
+    for size in sizes:
+        if isinstance(size, int):
+            number *= size
+        elif isinstance(size, tuple) and size[0] == _JOINED:
+            number *= size[1]
+            others += size[2:]
+        else:
+            others.append(size)
+    return number, sorted(others, key=str)
+
+
+def _split(read: Sequence[Size], one: int, other: int) -> Sequence[Size | None]:
+    """Return the two axes that one is split into; at most one of the numbers is -1."""
+    size = read[0] if read else None
+    given = [number if number > 0 else None for number in (one, other)]
+    known = [number for number in given if number is not None]
+    if len(known) == 1 and known[0] == 1:
+        return [size if number is None else number for number in given]
+    if len(known) == 1 and isinstance(size, int) and size % known[0] == 0:
+        return [size // known[0] if number is None else number for number in given]
+    return given
+
+
+def _with_rest(found: list[Size | None], sizes: Sizes) -> _Found:
+    """Return the sizes with the one that is not known, where it is what the others leave."""
+    if found.count(None) != 1:
+        return found
+    number, rest = _parted(sizes)
+    divisor, others = _parted([size for size in found if size is not None])
+    for size in others:
+        if size not in rest:
+            return found
+        rest.remove(size)
+    if number % max(1, divisor):
+        return found
+    left = joined([number // max(1, divisor), *rest])
+    return [left if size is None else size for size in found]
+
+
+def _transposed(node: Node, sizes: Sizes) -> _Found:
+    axes = integers(node.attrs.get("axes", "()")) or tuple(reversed(range(len(sizes))))
+    return [sizes[axis] for axis in axes] if sorted(axes) == list(range(len(sizes))) else None
+
+
+def _swapped(node: Node, sizes: Sizes) -> _Found:
+    one, other = (integers(node.attrs.get(name, "0")) for name in ("dim1", "dim2"))
+    if one is None or other is None or len(one) != 1 or len(other) != 1:
+        return None
+    if not all(-len(sizes) <= axis < len(sizes) for axis in one + other):
+        return None
+    found = list(sizes)
+    found[one[0]], found[other[0]] = found[other[0]], found[one[0]]
+    return found
+
+
+def _expanded(node: Node, sizes: Sizes) -> _Found:
+    axis = integers(node.attrs.get("axis", ""))
+    if axis is None or len(axis) != 1 or not -len(sizes) - 1 <= axis[0] <= len(sizes):
+        return None
+    place = axis[0] % (len(sizes) + 1)
+    return [*sizes[:place], 1, *sizes[place:]]
+
+
+def _tiled(node: Node, sizes: Sizes) -> _Found:
+    times = integers(node.attrs.get("reps", ""))
+    if times is None or len(times) > len(sizes):
+        return None
+    times = (1,) * (len(sizes) - len(times)) + times
+    return [
+        size if number == 1 else size * number if isinstance(size, int) else None
+        for size, number in zip(sizes, times)
+    ]
+
+
+def _stretched(node: Node, sizes: Sizes) -> _Found:
+    axes, given = integers(node.attrs.get("axis", "()")), integers(node.attrs.get("size", "()"))
+    if axes is None or given is None or len(axes) != len(given):
+        return None
+    found: list[Size | None] = list(sizes)
+    for axis, size in zip(axes, given):
+        if not -len(sizes) <= axis < len(sizes):
+            return None
+        found[axis] = size
+    return found
+
+
+def _stretched_to(node: Node, sizes: Sizes) -> _Found:
+    shape = integers(node.attrs.get("shape", ""))
+    if shape is None or len(shape) != len(sizes):
+        return None
+    return [own if size == 0 else size for own, size in zip(sizes, shape)]
+
+
+def _dense(node: Node, sizes: Sizes) -> _Found:
+    hidden = integers(node.attrs.get("num_hidden", ""))
+    if hidden is None or len(hidden) != 1:
+        return None
+    return [*(sizes[:1] if is_true(node.attrs, "flatten", default=True) else sizes[:-1]), hidden[0]]
+
+
+def _embedded(node: Node, sizes: Sizes) -> _Found:
+    width = integers(node.attrs.get("output_dim", ""))
+    return None if width is None or len(width) != 1 else [*sizes, width[0]]
+
+
+def _convolved(node: Node, sizes: Sizes) -> _Found:
+    filters = integers(node.attrs.get("num_filter", ""))
+    if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+        return None
+    return [sizes[0], filters[0], *[None] * (len(sizes) - 2)]
+
+
+def _pooled(node: Node, sizes: Sizes) -> _Found:
+    if node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+        return None
+    is_global = is_true(node.attrs, "global_pool", default=False)
+    return [*sizes[:2], *[1 if is_global else None] * (len(sizes) - 2)]
+
+
+_RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
+    "Convolution": _convolved,
+    "Embedding": _embedded,
+    "Flatten": lambda node, sizes: [sizes[0], None],
+    "FullyConnected": _dense,
+    "Pooling": _pooled,
+    "Reshape": _reshaped,
+    "SwapAxis": _swapped,
+    "broadcast_axis": _stretched,
+    "broadcast_to": _stretched_to,
+    "expand_dims": _expanded,
+    "ones_like": lambda node, sizes: sizes,
+    "tile": _tiled,
+    "transpose": _transposed,
+    "zeros_like": lambda node, sizes: sizes,
+}
+"""Operators of one input, or whose first says all."""
