@@ -46,6 +46,7 @@ from mxamp.passes import (
     RewriteRelu,
     RewriteSecondAxisSum,
     RewriteShortSums,
+    RewriteSummedProducts,
     SeparateDeconvolutionBias,
     SeparateDenseInput,
     ShareLayout,
@@ -87,6 +88,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(DropNoOps),  # what does nothing hides duplicates,
     preparing(OneSpelling),  # as do several words for one thing,
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
+    preparing(RewriteSummedProducts),  # of sums and products, before either is written otherwise,
     preparing(FoldConstants),  # of parameters,
     preparing(FoldPadding),
     preparing(RewriteGlobalPooling),

@@ -50,6 +50,7 @@ from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.passes.state import Done, State
+from mxamp.passes.summed_products import RewriteSummedProducts
 
 __all__ = [
     "BlocksForPooling",
@@ -98,6 +99,7 @@ __all__ = [
     "RewriteRelu",
     "RewriteSecondAxisSum",
     "RewriteShortSums",
+    "RewriteSummedProducts",
     "RewrittenMask",
     "RoundedOnce",
     "SeparateDeconvolutionBias",

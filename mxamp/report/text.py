@@ -208,6 +208,7 @@ _PREPARED = {
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
     "short_sums": ("sum", "of two terms written as an addition"),
+    "summed_products": ("node", "of summed products done by a product of matrices"),
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
     "activations": ("activation", "written as Activation"),

@@ -247,6 +247,19 @@ def test_broadcasting(data: st.DataObject, shape: list[int]) -> None:
     assert_same_or_refused("elemwise_add", [shape, other or [1]], {})
 
 
+@given(data=st.data(), shape=_SHAPES, turned=st.tuples(st.booleans(), st.booleans()))
+@settings(max_examples=200)
+def test_products_of_matrices(data: st.DataObject, shape: list[int], turned: tuple[bool, bool]) -> None:
+    axis = data.draw(st.integers(-5, 3))
+    other = [*shape]
+    if len(shape) > 1 and data.draw(st.booleans()):  # what fits, mostly
+        row = axis % len(shape)
+        summed = shape[row] if turned[0] else shape[-1]
+        other[row], other[-1] = (3, summed) if turned[1] else (summed, 3)
+    attrs = {"transpose_a": turned[0], "transpose_b": turned[1], "axis": axis}
+    assert_same_or_refused("_linalg_gemm2", [shape, other], attrs)
+
+
 # ---------------------------------------------------------------------- control flow
 
 

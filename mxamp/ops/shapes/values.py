@@ -140,6 +140,21 @@ def _batch_dot(call: ShapeCall) -> Shape:
     return (*one[:-2], rows, columns)
 
 
+@rule("_linalg_gemm2")
+def _gemm2(call: ShapeCall) -> Shape:
+    one, other = call.data, call.shape(1)
+    if len(one) != len(other) or len(one) < 2:
+        raise UnknownShapeError  # MXNet does not refuse it before it is run
+    last = len(one) - 1
+    row = call.axis(call.integer("axis", -2), len(one))
+    if row == last or any(one[axis] != other[axis] for axis in range(last) if axis != row):
+        call.refuse(f"it multiplies {one} by {other} along the axes {row} and {last}")
+    rows, summed = (one[last], one[row]) if call.flag("transpose_a") else (one[row], one[last])
+    also, columns = (other[last], other[row]) if call.flag("transpose_b") else (other[row], other[last])
+    _fits(call, summed, also)
+    return (*one[:row], rows, *one[row + 1 : last], columns)
+
+
 @rule("_npi_matmul")
 def _matmul(call: ShapeCall) -> Shape:
     one, other = call.data, call.shape(1)
