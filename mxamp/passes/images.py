@@ -78,6 +78,18 @@ def channels_of(graph: Graph, entry: Entry) -> int | None:
         entry = node.inputs[0]
 
 
+def joined_images(graph: Graph, entry: Entry) -> tuple[Entry, ...]:
+    """Return the images whose channels were put together to an image; none where they were not."""
+    while True:
+        node = graph.nodes[entry.node]
+        op = FACTS.canonical(node.op)
+        if op == "Concat":
+            return node.inputs if node.attrs.get("dim", "1") == "1" else ()
+        if op not in _KEEPS_CHANNELS or not node.inputs or entry.output:
+            return ()
+        entry = node.inputs[0]
+
+
 def depthwise(name: str, source: Entry, weight: Entry, channels: int, bias: Entry | None = None) -> Node:
     """Return a Convolution that multiplies each channel of an image with its weight, and adds its bias."""
     size = str(channels)

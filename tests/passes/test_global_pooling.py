@@ -42,6 +42,18 @@ def reduced(op: str, axis: str, *, image: bool = True, **attrs: object) -> Graph
     return net.graph(net.op(op, data, name="reduced", axis=axis, **attrs))
 
 
+@pytest.mark.parametrize(("channels", "is_pooled"), [((8, 8), False), ((16, 8), False), ((16, 24), True)])
+def test_eight_channels_put_together_with_others_are_left(channels: tuple[int, ...], is_pooled: bool) -> None:
+    """Pooling has no kernel for the order that oneDNN's Concat makes of them."""
+    net = Net()
+    data = net.var("data")
+    parts = [net.op("Activation", net.conv(data, filters=filters), act_type="relu") for filters in channels]
+    both = net.op("Concat", *parts, dim=1)
+    graph = net.graph(net.op(ADAPTIVE, net.bn(both, "bn"), name="mean"))
+    after, _ = prepared(RewriteGlobalPooling, graph, net.params)
+    assert ("Pooling" in [node.op for node in after.nodes]) == is_pooled
+
+
 @pytest.mark.parametrize("axis", ["(2, 3)", "[2, 3]", "(3, 2)", "(-1, -2)", "(2, -1)"])
 @pytest.mark.parametrize(("op", "kind"), [("mean", "avg"), ("max", "max"), ("max_axis", "max")])
 def test_what_is_reduced_over_an_image_is_global_pooling(op: str, kind: str, axis: str) -> None:

@@ -176,6 +176,12 @@ def gated_little(net: Layers) -> Entry:
     return net.layer(net.op("elemwise_mul", layer, net.op("hard_sigmoid", layer)), "next", 184, 16)
 
 
+def put_together(net: Layers, channels: int = 24) -> Entry:
+    """Write a Ghost module: a layer, and as many channels made of its own."""
+    layer = net.layer(net.var("x"), "layer", 16, channels)
+    return net.op("Concat", layer, net.op("exp", layer), name="both", dim=1)
+
+
 def sliced_deconvolution(net: Layers) -> Entry:
     return net.layer(net.var("x"), "layer", 16, 3, op="Deconvolution")
 
@@ -186,6 +192,7 @@ def sliced_deconvolution(net: Layers) -> Entry:
         one_place,
         gated,
         gated_little,
+        put_together,
         sliced_deconvolution,
         grouped,
         shared_weight,
@@ -209,6 +216,12 @@ def test_a_little_more_of_a_gate_pays_where_it_is_computed_in_blocks(build: Any,
     target = replace(Target.builtin("cpu-bf16"), rewrites=("pad_channels", "hard_swish"))
     _, done = prepared(PadChannels, net.graph(build(net)), net.params, target=target)
     assert done.params["layer_weight"].shape[0] == filters
+
+
+def test_what_fills_no_small_blocks_is_put_together_in_slices() -> None:
+    net = Layers()
+    _, done = prepared(PadChannels, net.graph(put_together(net, 20)), net.params, inserted=["layer_channels"])
+    assert done.params["layer_weight"].shape[0] == 32
 
 
 def test_a_product_with_what_comes_from_elsewhere_reads_a_slice() -> None:
