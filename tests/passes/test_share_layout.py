@@ -9,7 +9,7 @@ from mxamp.graph import Entry, Graph
 from mxamp.passes import ShareLayout
 from mxamp.policy import Policy
 from mxamp.targets import Target
-from tests.building import BF16, Net, parameters, reads
+from tests.building import BF16, Net, named, parameters, reads
 from tests.passes.preparing import prepare_graph, prepared
 
 
@@ -79,15 +79,69 @@ def no_layer() -> Graph:
     return net.graph(net.op("elemwise_mul", data, data), net.conv(net.var("other"), "conv"))
 
 
-def one_dimensional() -> Graph:
+def with_layer(**attrs: str) -> Graph:
     net, last = hard_swish()
     position = next(n for n, node in enumerate(net.nodes) if node.name == "conv")
     node = net.nodes[position]
-    net.nodes[position] = node._replace(attrs={**node.attrs, "kernel": "(1,)"})
+    net.nodes[position] = node._replace(attrs={**node.attrs, **attrs})
     return net.graph(last)
 
 
-@pytest.mark.parametrize("make", [one_reader, one_plain_reader, as_an_output, no_layer, one_dimensional])
+def channels_last() -> Graph:
+    return with_layer(layout="NHWC")
+
+
+def read_in_blocks() -> Graph:
+    """Let a layer read the sigmoid as well: blocks are wanted of it."""
+    net, layer, gate = swish()
+    return net.graph(net.op("elemwise_mul", layer, gate), net.conv(gate, "next"))
+
+
+def gate_as_an_output() -> Graph:
+    net, layer, gate = swish()
+    return net.graph(net.op("elemwise_mul", layer, gate), gate)
+
+
+@pytest.mark.parametrize("kernel", ["(1,)", "(1, 1)", "(1, 1, 1)"])
+def test_sequences_images_and_volumes(kernel: str) -> None:
+    after, _ = prepared(ShareLayout, with_layer(kernel=kernel), inserted=["conv_plain"])
+    axes = 2 + len(kernel.strip("(,)").split(","))
+    assert named(after, "conv_plain").attrs["shape"] == str((0,) * axes)
+
+
+def swish() -> tuple[Net, Entry, Entry]:
+    net = Net()
+    layer = net.conv(net.var("data"), "conv")
+    return net, layer, net.op("Activation", layer, name="gate", act_type="sigmoid")
+
+
+def test_a_swish_is_computed_in_plain_order() -> None:
+    net, layer, gate = swish()
+    graph = net.graph(net.op("elemwise_mul", layer, gate, name="swish"))
+    after, _ = prepared(ShareLayout, graph, inserted=["conv_plain"])
+    assert reads(after, "gate") == ["conv_plain"]
+    assert reads(after, "swish") == ["conv_plain", "gate"]
+
+
+def test_a_mish_has_two_activations() -> None:
+    net = Net()
+    layer = net.conv(net.var("data"), "conv")
+    inner = net.op("Activation", layer, name="inner", act_type="softrelu")
+    gate = net.op("Activation", inner, name="gate", act_type="tanh")
+    after, _ = prepared(
+        ShareLayout, net.graph(net.op("elemwise_mul", layer, gate, name="mish")), inserted=["conv_plain"]
+    )
+    assert reads(after, "inner") == ["conv_plain"]
+    assert reads(after, "mish") == ["conv_plain", "gate"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(one_reader, one_plain_reader, as_an_output, no_layer, channels_last, read_in_blocks),
+        gate_as_an_output,
+    ],
+)
 def test_refuses(make) -> None:
     graph = make()
     after, _ = prepared(ShareLayout, graph)
@@ -111,12 +165,16 @@ def test_gpus_have_no_blocks() -> None:
         assert any(node.name == "conv_plain" for node in after.nodes) is inserted
 
 
-def test_mxnet_computes_the_same_bits() -> None:
+@pytest.mark.parametrize("kind", ["hard", "sigmoid"])
+def test_mxnet_computes_the_same_bits(kind: str) -> None:
     pytest.importorskip("mxnet", reason="runs the model")
     from mxamp.model import Model
     from mxamp.runtime.executor import run_outputs
 
     net, last = hard_swish()
+    if kind == "sigmoid":
+        net, layer, gate = swish()
+        last = net.op("elemwise_mul", layer, gate)
     graph = net.graph(last)
     after, _ = prepared(ShareLayout, graph, inserted=["conv_plain"])
     data = {"data": np.random.default_rng(4).uniform(-4, 4, (2, 4, 9, 7)).astype(np.float32)}
