@@ -17,7 +17,7 @@ from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
 from mxamp.passes.global_pooling import REDUCTIONS
-from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK, reduces_image
+from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK, reduces_places
 from mxamp.targets.work import Shapes
 
 Shape = Tuple[int, ...]
@@ -238,7 +238,7 @@ def _pools_all(node: Node) -> bool:
     op = FACTS.canonical(node.op)
     if op == "Pooling":
         return is_true(node.attrs, "global_pool", default=False)
-    return op == ADAPTIVE_POOLING or (op in REDUCTIONS and reduces_image(node))
+    return op == ADAPTIVE_POOLING or (op in REDUCTIONS and reduces_places(node))
 
 
 def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:

@@ -1,16 +1,22 @@
-"""Which values are certainly images, and how many channels they have, whatever is fed to the graph."""
+"""Which values are certainly images, sequences or volumes, and of how many channels, whatever is fed."""
 
 from __future__ import annotations
+
+from typing import Mapping
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 
-_MAKES_IMAGES = frozenset({"Convolution", "Deconvolution", "Pooling"})
-"""Operators that make images where their kernel has two axes."""
+_MAKES_PLACES = frozenset({"Convolution", "Deconvolution", "Pooling"})
+"""Operators whose results have as many axes of places as their kernel has."""
+_CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
 ADAPTIVE_POOLING = "_contrib_AdaptiveAvgPooling2D"
 """What fails for anything else, and makes images."""
-_IMAGE_AXES = (frozenset({2, 3}), frozenset({-2, -1}), frozenset({2, -1}), frozenset({-2, 3}))
+_BEFORE_PLACES = 2
+"""Axes of a batch and of channels."""
+_IMAGE = 2
+"""Axes of places of an image."""
 KEEPS_RANK = frozenset(
     {
         "Activation",
@@ -35,32 +41,38 @@ _LAYERS = frozenset({"Convolution", "Deconvolution"})
 _KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"})
 
 
-def image_nodes(graph: Graph) -> frozenset[int]:
-    """Return the nodes whose first output certainly has four axes, the second of them channels."""
-    found: set[int] = set()
+def axes_of_places(graph: Graph) -> Mapping[int, int]:
+    """Return the nodes whose first output certainly is a batch of channels of places: node -> axes of places.
+
+    A sequence has one, an image two, a volume three.
+    """
+    found: dict[int, int] = {}
     for position, node in enumerate(graph.nodes):
         op = FACTS.canonical(node.op)
-        if op in _MAKES_IMAGES:
+        if op in _MAKES_PLACES:
             kernel = integers(node.attrs.get("kernel", ""))
-            if (
-                kernel is not None
-                and len(kernel) == 2
-                and node.attrs.get("layout", "None") in ("None", "NCHW")
-            ):
-                found.add(position)
+            if kernel and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
+                found[position] = len(kernel)
                 continue
-        if op == ADAPTIVE_POOLING or (op in KEEPS_RANK and node.inputs and node.inputs[0].node in found):
-            found.add(position)
-    return frozenset(found)
+        if op == ADAPTIVE_POOLING:
+            found[position] = _IMAGE
+        elif op in KEEPS_RANK and node.inputs and node.inputs[0].node in found:
+            found[position] = found[node.inputs[0].node]
+    return found
 
 
-def reduces_image(node: Node) -> bool:
-    """Whether a reduction goes over both axes of an image, if it reads one."""
-    axes = integers(node.attrs.get("axis", "()"))
+def image_nodes(places: Mapping[int, int]) -> frozenset[int]:
+    """Return the nodes whose first output certainly has four axes, the second of them channels."""
+    return frozenset(position for position, axes in places.items() if axes == _IMAGE)
+
+
+def reduces_places(node: Node, axes: int = _IMAGE) -> bool:
+    """Whether a reduction goes over all places of what it reads, which has so many axes of them."""
+    given, rank = integers(node.attrs.get("axis", "()")), _BEFORE_PLACES + axes
     return (
-        axes is not None
-        and len(axes) == 2
-        and frozenset(axes) in _IMAGE_AXES
+        given is not None
+        and len(given) == axes
+        and {axis % rank for axis in given if -rank <= axis < rank} == set(range(_BEFORE_PLACES, rank))
         and not is_true(node.attrs, "exclude", default=False)
     )
 

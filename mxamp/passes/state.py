@@ -23,7 +23,7 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes.axis_sizes import AxisSizes
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.equal_shapes import EqualShapes
-from mxamp.passes.images import image_nodes
+from mxamp.passes.images import axes_of_places, image_nodes
 from mxamp.passes.never_empty import never_empty
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
@@ -209,9 +209,14 @@ class State:
         return uses[0][0].node
 
     @cached_property
+    def places(self) -> Mapping[int, int]:
+        """The nodes that certainly hand on sequences, images or volumes; see :func:`axes_of_places`."""
+        return axes_of_places(self.graph)
+
+    @cached_property
     def images(self) -> frozenset[int]:
-        """The nodes that certainly hand on images; see :func:`image_nodes`."""
-        return image_nodes(self.graph)
+        """The nodes that certainly hand on images."""
+        return image_nodes(self.places)
 
     @cached_property
     def never_empty(self) -> frozenset[int]:

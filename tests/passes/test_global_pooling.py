@@ -34,11 +34,13 @@ def test_attributes_of_the_users_stay() -> None:
     assert named(after, "mean").attrs["__mark__"] == "here"
 
 
-def reduced(op: str, axis: str, *, image: bool = True, **attrs: object) -> Graph:
+def reduced(
+    op: str, axis: str, *, image: bool = True, kernel: tuple[int, ...] = (1, 1), **attrs: object
+) -> Graph:
     net = Net()
     data = net.var("data")
     if image:
-        data = net.op("Activation", net.op("Pooling", data, name="pool", kernel="(1, 1)"), act_type="relu")
+        data = net.op("Activation", net.op("Pooling", data, name="pool", kernel=kernel), act_type="relu")
     return net.graph(net.op(op, data, name="reduced", axis=axis, **attrs))
 
 
@@ -69,18 +71,34 @@ def test_what_is_reduced_over_an_image_is_global_pooling(op: str, kind: str, axi
     )
 
 
+PLACES = {"sequence": (297,), "image": (33, 9), "volume": (11, 3, 9)}
+
+
+@pytest.mark.parametrize("axis", ["2", "(-1,)"])
+def test_what_is_reduced_over_a_sequence_is_global_pooling(axis: str) -> None:
+    after, _ = prepared(RewriteGlobalPooling, reduced("max", axis, kernel=(1,)), inserted=["reduced_pooled"])
+    assert operators(after)[-2:] == [
+        "reduced_pooled = Pooling(activation2) {global_pool: True, kernel: (1,), pool_type: max}",
+        "reduced = Flatten(reduced_pooled)",
+    ]
+
+
+@pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("op", ["mean", "max"])
-def test_reductions_are_the_same_but_for_rounding(op: str, keepdims: bool) -> None:
+def test_reductions_are_the_same_but_for_rounding(op: str, keepdims: bool, places: str) -> None:
     pytest.importorskip("mxnet", reason="runs the model")
     from mxamp.model import Model
     from mxamp.runtime.executor import run_outputs
 
-    graph = reduced(op, "(2, 3)", keepdims=keepdims)
+    sizes = PLACES[places]
+    axes = tuple(range(2, 2 + len(sizes)))
+    graph = reduced(op, str(axes), kernel=(1,) * len(sizes), keepdims=keepdims)
     after, _ = prepared(RewriteGlobalPooling, graph, inserted=["reduced_pooled"])
-    data = {"data": np.random.default_rng(2).uniform(-1, 1, (2, 5, 33, 9)).astype(np.float32)}
+    assert after is not graph
+    data = {"data": np.random.default_rng(2).uniform(-1, 1, (2, 5, *sizes)).astype(np.float32)}
     values = np.maximum(data["data"].astype(np.float64), 0)
-    exact = getattr(values, op)(axis=(2, 3), keepdims=keepdims)
+    exact = getattr(values, op)(axis=axes, keepdims=keepdims)
     for each in (graph, after):
         (found,) = run_outputs(Model.of(each, {}, {}), data)
         assert found.shape == exact.shape
@@ -105,6 +123,8 @@ def test_shapes_go_with_a_reduction() -> None:
         pytest.param(network("float64"), id="float64"),
         pytest.param(reduced("mean", "(1, 2)"), id="another axis"),
         pytest.param(reduced("mean", "3"), id="rows"),
+        pytest.param(reduced("mean", "1", kernel=(1,)), id="channels of a sequence"),
+        pytest.param(reduced("mean", "(2, 3)", kernel=(1, 1, 1)), id="planes of a volume"),
         pytest.param(reduced("mean", "()"), id="everything"),
         pytest.param(reduced("mean", "(2, 3)", exclude=True), id="all but an image"),
         pytest.param(reduced("max", "(2, 3)", image=False), id="no image"),
