@@ -44,6 +44,7 @@ from mxamp.passes import (
     RewritePixelShuffle,
     RewritePReLU,
     RewriteRelu,
+    RewriteSecondAxisMax,
     RewriteSecondAxisSum,
     RewriteShortSums,
     RewriteSummedProducts,
@@ -101,6 +102,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisConcat),
     preparing(RewriteLastAxisSum),
     preparing(RewriteSecondAxisSum),
+    preparing(RewriteSecondAxisMax),
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
     preparing(MoveFewAxes),  # what no other form moved

@@ -46,6 +46,7 @@ from mxamp.passes.records import (
 from mxamp.passes.relu import RewriteRelu
 from mxamp.passes.rescale import RescaleOverflows
 from mxamp.passes.rewrite_masks import RewriteMasks
+from mxamp.passes.second_axis_max import RewriteSecondAxisMax
 from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
@@ -97,6 +98,7 @@ __all__ = [
     "RewritePReLU",
     "RewritePixelShuffle",
     "RewriteRelu",
+    "RewriteSecondAxisMax",
     "RewriteSecondAxisSum",
     "RewriteShortSums",
     "RewriteSummedProducts",

@@ -1,4 +1,4 @@
-"""Sum along the last axis by a matrix product."""
+"""Sums and means along the last axis by a matrix product."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_TERMS = 1 << 10
 
 
 class RewriteLastAxisSum(NodeRewrite):
-    """Replace a sum along the last axis by a product with a vector of ones.
+    """Replace a sum along the last axis, or a mean, by a product with a vector of ones.
 
     Before::
 
@@ -32,7 +32,12 @@ class RewriteLastAxisSum(NodeRewrite):
         x -> _contrib_arange_like {axis: -1} -> ones_like (ones)
         x, ones -> dot (name)
 
-    With ``keepdims`` an ``expand_dims`` follows.
+    With ``keepdims`` an ``expand_dims`` follows. A mean multiplies by shares of one, as many as there are
+    terms::
+
+        ones, ones -> dot (count)
+        ones, count -> broadcast_div (shares)
+        x, shares -> dot (name)
 
     Refuses: where the shape is not known, it has a single axis, or fewer than 2,048 values; other axes;
     more than 1,024 terms; other dtypes than float32; numpy's shape semantics, where x may be empty; a node
@@ -48,11 +53,12 @@ class RewriteLastAxisSum(NodeRewrite):
     The ones are made of x, so that the form is right for every shape, and for the axis -1 for any number of
     axes; shapes only tell whether it is worth it: 2,048 values take 27 us as a sum, and 15 as a product. The
     same up to the order of summation: n terms differ from the exact sum by at most n - 1 roundings
-    of what is summed up. Infinities and NaN give the same. Linear in nodes.
+    of what is summed up, and a mean by one more, for its share is rounded. Infinities and NaN give the same.
+    Linear in nodes.
     """
 
     step = "last_axis_sum"
-    operators = frozenset({"sum", "sum_axis"})
+    operators = frozenset({"sum", "sum_axis", "mean"})
     asks_target = True
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
@@ -67,6 +73,9 @@ class RewriteLastAxisSum(NodeRewrite):
         put = partial(edit.part, position)
         terms = put("_contrib_arange_like", "terms", source, like=shape[-1:], axis="-1")
         ones = put("ones_like", "ones", terms, like=shape[-1:])
+        if FACTS.canonical(node.op) == "mean":
+            count = put("dot", "count", ones, ones, like=(1,))
+            ones = put("broadcast_div", "shares", ones, count, like=shape[-1:])
         attrs = own_attributes(node)
         if is_true(node.attrs, "keepdims", default=False):
             product = put("dot", "dot", source, ones, like=shape[:-1])
@@ -77,8 +86,11 @@ class RewriteLastAxisSum(NodeRewrite):
         return "a product with ones sums up as well, and faster"
 
 
+_SUMS = frozenset({"sum", "mean"})
+
+
 def summed_axis(state: State, position: int) -> int | None:
-    """Return the one axis that a float32 sum goes over, as written.
+    """Return the one axis that a float32 sum or mean goes over, as written.
 
     Parameters
     ----------
@@ -94,7 +106,7 @@ def summed_axis(state: State, position: int) -> int | None:
         values are summed up that nothing is gained; in numpy's shape semantics, where they may be none.
     """
     graph, node = state.graph, state.graph.nodes[position]
-    if graph.has_numpy_shapes or FACTS.canonical(node.op) != "sum" or len(node.inputs) != 1:
+    if graph.has_numpy_shapes or FACTS.canonical(node.op) not in _SUMS or len(node.inputs) != 1:
         return None
     shape, axis = state.usual_shape(node.inputs[0]), integers(node.attrs.get("axis", "()"))
     if (

@@ -1,4 +1,4 @@
-"""Sum along the second axis by a matrix product."""
+"""Sums and means along the second axis by a matrix product."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from functools import partial
 
 from mxamp.graph.graph import Node
+from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.last_axis_sum import summed_axis
@@ -21,7 +22,7 @@ _FEWEST_AXES = 3
 
 
 class RewriteSecondAxisSum(NodeRewrite):
-    """Replace a sum along the second of three axes or more by a product with a vector of ones.
+    """Replace a sum along the second of three axes or more, or a mean, by a product with a vector of ones.
 
     Before::
 
@@ -34,7 +35,8 @@ class RewriteSecondAxisSum(NodeRewrite):
         rows, ones -> batch_dot {transpose_a: True} (product)
         product, x -> reshape_like {lhs_begin: 1, rhs_begin: 2} (name)
 
-    With ``keepdims`` the product gets the shape of ``slice_axis(x) {axis: 1, begin: 0, end: 1}``.
+    With ``keepdims`` the product gets the shape of ``slice_axis(x) {axis: 1, begin: 0, end: 1}``. A mean
+    divides the product by the number of terms, which ``batch_dot(ones, ones)`` is.
 
     Refuses: where the shape is not known; fewer than three axes or 2,048 values; other axes; more than 4,096
     terms; without ``keepdims``, a number of axes that is not certain; other dtypes than float32; numpy's
@@ -54,7 +56,7 @@ class RewriteSecondAxisSum(NodeRewrite):
     """
 
     step = "second_axis_sum"
-    operators = frozenset({"sum", "sum_axis"})
+    operators = frozenset({"sum", "sum_axis", "mean"})
     asks_target = True
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
@@ -73,6 +75,9 @@ class RewriteSecondAxisSum(NodeRewrite):
         column = put("slice_axis", "column", rows, like=(batch, terms, 1), axis="2", **first)
         ones = put("ones_like", "ones", column, like=(batch, terms, 1))
         product = put("batch_dot", "product", rows, ones, like=(batch, sums, 1), transpose_a="True")
+        if FACTS.canonical(node.op) == "mean":
+            count = put("batch_dot", "count", ones, ones, like=(batch, 1, 1), transpose_a="True")
+            product = put("broadcast_div", "mean", product, count, like=(batch, sums, 1))
         attrs, like = own_attributes(node), x
         if is_true(node.attrs, "keepdims", default=False):
             like = put("slice_axis", "like", x, like=(batch, 1, *others), axis="1", **first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence, Tuple
 
 from mxamp.ops import FACTS
 from mxamp.probe.case import Case
@@ -14,12 +14,13 @@ from mxamp.probe.judge import Outcome, worst_outcome
 from mxamp.probe.workers import Answer
 from mxamp.targets import OperatorCost, Rates, Support
 
-_VARIANTS: Mapping[str, tuple[str, str | None]] = {
-    "Activation": ("act_type", None),
-    "LeakyReLU": ("act_type", "leaky"),
-    "Pooling": ("pool_type", "max"),
+_VARIANTS: Mapping[str, Mapping[str, str | None]] = {
+    "Activation": {"act_type": None},
+    "LeakyReLU": {"act_type": "leaky"},
+    "Pooling": {"pool_type": "max", "layout": "None"},
 }
-"""Operators that are several in one: the attribute that tells which, and its value where it is absent."""
+"""Operators that are several in one: the attributes that tell which, and their values where they are absent.
+A case is one of the last of them that it has."""
 
 _SUPPORT = {
     Outcome.EXACT: Support.WORKS,
@@ -45,6 +46,9 @@ _NOTE = 90
 
 Checks = Sequence[Mapping[str, Any]]
 
+_Variant = Tuple[str, str]
+"""An attribute, and its value; empty for what is one operator."""
+
 
 def judge_operators(
     cases: Mapping[str, Case], answers: Mapping[Unit, Answer], samples: Sequence[Sample]
@@ -66,8 +70,8 @@ def judge_operators(
         Canonical operator name -> its entry. An operator of which no case ran in float32 has none, and
         neither has a cast that mxamp makes itself.
     """
-    plain: dict[str, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    volumes: dict[str, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    plain: dict[str, dict[_Variant, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    volumes: dict[str, dict[_Variant, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for case in cases.values():
         if case.fused or len(case.steps) != 1:
             continue
@@ -75,12 +79,19 @@ def judge_operators(
         facts = FACTS.get(op)
         if facts is not None and facts.apart and op != "Cast":
             continue
-        key, _ = _VARIANTS.get(op, ("", None))
-        value = str(case.steps[0].attrs.get(key, ""))
+        variant = _variant(op, case.steps[0].attrs)
         for check in _checks(case, answers.get(Unit(case.name, CHECK))):
             found = volumes if is_on_volumes(case, check) else plain
-            found[op][value].append(check)
+            found[op][variant].append(check)
     return {op: _entry(op, plain[op], volumes[op], samples) for op in sorted(plain)}
+
+
+def _variant(op: str, attrs: Mapping[str, Any]) -> _Variant:
+    found = ("", "")
+    for key in _VARIANTS.get(op, ()):
+        if key in attrs or not found[0]:
+            found = key, str(attrs.get(key, ""))
+    return found
 
 
 def _checks(case: Case, answer: Answer | None) -> Iterable[Mapping[str, Any]]:
@@ -94,15 +105,15 @@ def _checks(case: Case, answer: Answer | None) -> Iterable[Mapping[str, Any]]:
 
 def _entry(
     op: str,
-    by_value: Mapping[str, Checks],
-    volumes: Mapping[str, Checks],
+    by_variant: Mapping[_Variant, Checks],
+    volumes: Mapping[_Variant, Checks],
     samples: Sequence[Sample],
 ) -> dict[str, Any]:
-    fine = {value for value, checks in by_value.items() if _is_right(checks)}
-    if not fine or (op not in _VARIANTS and len(fine) < len(by_value)):
-        worst = worst_outcome(check for checks in by_value.values() for check in checks)
+    fine = {variant for variant, checks in by_variant.items() if _is_right(checks)}
+    if not fine or (op not in _VARIANTS and len(fine) < len(by_variant)):
+        worst = worst_outcome(check for checks in by_variant.values() for check in checks)
         assert worst is not None  # an operator is here because it has a check
-        return {"support": _SUPPORT[Outcome(worst["outcome"])].value, "note": _note(worst, by_value)}
+        return {"support": _SUPPORT[Outcome(worst["outcome"])].value, "note": _note(worst, by_variant)}
     ratio = _least_ratio(op, samples)
     if ratio is not None and ratio > _SLOW:
         return {
@@ -110,11 +121,14 @@ def _entry(
             "note": f"takes about {ratio:.2g} times as long as in float32 outside a fused chain",
         }
     entry: dict[str, Any] = {"support": Support.WORKS.value}
-    if op in _VARIANTS:
-        key, default = _VARIANTS[op]
-        values = [value for value in by_value if value in fine]
-        entry["only"] = {key: ([""] if default in fine else []) + values}
-    if not all(_is_right(volumes.get(value, ())) for value in fine):
+    for key, default in _VARIANTS.get(op, {}).items():
+        tried = [value for name, value in by_variant if name == key]
+        values = [value for value in tried if (key, value) in fine]
+        if default is not None and default not in tried:
+            values = [default, *values]  # it is tried wherever nothing is said
+        if tried:
+            entry.setdefault("only", {})[key] = ([""] if default in values else []) + values
+    if not all(_is_right(volumes.get(variant, ())) for variant in fine):
         entry["volumes"] = False
     return entry
 
@@ -124,13 +138,13 @@ def _is_right(checks: Checks) -> bool:
     return worst is None or Outcome(worst["outcome"]).rank <= Outcome.INEXACT.rank
 
 
-def _note(worst: Mapping[str, Any], by_value: Mapping[str, Checks]) -> str:
+def _note(worst: Mapping[str, Any], by_variant: Mapping[_Variant, Checks]) -> str:
     """Return what was seen, in a few words."""
     outcome, note = Outcome(worst["outcome"]), str(worst.get("note", ""))
     if outcome is Outcome.BIASED:
         biases = [
             float(check["bias_ulp"])
-            for checks in by_value.values()
+            for checks in by_variant.values()
             for check in checks
             if check["outcome"] == outcome.value
         ]

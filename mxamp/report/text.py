@@ -207,6 +207,7 @@ _PREPARED = {
     "fold_constants": ("node", "of parameters alone computed now"),
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
+    "second_axis_max": ("max", "along the second axis written as Pooling"),
     "short_sums": ("sum", "of two terms written as an addition"),
     "summed_products": ("node", "of summed products done by a product of matrices"),
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),

@@ -112,6 +112,10 @@ def pooling_cases() -> Iterator[Case]:
         pad="(1, 1)",
         count_include_pad=False,
     )
+    for kind in ("max", "avg"):
+        last = {"layout": "NHWC", "pool_type": kind}
+        yield case("Pooling", (2, 8, 9, 3), kernel="(3, 3)", stride="(2, 2)", pad="(1, 1)", **last)
+        yield case("Pooling", (2, 8, 9, 3), kernel="(1, 1)", global_pool=True, **last)
     yield case("Pooling", (2, 3, 12), pool_type="max", kernel="(3,)", stride="(2,)")
     yield case("Pooling", (1, 2, 6, 7, 8), pool_type="avg", kernel="(2, 3, 2)", stride="(2, 2, 2)")
     yield case("_contrib_AdaptiveAvgPooling2D", X, output_size="(1,)")

@@ -1,4 +1,4 @@
-"""Sums along the last axis are products with ones, whatever is fed."""
+"""Sums and means along the last axis are products, whatever is fed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SHAPE = (2, 300, 6, 8)
 PARTS = ["y_terms", "y_ones"]
 
 
-def summed(dtype: str = "0", **attrs: Any) -> Graph:
+def summed(dtype: str = "0", op: str = "sum", **attrs: Any) -> Graph:
     net = Net()
-    return net.graph(net.op("sum", net.var("x", __dtype__=dtype), name="y", **{"axis": 3, **attrs}))
+    return net.graph(net.op(op, net.var("x", __dtype__=dtype), name="y", **{"axis": 3, **attrs}))
 
 
 def shapes_of(shape: tuple[int, ...] = SHAPE, *, keepdims: bool = False) -> list[Any]:
@@ -36,6 +36,16 @@ def test_a_sum_becomes_a_product() -> None:
         "y = dot(x, y_ones)",
     ]
     assert [(change.node, change.into) for change in done.changes] == [("y", "y")]
+
+
+def test_a_mean_multiplies_by_shares() -> None:
+    inserted = [*PARTS, "y_count", "y_shares"]
+    after, _ = prepared(RewriteLastAxisSum, summed(op="mean"), shapes=shapes_of(), inserted=inserted)
+    assert operators(after)[2:] == [
+        "y_count = dot(y_ones, y_ones)",
+        "y_shares = broadcast_div(y_ones, y_count)",
+        "y = dot(x, y_shares)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +70,13 @@ def test_refuses(case: str) -> None:
     assert prepared(RewriteLastAxisSum, graph, policy=policy, shapes=shapes)[0] is graph
 
 
+@pytest.mark.parametrize("op", ["sum", "mean"])
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("shape", [SHAPE, (1, 2, 3, 5), (3, 70, 10, 33)])
 def test_mxnet_computes_the_same_but_for_rounding(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], keepdims: bool
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], keepdims: bool, op: str
 ) -> None:
-    graph, target = summed(keepdims=keepdims), Target.builtin("cpu-bf16")
+    graph, target = summed(op=op, keepdims=keepdims), Target.builtin("cpu-bf16")
     done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes_of(keepdims=keepdims))
     assert [change.step for change in done.record(PreparedNode)] == ["last_axis_sum"]
     x = np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)
@@ -75,10 +86,11 @@ def test_mxnet_computes_the_same_but_for_rounding(
     (found,) = outputs(monkeypatch, done.graph, {}, {"x": x}, "MKLDNN")
     assert found.shape == expected.shape
     with np.errstate(invalid="ignore"):
-        magnitude = np.abs(x).sum(axis=3, keepdims=keepdims)
+        magnitude = getattr(np.abs(x), op)(axis=3, keepdims=keepdims)
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(found[~finite], expected[~finite])
-    assert (np.abs(found - expected)[finite] <= shape[-1] * 2.0**-24 * magnitude[finite]).all()
+    terms = shape[-1] + (op == "mean")  # its share is rounded as well
+    assert (np.abs(found - expected)[finite] <= terms * 2.0**-24 * magnitude[finite]).all()
 
 
 def test_other_targets_keep_it() -> None:

@@ -1,4 +1,4 @@
-"""Sums along the second axis are products with ones, whatever is fed."""
+"""Sums and means along the second axis are products with ones, whatever is fed."""
 
 from __future__ import annotations
 
@@ -42,6 +42,17 @@ def test_a_sum_becomes_a_product(op: str, axis: int) -> None:
     assert [(change.node, change.into) for change in done.changes] == [("y", "y")]
 
 
+def test_a_mean_divides_by_the_number_of_terms() -> None:
+    inserted = [*PARTS, "y_count", "y_mean"]
+    after, _ = prepared(RewriteSecondAxisSum, summed(op="mean"), shapes=shapes_of(), inserted=inserted)
+    assert operators(after)[3:] == [
+        "y_product = batch_dot(y_rows, y_ones) {transpose_a: True}",
+        "y_count = batch_dot(y_ones, y_ones) {transpose_a: True}",
+        "y_mean = broadcast_div(y_product, y_count)",
+        "y = reshape_like(y_mean, x) {lhs_begin: 1, rhs_begin: 2}",
+    ]
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -72,12 +83,13 @@ def test_refuses(case: str) -> None:
     assert prepared(RewriteSecondAxisSum, graph, policy=policy, shapes=shapes)[0] is graph
 
 
+@pytest.mark.parametrize("op", ["sum", "mean"])
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("shape", [SHAPE, (1, 1152, 10, 16), (3, 70, 33), (1, 2, 3, 5, 4)])
 def test_mxnet_computes_the_same_but_for_rounding(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], keepdims: bool
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], keepdims: bool, op: str
 ) -> None:
-    graph, target = summed(keepdims=keepdims), Target.builtin("cpu-bf16")
+    graph, target = summed(op=op, keepdims=keepdims), Target.builtin("cpu-bf16")
     done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes_of(keepdims=keepdims))
     assert [change.step for change in done.record(PreparedNode)] == ["second_axis_sum"]
     x = np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)
@@ -91,8 +103,8 @@ def test_mxnet_computes_the_same_but_for_rounding(
     assert (~finite).sum() == 4
     np.testing.assert_array_equal(found[~finite], expected[~finite])
     with np.errstate(invalid="ignore"):  # opposite infinities
-        exact = x.sum(axis=1, keepdims=keepdims, dtype=np.float64)
-        magnitude = np.abs(x).sum(axis=1, keepdims=keepdims, dtype=np.float64)
+        exact = getattr(x, op)(axis=1, keepdims=keepdims, dtype=np.float64)
+        magnitude = getattr(np.abs(x), op)(axis=1, keepdims=keepdims, dtype=np.float64)
     off = (found[finite] - exact[finite]) / magnitude[finite]
     assert (np.abs(off) <= shape[1] * 2.0**-24).all()
     # Rounding to nearest has no side: what is off in the mean is less than half a unit in the last place.

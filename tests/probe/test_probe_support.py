@@ -109,6 +109,16 @@ def test_an_operator_that_is_several_in_one_works_for_some_values() -> None:
     assert none["LeakyReLU"]["support"] == "unsupported"
 
 
+def test_a_layout_that_fails_says_nothing_of_the_kinds_of_pooling() -> None:
+    attrs = [{"pool_type": "max"}, {"pool_type": "lp"}]
+    attrs += [{"pool_type": "max", "layout": layout} for layout in ("NCHW", "NHWC")]
+    cases = [single(str(each), X, step("Pooling", **each), check=DIMS) for each in attrs]
+    outcomes = ["exact", "raises", "exact", "raises"]
+    found = judged(*((case, Answer([check(outcome)])) for case, outcome in zip(cases, outcomes)))
+    only = {"pool_type": ["", "max"], "layout": ["", "None", "NCHW"]}
+    assert found == {"Pooling": {"support": "works", "only": only}}
+
+
 def test_what_fails_for_another_value_on_volumes_is_no_matter() -> None:
     relu = single("relu", X, "Activation", act_type="relu", check=DIMS)
     softsign = single("softsign", X, "Activation", act_type="softsign", check=DIMS)

@@ -15,6 +15,9 @@ from mxamp.onnx.tensor import Tensor
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 
+_CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
+
+
 def _check_layout(call: Call) -> None:
     layout = call.text("layout")
     if layout is not None and layout not in _LAYOUTS:
@@ -73,15 +76,23 @@ def _fully_connected(call: Call) -> Written:
 
 @mapping("Pooling Pooling_v1", "MaxPool, AveragePool, LpPool and their Global forms")
 def _pooling(call: Call) -> Written:
-    _check_layout(call)
+    if call.text("layout") not in _CHANNELS_LAST:
+        _check_layout(call)
+        return _pooled(call, call.data)
+    rank = call.rank(call.data)
+    first = call.transpose(call.data, [0, rank - 1, *range(1, rank - 1)])
+    return call.transpose(_pooled(call, first), [0, *range(2, rank), 1])
+
+
+def _pooled(call: Call, data: Tensor) -> Tensor:
     kind = call.text("pool_type", "max")
-    axes = list(range(2, call.rank(call.data)))
+    axes = list(range(2, call.rank(data)))
     if call.flag("global_pool"):
         if kind == "sum":
-            return call.reduce("ReduceSum", call.data, axes, keepdims=True)
+            return call.reduce("ReduceSum", data, axes, keepdims=True)
         names = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}
         power = call.integer("p_value", 2) if kind == "lp" else None
-        return call.emit(names[str(kind)], call.data, p=power)
+        return call.emit(names[str(kind)], data, p=power)
     kernel = call.sizes("kernel")
     convention = call.text("pooling_convention", "valid")
     if convention == "same":
@@ -95,20 +106,21 @@ def _pooling(call: Call) -> Written:
     if kind == "lp":
         if convention == "full":
             call.refuse("ONNX's LpPool cannot round sizes up before opset 18.")
-        return call.emit("LpPool", call.data, p=call.integer("p_value", 2), **window)
+        return call.emit("LpPool", data, p=call.integer("p_value", 2), **window)
     window["ceil_mode"] = int(convention == "full")
     if kind == "max":
         if call.gaps.max_pool_of_opset_22 and call.opset >= 22:
-            return _max_of_slices(call, kernel, window["strides"], pad)
-        return call.emit("MaxPool", call.data, **window)
+            return _max_of_slices(call, data, kernel, window["strides"], pad)
+        return call.emit("MaxPool", data, **window)
     counted = kind == "sum" or call.flag("count_include_pad", True)
-    mean = call.emit("AveragePool", call.data, count_include_pad=int(counted), **window)
+    mean = call.emit("AveragePool", data, count_include_pad=int(counted), **window)
     return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(math.prod(kernel), mean))
 
 
-def _max_of_slices(call: Call, kernel: Sequence[int], strides: Sequence[int], pad: Sequence[int]) -> Tensor:
+def _max_of_slices(
+    call: Call, data: Tensor, kernel: Sequence[int], strides: Sequence[int], pad: Sequence[int]
+) -> Tensor:
     """Write max pooling axis by axis: the maximum of what is at each place of the windows."""
-    data = call.data
     starts, ends, windows = [0, 0], [0, 0], []
     for axis, (width, stride, before) in enumerate(zip(kernel, strides, pad), start=2):
         size = call.size(data, axis)

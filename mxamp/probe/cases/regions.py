@@ -38,10 +38,14 @@ def pooling_cases() -> Iterator[Case]:
     )
     for kind in ("avg", "max"):
         yield single(f"Pooling global {kind}", X, "Pooling", pool_type=kind, kernel=(1, 1), global_pool=True)
+        plane: dict[str, Any] = {"kernel": (2, 2), "stride": (2, 2)}
+        for layout in ("NCHW", "NHWC"):
+            name = f"Pooling {kind} {layout}"
+            yield single(name, X, "Pooling", pool_type=kind, layout=layout, **plane)
         cube: dict[str, Any] = {"kernel": (2, 2, 2), "stride": (2, 2, 2), "timing": (Dims(1, 64, 28),)}
-        yield single(f"Pooling {kind} 3-D", X5, "Pooling", pool_type=kind, **cube)
+        yield single(f"Pooling {kind} 3-D", X5, "Pooling", pool_type=kind, layout="NCDHW", **cube)
         line: dict[str, Any] = {"kernel": (2,), "stride": (2,), "timing": (Dims(1, 256, 512),)}
-        yield single(f"Pooling {kind} 1-D", X3, "Pooling", pool_type=kind, **line)
+        yield single(f"Pooling {kind} 1-D", X3, "Pooling", pool_type=kind, layout="NCW", **line)
     yield single("Pooling global avg 3-D", X5, "Pooling", pool_type="avg", kernel=(1, 1, 1), global_pool=True)
     for size in (1, 6, 7):
         yield single(
