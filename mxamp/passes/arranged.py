@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import permutations
 from typing import NamedTuple, Sequence
 
 from mxamp.passes.axis_sizes import Sizes, joined
 
 _FEW_AXES = 4
 """MXNet works out for each value where it comes from once there are more."""
+
+_MANY_RUNS = 6
+"""What moves more runs of axes is not looked for in two steps."""
 
 
 class Move(NamedTuple):
@@ -61,14 +65,15 @@ class Arranged:
     def transposed(self, order: Sequence[int]) -> Arranged:
         """Return it with its axes in another order, moved as few axes as there are runs of them.
 
-        An axis of length one is nowhere in particular, and axes that stay side by side are moved as one.
+        An axis of length one is nowhere in particular, and axes that stay side by side are moved as one. More
+        than four runs are moved in two steps.
         """
         sizes = tuple([self.sizes[axis] for axis in order])
         shape = tuple([self.shape[axis] for axis in order])
         runs = self._runs(order)
         if len(runs) <= 1:
             moved = self.reshaped(sizes, shape)
-        elif len(runs) <= _FEW_AXES < len(order):
+        elif len(order) > _FEW_AXES and len(runs) <= _MANY_RUNS:
             moved = self._by_runs(runs, sizes, shape)
         else:
             moved = None
@@ -122,4 +127,29 @@ class Arranged:
         )
         if merged is None:
             return None
-        return merged.transposed([before.index(run) for run in runs]).reshaped(sizes, shape)
+        order = [before.index(run) for run in runs]
+        if len(runs) <= _FEW_AXES:
+            return merged.transposed(order).reshaped(sizes, shape)
+        first = _half_way(order)
+        if first is None:
+            return None
+        turned = merged.transposed(first).transposed([first.index(axis) for axis in order])
+        # What cannot be parted again on the way would be moved along all axes, twice.
+        is_fast = all(move.op != "transpose" or len(move.shape) <= _FEW_AXES for move in turned.moves)
+        return turned.reshaped(sizes, shape) if is_fast else None
+
+
+def _half_way(order: Sequence[int]) -> Sequence[int] | None:
+    """Return an order from which and to which few runs of axes are moved; rows stay whole if they can."""
+    keeps_rows = order[-1] == len(order) - 1
+    found = []
+    for middle in permutations(range(len(order))):
+        runs = _runs(middle), _runs([middle.index(axis) for axis in order])
+        if max(runs) <= _FEW_AXES and (not keeps_rows or middle[-1] == order[-1]):
+            found.append((sum(runs), middle))
+    return min(found)[1] if found else None
+
+
+def _runs(order: Sequence[int]) -> int:
+    """Return how many runs of axes an order has."""
+    return 1 + sum(later != axis + 1 for axis, later in zip(order, order[1:]))

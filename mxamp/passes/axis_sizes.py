@@ -48,6 +48,11 @@ class AxisSizes:
         shape: Callable[[Entry], tuple[int, ...] | None],
     ) -> None:
         self._shape = shape
+        self._equal_parts = frozenset(
+            position
+            for position, node in enumerate(graph.nodes)
+            if FACTS.canonical(node.op) == "SliceChannel"
+        )
         self._sizes: list[Sizes | None] = []
         for position, node in enumerate(graph.nodes):
             parameter = params.get(node.name) if node.op == VARIABLE else None
@@ -65,7 +70,7 @@ class AxisSizes:
 
     def of(self, entry: Entry) -> Sizes | None:
         """Return the sizes of an entry's axes; None where their number is not known."""
-        if not entry.output:
+        if not entry.output or entry.node in self._equal_parts:
             return self._sizes[entry.node]
         known = self._shape(entry)
         return None if known is None else tuple([("axis", *entry, axis) for axis in range(len(known))])
@@ -82,10 +87,25 @@ class AxisSizes:
             return None if None in inputs else _broadcast(*[sizes for sizes in inputs if sizes is not None])
         if op in _MATRICES:
             return _multiplied(node, first, inputs[1])
+        if op == "Concat":
+            return None if None in inputs else _joined_along(node, [sizes for sizes in inputs if sizes])
+        if op == "broadcast_like" and "lhs_axes" not in node.attrs:
+            return inputs[1]
         if op in _REDUCTIONS:
             return _reduced(node, first)
         rule = _RULES.get(op)
         return None if rule is None else rule(node, first)
+
+
+def _joined_along(node: Node, inputs: Sequence[Sizes]) -> _Found:
+    """Return the sizes of what is put together along an axis; MXNet refuses others that differ."""
+    place = _one_axis(node, "dim", len(inputs[0]), "1")
+    if place is None or len({len(sizes) for sizes in inputs}) != 1:
+        return None
+    found = [_longest(sizes) or sizes[0] for sizes in zip(*inputs)]
+    along = [sizes[place] for sizes in inputs]
+    numbers = [size for size in along if isinstance(size, int)]
+    return [*found[:place], sum(numbers) if len(numbers) == len(along) else None, *found[place + 1 :]]
 
 
 def _broadcast(*inputs: Sizes) -> _Found:
@@ -237,6 +257,42 @@ def _expanded(node: Node, sizes: Sizes) -> _Found:
     return [*sizes[:place], 1, *sizes[place:]]
 
 
+def _cut(node: Node, sizes: Sizes) -> _Found:
+    """Return the sizes of a part along one axis, counted from the front to where there are values."""
+    place = _one_axis(node, "axis", len(sizes))
+    if place is None:
+        return None
+    begin, end = (integers(node.attrs.get(name, "")) for name in ("begin", "end"))
+    length = None
+    if begin and end and 0 <= begin[0] < end[0]:
+        length = end[0] - begin[0]
+    return [*sizes[:place], length, *sizes[place + 1 :]]
+
+
+def _parts(node: Node, sizes: Sizes) -> _Found:
+    """Return the sizes of each of the equal parts along an axis."""
+    place, count = _one_axis(node, "axis", len(sizes), "1"), integers(node.attrs.get("num_outputs", ""))
+    if place is None or not count:
+        return None
+    if is_true(node.attrs, "squeeze_axis", default=False):
+        return [*sizes[:place], *sizes[place + 1 :]]
+    size = sizes[place]
+    return [*sizes[:place], size // count[0] if isinstance(size, int) else None, *sizes[place + 1 :]]
+
+
+def _squeezed(node: Node, sizes: Sizes) -> _Found:
+    place = _one_axis(node, "axis", len(sizes))
+    return None if place is None else [*sizes[:place], *sizes[place + 1 :]]
+
+
+def _one_axis(node: Node, name: str, rank: int, default: str = "") -> int | None:
+    """Return the one axis that an attribute says, from the front."""
+    axis = integers(node.attrs.get(name, default))
+    if axis is None or len(axis) != 1 or not -rank <= axis[0] < rank:
+        return None
+    return axis[0] % rank
+
+
 def _tiled(node: Node, sizes: Sizes) -> _Found:
     times = integers(node.attrs.get("reps", ""))
     if times is None or len(times) > len(sizes):
@@ -300,11 +356,14 @@ _RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
     "FullyConnected": _dense,
     "Pooling": _pooled,
     "Reshape": _reshaped,
+    "SliceChannel": _parts,
     "SwapAxis": _swapped,
     "broadcast_axis": _stretched,
     "broadcast_to": _stretched_to,
     "expand_dims": _expanded,
     "ones_like": lambda node, sizes: sizes,
+    "slice_axis": _cut,
+    "squeeze": _squeezed,
     "tile": _tiled,
     "transpose": _transposed,
     "zeros_like": lambda node, sizes: sizes,

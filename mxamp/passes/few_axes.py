@@ -19,7 +19,7 @@ _FEW_VALUES = 16_384
 
 
 class MoveFewAxes(NodeRewrite):
-    """Replace a transpose of five axes or more by one of up to four, and SwapAxis by a transpose.
+    """Replace a transpose of five axes or more by one or two of up to four, and SwapAxis by a transpose.
 
     Before::
 
@@ -27,7 +27,8 @@ class MoveFewAxes(NodeRewrite):
         x (8, 128, 64) -> SwapAxis {dim1: 1, dim2: 2} (name)
         x (8, 128, 1, 64) -> transpose {axes: (0, 2, 1, 3)} (name)
 
-    After (axes that stay side by side are one, and one of length one is nowhere in particular)::
+    After (axes that stay side by side are one, one of length one is nowhere in particular, and what is more
+    than four then is moved in two steps)::
 
         x -> Reshape {shape: (0, 255, 2704)} -> transpose {axes: (0, 2, 1)}
           -> Reshape {shape: (0, 52, 52, 3, 85)} (name)

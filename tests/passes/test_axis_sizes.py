@@ -56,7 +56,9 @@ JOINED = joined(X[:2])
         ("sum", {"axis": 1, "keepdims": True}, [X[0], 1, *X[2:]]),
         ("sum", {"axis": (0, 1), "exclude": True, "keepdims": True}, [*X[:2], 1, 1]),
         ("mean", {}, [1]),
-        ("slice_axis", {"axis": 1, "begin": 0, "end": 1}, [("axis", 1, axis) for axis in range(4)]),
+        ("slice_axis", {"axis": 1, "begin": 0, "end": 1}, [X[0], 1, *X[2:]]),
+        ("slice_axis", {"axis": 1, "begin": 1, "end": "None"}, [X[0], ("axis", 1, 1), *X[2:]]),
+        ("slice_axis", {"axis": 1, "begin": 0, "end": -1}, [X[0], ("axis", 1, 1), *X[2:]]),
         ("Flatten", {}, [X[0], ("axis", 1, 1)]),
         ("Pooling", {"kernel": (1, 1), "global_pool": True}, [*X[:2], 1, 1]),
         ("Pooling", {"kernel": (2, 2)}, [*X[:2], ("axis", 1, 2), ("axis", 1, 3)]),
@@ -74,6 +76,21 @@ def test_a_product_is_as_long_as_its_longer_factor() -> None:
     parts = net.op("Reshape", x, shape=(0, -1, 20))
     weight = net.param("weight", 1, 6, 20)
     assert sizes_of(net, net.op("broadcast_mul", parts, weight)) == (X[0], 6, 20)
+
+
+def test_what_was_put_in_is_taken_out() -> None:
+    net = Net()
+    wider = net.op("expand_dims", net.var("x"), axis=1)
+    assert sizes_of(net, net.op("squeeze", wider, axis=1)) == tuple(X)
+
+
+def test_equal_parts_are_equally_long() -> None:
+    net = Net()
+    split = net.op("SliceChannel", net.var("x"), outputs=2, num_outputs=2, axis=2)
+    second = Entry(split.node, 1)
+    assert sizes_of(net, second) == (*X[:2], ("axis", 1, 2), X[3])
+    both = net.op("Concat", split, second, dim=2, num_args=2)
+    assert sizes_of(net, both) == (*X[:2], ("axis", 2, 2), X[3])
 
 
 def test_layers_say_how_many_they_make() -> None:
@@ -138,6 +155,9 @@ MOVES = st.one_of(
         st.integers(1, 5),
     ),
     st.just(("broadcast_mul", {})),
+    st.just(("broadcast_like", {})),
+    st.builds(lambda dim: ("Concat", {"dim": dim, "num_args": 2}), st.integers(0, 3)),
+    st.builds(lambda axis: ("squeeze", {"axis": axis}), st.integers(-2, 3)),
     st.just(("batch_dot", {"transpose_b": True})),
 )
 
@@ -148,7 +168,7 @@ def test_what_is_said_holds_in_every_call(steps: list[Any]) -> None:
     net = Net()
     entries = [net.var("x"), net.param("row", 1, 6, 1, 5), net.param("table", 4, 5)]
     for (op, attrs), one, other in steps:
-        binary = op in ("broadcast_mul", "batch_dot")
+        binary = op in ("broadcast_mul", "broadcast_like", "Concat", "batch_dot")
         read = [entries[place % len(entries)] for place in (one, other)[: 1 + binary]]
         entries.append(net.op(op, *read, **attrs))
         try:  # what MXNet would refuse is left out
