@@ -19,6 +19,7 @@ from mxamp.passes import (
     FoldBatchNorm,
     FoldConstants,
     FoldPadding,
+    FoldScale,
     InsertCasts,
     KeepBranches,
     KeepPlannedBranches,
@@ -91,6 +92,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteSummedProducts),  # of sums and products, before either is written otherwise,
     preparing(FoldConstants),  # of parameters,
+    preparing(FoldScale),
     preparing(FoldPadding),
     preparing(RewriteGlobalPooling),
     preparing(RewriteShortSums),

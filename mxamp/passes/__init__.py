@@ -17,6 +17,7 @@ from mxamp.passes.few_axes import MoveFewAxes
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
+from mxamp.passes.fold_scale import FoldScale
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.hard_swish import RewriteHardSwish
@@ -65,6 +66,7 @@ __all__ = [
     "FoldBatchNorm",
     "FoldConstants",
     "FoldPadding",
+    "FoldScale",
     "InsertCasts",
     "InsertedCast",
     "InsertedCasts",

@@ -205,6 +205,7 @@ _PREPARED = {
     "one_spelling": ("node", "written as the operator that backends run best"),
     "common_subexpressions": ("node", "merged with an equal one"),
     "fold_constants": ("node", "of parameters alone computed now"),
+    "fold_scale": ("product", "with a number done by the layer that made it"),
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
     "second_axis_max": ("max", "along the second axis written as Pooling"),
