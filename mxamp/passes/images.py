@@ -13,6 +13,7 @@ _MAKES_PLACES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 _CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
 ADAPTIVE_POOLING = "_contrib_AdaptiveAvgPooling2D"
 """What fails for anything else, and makes images."""
+_OF_IMAGES = frozenset({ADAPTIVE_POOLING, "UpSampling"})
 _BEFORE_PLACES = 2
 """Axes of a batch and of channels."""
 _IMAGE = 2
@@ -54,7 +55,7 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
             if kernel and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
                 found[position] = len(kernel)
                 continue
-        if op == ADAPTIVE_POOLING:
+        if op in _OF_IMAGES:
             found[position] = _IMAGE
         elif op in KEEPS_RANK and node.inputs and node.inputs[0].node in found:
             found[position] = found[node.inputs[0].node]

@@ -71,6 +71,15 @@ def test_what_is_reduced_over_an_image_is_global_pooling(op: str, kind: str, axi
     )
 
 
+def test_what_is_larger_by_upsampling_is_an_image() -> None:
+    """Converted again it is: UpSampling has become a Deconvolution."""
+    net = Net()
+    large = net.op("UpSampling", net.var("data"), scale=2, sample_type="nearest", num_args=1)
+    graph = net.graph(net.op("mean", large, name="mean", axis="(2, 3)", keepdims=True))
+    after, _ = prepared(RewriteGlobalPooling, graph)
+    assert [node.op for node in after.nodes][-1] == "Pooling"
+
+
 PLACES = {"sequence": (297,), "image": (33, 9), "volume": (11, 3, 9)}
 
 
