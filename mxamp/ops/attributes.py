@@ -6,6 +6,9 @@ import json
 from functools import lru_cache
 from typing import Mapping
 
+CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
+"""What the attribute ``layout`` says of a layer or a Pooling whose second axis is channels."""
+
 _TRUE = frozenset({"True", "true", "1"})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Tuple
 
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 
 PartialShape = Tuple[int, ...]
 """A shape whose unknown sizes are 0, or -1 under NumPy shape semantics."""
@@ -40,7 +40,6 @@ LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 NORMS = frozenset({"BatchNorm", "_contrib_SyncBatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm"})
 """The operators whose parameters are one number for each channel, group or feature, and as many each."""
 
-_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCW", "NCDHW"})
 
 _CHANNELS = {"Convolution": "num_filter", "Deconvolution": "num_filter", "FullyConnected": "num_hidden"}
 """Layer -> the attribute that is the size of axis 1 of what it hands on."""
@@ -49,7 +48,7 @@ _CHANNELS = {"Convolution": "num_filter", "Deconvolution": "num_filter", "FullyC
 def normalized_channels(op: str, attrs: Mapping[str, str], layer: str, layer_attrs: Mapping[str, str]) -> int:
     """Return how many channels a normalization right behind a layer has; 0 where attributes do not tell."""
     key = _CHANNELS.get(layer) if op == "BatchNorm" else None
-    is_first = attrs.get("axis", "1") == "1" and layer_attrs.get("layout", "None") in _CHANNELS_FIRST
+    is_first = attrs.get("axis", "1") == "1" and layer_attrs.get("layout", "None") in CHANNELS_FIRST
     if key is None or not is_first or not is_true(layer_attrs, "flatten", default=True):
         return 0
     size = layer_attrs.get(key, "")
@@ -59,11 +58,11 @@ def normalized_channels(op: str, attrs: Mapping[str, str], layer: str, layer_att
 def parameter_shapes(op: str, attrs: Mapping[str, str]) -> Mapping[int, PartialShape]:
     """Return what attributes say of the shapes of parameters: number of the input -> shape."""
     try:
-        if op == "Convolution" and attrs.get("layout", "NCHW") in _CHANNELS_FIRST:
+        if op == "Convolution" and attrs.get("layout", "NCHW") in CHANNELS_FIRST:
             filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])
             if kernel is not None:
                 return {1: (filters, 0, *kernel), 2: (filters,)}
-        if op == "Deconvolution" and attrs.get("layout", "NCHW") in _CHANNELS_FIRST:
+        if op == "Deconvolution" and attrs.get("layout", "NCHW") in CHANNELS_FIRST:
             filters, kernel = int(attrs["num_filter"]), integers(attrs["kernel"])
             if kernel is not None:
                 groups = int(attrs.get("num_group", "1"))

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple, Sequence
 
+from mxamp.graph.graph import Entry
 from mxamp.passes.axis_sizes import Sizes, joined
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.preparation import own_attributes
 
 _FEW_AXES = 4
 """MXNet works out for each value where it comes from once there are more."""
@@ -153,3 +156,33 @@ def _half_way(order: Sequence[int]) -> Sequence[int] | None:
 def _runs(order: Sequence[int]) -> int:
     """Return how many runs of axes an order has."""
     return 1 + sum(later != axis + 1 for axis, later in zip(order, order[1:]))
+
+
+def move(edit: GraphEdit, position: int, entry: Entry, moves: Sequence[Move], what: str = "") -> Entry:
+    """Put moves in front of a node that they are a part of from now on, and return what they make.
+
+    Parameters
+    ----------
+    edit
+        The graph that is made.
+    position
+        The node.
+    entry
+        What is moved.
+    moves
+        How.
+    what
+        What is moved, in names.
+    """
+    for step in moves:
+        name = f"{what}_{step.op.lower()}" if what else step.op.lower()
+        entry = edit.part(position, step.op, name, entry, like=step.shape, **step.attrs)
+    return entry
+
+
+def move_into(edit: GraphEdit, position: int, entry: Entry, moves: Sequence[Move], what: str = "") -> None:
+    """Put moves in the place of a node, which is the last of them from now on; see :func:`move`."""
+    *before, last = moves
+    node, moved = edit.node(Entry(position)), move(edit, position, entry, before, what)
+    attrs = {**last.attrs, **own_attributes(node)}
+    edit.replace(position, node._replace(op=last.op, attrs=attrs, inputs=(moved,)))

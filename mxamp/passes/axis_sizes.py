@@ -11,7 +11,7 @@ from typing import Callable, Hashable, Mapping, Optional, Sequence, Tuple, Union
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
 
@@ -23,7 +23,6 @@ Sizes = Tuple[Size, ...]
 _Found = Optional[Sequence[Optional[Size]]]
 """What a rule says: None for an axis of which it knows nothing, or for all."""
 
-_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW", "NCW"})
 _MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "norm", "nansum", "nanprod"})
 
@@ -233,20 +232,22 @@ def _with_rest(found: list[Size | None], sizes: Sizes) -> _Found:
     return [left if size is None else size for size in found]
 
 
-def _transposed(node: Node, sizes: Sizes) -> _Found:
-    axes = integers(node.attrs.get("axes", "()")) or tuple(reversed(range(len(sizes))))
-    return [sizes[axis] for axis in axes] if sorted(axes) == list(range(len(sizes))) else None
+def moved_axes(node: Node, rank: int) -> Sequence[int] | None:
+    """Return where each axis of a transpose or a SwapAxis comes from; None where that is not said."""
+    axes = list(range(rank))
+    if FACTS.canonical(node.op) == "transpose":
+        order = integers(node.attrs.get("axes", "()")) or tuple(reversed(axes))
+        return order if sorted(order) == axes else None
+    one, other = (_one_axis(node, name, rank, "0") for name in ("dim1", "dim2"))
+    if one is None or other is None:
+        return None
+    axes[one], axes[other] = axes[other], axes[one]
+    return axes
 
 
-def _swapped(node: Node, sizes: Sizes) -> _Found:
-    one, other = (integers(node.attrs.get(name, "0")) for name in ("dim1", "dim2"))
-    if one is None or other is None or len(one) != 1 or len(other) != 1:
-        return None
-    if not all(-len(sizes) <= axis < len(sizes) for axis in one + other):
-        return None
-    found = list(sizes)
-    found[one[0]], found[other[0]] = found[other[0]], found[one[0]]
-    return found
+def _moved(node: Node, sizes: Sizes) -> _Found:
+    order = moved_axes(node, len(sizes))
+    return None if order is None else [sizes[axis] for axis in order]
 
 
 def _expanded(node: Node, sizes: Sizes) -> _Found:
@@ -337,13 +338,13 @@ def _embedded(node: Node, sizes: Sizes) -> _Found:
 
 def _convolved(node: Node, sizes: Sizes) -> _Found:
     filters = integers(node.attrs.get("num_filter", ""))
-    if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+    if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return None
     return [sizes[0], filters[0], *[None] * (len(sizes) - 2)]
 
 
 def _pooled(node: Node, sizes: Sizes) -> _Found:
-    if node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+    if node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return None
     is_global = is_true(node.attrs, "global_pool", default=False)
     return [*sizes[:2], *[1 if is_global else None] * (len(sizes) - 2)]
@@ -357,7 +358,7 @@ _RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
     "Pooling": _pooled,
     "Reshape": _reshaped,
     "SliceChannel": _parts,
-    "SwapAxis": _swapped,
+    "SwapAxis": _moved,
     "broadcast_axis": _stretched,
     "broadcast_to": _stretched_to,
     "expand_dims": _expanded,
@@ -365,7 +366,7 @@ _RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
     "slice_axis": _cut,
     "squeeze": _squeezed,
     "tile": _tiled,
-    "transpose": _transposed,
+    "transpose": _moved,
     "zeros_like": lambda node, sizes: sizes,
 }
 """Operators of one input, or whose first says all."""

@@ -8,7 +8,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.components import components
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
@@ -16,7 +16,6 @@ from mxamp.passes.state import State
 BLOCK = 16
 """The float32 values of an AVX-512 register, and the channels of a block in oneDNN's layouts for it."""
 
-_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW", "NCW"})
 LAYERS = frozenset({"Convolution", "Deconvolution"})
 _CARRIERS = frozenset(
     {
@@ -242,7 +241,7 @@ class ChannelRegions:
         return (
             weight is not None
             and len(weight.shape) > 2
-            and node.attrs.get("layout", "None") in _CHANNELS_FIRST
+            and node.attrs.get("layout", "None") in CHANNELS_FIRST
             and not self.state.is_fixed(position)
             and all(self.own_parameter(node, number) is not None for number in range(2, len(node.inputs)))
         )
@@ -280,7 +279,7 @@ class ChannelRegions:
                 and all(self.own_parameter(node, number) is not None for number in range(1, 5))
             )
             return [node.inputs[0].node] if is_plain else ()
-        if name == "Pooling" and node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+        if name == "Pooling" and node.attrs.get("layout", "None") not in CHANNELS_FIRST:
             return ()
         if len(node.inputs) > 1 and self.own_parameter(node, 1) is None:
             return ()

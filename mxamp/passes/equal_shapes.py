@@ -6,7 +6,7 @@ from typing import Hashable, Mapping, Sequence
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
 
 KEEP_SHAPE = frozenset(
@@ -30,7 +30,6 @@ BROADCASTING = frozenset(
 )
 """What has the shape of its inputs where they have one."""
 
-_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW", "NCW"})
 _BATCH, _CHANNELS, _PLANE = 1, 2, 3
 
 
@@ -81,10 +80,10 @@ class EqualShapes:
             if is_true(node.attrs, "flatten", default=True):
                 return ("image", _part(keys[0], _BATCH, "batch"), hidden, "no plane")
             return ("rows", _rows(keys[0]), hidden)
-        if op == "Convolution" and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
+        if op == "Convolution" and node.attrs.get("layout", "None") in CHANNELS_FIRST:
             filters = integers(node.attrs.get("num_filter", ""))
             return self._windowed(node, keys[0], filters)
-        if op == "Pooling" and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
+        if op == "Pooling" and node.attrs.get("layout", "None") in CHANNELS_FIRST:
             if is_true(node.attrs, "global_pool", default=False):
                 return None
             return self._windowed(node, keys[0], _part(keys[0], _CHANNELS, "channels"))

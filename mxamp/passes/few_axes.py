@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Sequence
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
-from mxamp.passes.arranged import Arranged
+from mxamp.passes.arranged import Arranged, move_into
+from mxamp.passes.axis_sizes import moved_axes
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
 
 _FEW_VALUES = 16_384
@@ -62,7 +60,7 @@ class MoveFewAxes(NodeRewrite):
         if state.graph.has_numpy_shapes or state.certain_dtypes[position][0] is not DType.FLOAT32:
             return None
         sizes, shape = state.axis_sizes.of(node.inputs[0]), state.shape(node.inputs[0])
-        order = None if shape is None else _order(node, len(shape))
+        order = None if shape is None else moved_axes(node, len(shape))
         if sizes is None or shape is None or order is None:
             return None
         moves = Arranged(sizes, shape).transposed(order).moves
@@ -75,24 +73,5 @@ class MoveFewAxes(NodeRewrite):
                 return None  # whole rows are moved, as fast as by a transpose
         elif is_turned and not before:
             return None
-        entry: Entry = node.inputs[0]
-        for move in before:
-            entry = edit.part(position, move.op, move.op.lower(), entry, like=move.shape, **move.attrs)
-        attrs = {**last.attrs, **own_attributes(node)}
-        edit.replace(position, node._replace(op=last.op, attrs=attrs, inputs=(entry,)))
+        move_into(edit, position, node.inputs[0], moves)
         return "moves the same values along fewer axes" if before else f"{last.op} moves the same values"
-
-
-def _order(node: Node, rank: int) -> Sequence[int] | None:
-    """Return where each axis comes from; None where that is not said."""
-    axes = list(range(rank))
-    if FACTS.canonical(node.op) == "transpose":
-        order = integers(node.attrs.get("axes", "()")) or tuple(reversed(axes))
-        return order if sorted(order) == axes else None
-    swapped = [integers(node.attrs.get(name, "0")) for name in ("dim1", "dim2")]
-    places = [place for dims in swapped if dims is not None for place in dims]
-    if len(places) != len(swapped) or not all(-rank <= place < rank for place in places):
-        return None
-    one, other = places
-    axes[one], axes[other] = axes[other], axes[one]
-    return axes

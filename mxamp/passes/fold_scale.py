@@ -11,13 +11,13 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 _NORM = "BatchNorm"
 
 _FAR = 2.0**20
@@ -96,10 +96,10 @@ def _scaled(state: State, position: int, factor: float) -> Mapping[int, Paramete
     op = FACTS.canonical(node.op)
     if op == _NORM:
         entries = node.inputs[1:3]
-        is_fine = len(node.inputs) > 2 and node.num_outputs and not set(graph.uses[position]) - {0}
+        is_fine = len(node.inputs) > 2 and not set(graph.uses[position]) - {0}
     else:
         entries = node.inputs[1:]
-        is_fine = op in _LAYERS and bool(entries)
+        is_fine = op in LAYERS and bool(entries)
     found: dict[int, Parameter] = {}
     for number, entry in enumerate(entries if is_fine else ()):
         parameter = state.own_parameter(entry)

@@ -6,11 +6,10 @@ from typing import Mapping
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 
 _MAKES_PLACES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 """Operators whose results have as many axes of places as their kernel has."""
-_CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
 ADAPTIVE_POOLING = "_contrib_AdaptiveAvgPooling2D"
 """What fails for anything else, and makes images."""
 _OF_IMAGES = frozenset({ADAPTIVE_POOLING, "UpSampling"})
@@ -52,7 +51,7 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
         op = FACTS.canonical(node.op)
         if op in _MAKES_PLACES:
             kernel = integers(node.attrs.get("kernel", ""))
-            if kernel and node.attrs.get("layout", "None") in _CHANNELS_FIRST:
+            if kernel and node.attrs.get("layout", "None") in CHANNELS_FIRST:
                 found[position] = len(kernel)
                 continue
         if op in _OF_IMAGES:

@@ -6,12 +6,10 @@ from typing import AbstractSet
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
+from mxamp.ops.attributes import CHANNELS_FIRST, integers
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
-
-_CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
 
 _MOST_AXES = 3
 """Of a kernel."""
@@ -138,7 +136,7 @@ def _plain_shape(graph: Graph, node: Node) -> str | None:
     if node.op == "BatchNorm":
         node = graph.nodes[node.inputs[0].node] if node.inputs else node
     kernel = integers(node.attrs.get("kernel", ""))
-    is_first = node.attrs.get("layout", "None") in _CHANNELS_FIRST
+    is_first = node.attrs.get("layout", "None") in CHANNELS_FIRST
     if node.op != "Convolution" or kernel is None or not 0 < len(kernel) <= _MOST_AXES or not is_first:
         return None
     return str((0,) * (2 + len(kernel)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
-from mxamp.passes.arranged import Move
+from mxamp.passes.arranged import move, move_into
 from mxamp.passes.axis_sizes import reduced_axes
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.equal_shapes import BROADCASTING
@@ -94,13 +93,12 @@ class RewriteSummedProducts(PreparationPass):
         for position, node in enumerate(graph.nodes):
             if node.op not in self.operators:
                 continue
-            gone: list[int] = []
-            product = _summed_product(state, position, gone)
+            product = _summed_product(state, position)
             form = None if product is None else form_of(product)
             if product is None or form is None or not _pays(product, form):
                 continue
             _write(edit, position, node, form)
-            for drop in sorted(gone):
+            for drop in _unread(state, position, product):
                 edit.drop(drop)
                 reason = f"{node.name!r} does it with a product of matrices"
                 changes.append(self.changed(graph.nodes[drop], reason, into=node.name))
@@ -108,13 +106,26 @@ class RewriteSummedProducts(PreparationPass):
         return Done(edit.finish(), tuple(changes)) if changes else None
 
 
-def _summed_product(state: State, position: int, gone: list[int]) -> Product | None:
-    """Return what a sum adds up, and note the nodes that only it reads."""
+def _unread(state: State, position: int, product: Product) -> list[int]:
+    """Return the nodes that nobody reads any more: the product of a sum, and copies of its factors."""
+    nodes = state.graph.nodes
+    is_sum = FACTS.canonical(nodes[position].op) != _MATRICES
+    reader = nodes[position].inputs[0].node if is_sum else position
+    copies = [
+        entry.node
+        for entry, factor in zip(nodes[reader].inputs, (product.left, product.right))
+        if entry != factor.entry and state.only_reader(entry.node) == reader
+    ]
+    return sorted([*copies, reader] if is_sum else copies)
+
+
+def _summed_product(state: State, position: int) -> Product | None:
+    """Return what a sum adds up."""
     node = state.graph.nodes[position]
     if state.is_fixed(position) or state.certain_dtypes[position][0] is not DType.FLOAT32:
         return None
     if FACTS.canonical(node.op) == _MATRICES:
-        return _product_of_matrices(state, position, gone)
+        return _product_of_matrices(state, position)
     source = node.inputs[0].node
     product, shape = state.graph.nodes[source], state.shape(Entry(source))
     if (
@@ -127,9 +138,8 @@ def _summed_product(state: State, position: int, gone: list[int]) -> Product | N
     summed = reduced_axes(node, len(shape))
     if summed is None or len(summed) != 1:
         return None
-    gone.append(source)
     places = tuple(range(len(shape)))
-    left, right = [_factor(state, entry, source, places, len(shape), gone) for entry in product.inputs]
+    left, right = [_factor(state, entry, places, len(shape)) for entry in product.inputs]
     if left is None or right is None:
         return None
     is_equal = FACTS.canonical(product.op) not in BROADCASTING
@@ -137,7 +147,7 @@ def _summed_product(state: State, position: int, gone: list[int]) -> Product | N
     return product_of(left, right, shape, *summed, is_equal=is_equal, keeps_axis=keeps_axis)
 
 
-def _product_of_matrices(state: State, position: int, gone: list[int]) -> Product | None:
+def _product_of_matrices(state: State, position: int) -> Product | None:
     """Return what ``linalg_gemm2`` adds up: its axes are those of its result, and one more behind them."""
     node, shape = state.graph.nodes[position], state.shape(Entry(position))
     is_plain = node.attrs.get("axis", "-2") == "-2" and node.attrs.get("alpha", "1") in ("1", "1.0")
@@ -150,7 +160,7 @@ def _product_of_matrices(state: State, position: int, gone: list[int]) -> Produc
     ):
         is_first = comes_first != is_true(node.attrs, name, default=False)
         places = (*others, side, summed) if is_first else (*others, summed, side)
-        factors.append(_factor(state, entry, position, places, len(shape) + 1, gone))
+        factors.append(_factor(state, entry, places, len(shape) + 1))
     left, right = factors
     if left is None or right is None:
         return None
@@ -158,17 +168,13 @@ def _product_of_matrices(state: State, position: int, gone: list[int]) -> Produc
     return product_of(left, right, whole, summed, is_equal=True, keeps_axis=False)
 
 
-def _factor(
-    state: State, entry: Entry, reader: int, places: tuple[int, ...], axes: int, gone: list[int]
-) -> Factor | None:
+def _factor(state: State, entry: Entry, places: tuple[int, ...], axes: int) -> Factor | None:
     """Return a factor as it is before it is copied along axes that the other one has; None if not known."""
     node = state.graph.nodes[entry.node]
     if FACTS.canonical(node.op) in _COPIES and len(node.inputs) == 1 and not state.is_fixed(entry.node):
         before, copied = state.axis_sizes.of(node.inputs[0]), state.axis_sizes.of(entry)
         is_known = before is not None and copied is not None and len(before) == len(copied)
         if is_known and all(own in (1, size) for own, size in zip(before or (), copied or ())):
-            if state.only_reader(entry.node) == reader:
-                gone.append(entry.node)
             entry = node.inputs[0]
     sizes, shape = state.axis_sizes.of(entry), state.shape(entry)
     if sizes is None or shape is None or len(sizes) != len(places):
@@ -195,24 +201,14 @@ def _pays(product: Product, form: Form) -> bool:
 
 def _write(edit: GraphEdit, position: int, node: Node, form: Form) -> None:
     """Put a product of matrices in the place of a sum."""
-    first = _moved(edit, position, "left", form.left.entry, form.left.moves)
-    second = _moved(edit, position, "right", form.right.entry, form.right.moves)
+    first = move(edit, position, form.left.entry, form.left.moves, "left")
+    second = move(edit, position, form.right.entry, form.right.moves, "right")
     attrs = {"transpose_a": "True"} if form.left.is_turned else {}
     if not form.right.is_turned:
         attrs["transpose_b"] = "True"
-    if not form.moves:
+    if form.moves:
+        product = edit.part(position, "batch_dot", "product", first, second, like=form.shape, **attrs)
+        move_into(edit, position, product, form.moves, "product")
+    else:
         attrs.update(own_attributes(node))
         edit.replace(position, node._replace(op="batch_dot", attrs=attrs, inputs=(first, second)))
-        return
-    product = edit.part(position, "batch_dot", "product", first, second, like=form.shape, **attrs)
-    *before, last = form.moves
-    moved = _moved(edit, position, "product", product, before)
-    attrs = {**last.attrs, **own_attributes(node)}
-    edit.replace(position, node._replace(op=last.op, attrs=attrs, inputs=(moved,)))
-
-
-def _moved(edit: GraphEdit, position: int, what: str, entry: Entry, moves: Sequence[Move]) -> Entry:
-    for move in moves:
-        name = f"{what}_{move.op.lower()}"
-        entry = edit.part(position, move.op, name, entry, like=move.shape, **move.attrs)
-    return entry

@@ -13,8 +13,6 @@ from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
-
-
 _CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
 
 
