@@ -52,6 +52,7 @@ _OF_TWO = frozenset(
 """Operators whose second input is data as their first is, and not a box, a state or a size."""
 _CUTS = "SliceChannel"
 """What gives each step of an unrolled network its part of the data."""
+_LOOKS_UP = "Embedding"
 _CONVOLUTIONS = frozenset({"Convolution", "Deconvolution"})
 _KEEPS_RANK = KEEPS_RANK | {
     *("Pad", "elemwise_div", "transpose"),
@@ -259,13 +260,34 @@ def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:
             if form is not None:
                 for cut in cuts:
                     form = _uncut(form, cut)
-                return _Form(form, keeps_rank and op in _CONVOLUTIONS)
+                is_certain = op in _CONVOLUTIONS or (
+                    op == _LOOKS_UP and _meets_convolution(graph, params, use.node, len(form) + 1)
+                )
+                return _Form(form, keeps_rank and is_certain)
             is_data = use.input == 0 or op in _OF_TWO
             if is_data and use.node not in seen:
                 seen.add(use.node)
                 so_far = (node, *cuts) if op == _CUTS else cuts
                 waiting.append((use.node, keeps_rank and op in _KEEPS_RANK, so_far))
     return None
+
+
+def _meets_convolution(graph: Graph, params: Mapping[str, Shape], position: int, rank: int) -> bool:
+    """Return whether what has so many axes comes to a convolution of as many, which refuses all others."""
+    while True:
+        readers = _readers(graph, position)
+        if not readers:
+            return False
+        position, number = readers[0]
+        node = graph.nodes[position]
+        op = FACTS.canonical(node.op)
+        if op in _CONVOLUTIONS:
+            weight = params.get(graph.nodes[node.inputs[1].node].name) if len(node.inputs) > 1 else None
+            return number == 0 and weight is not None and len(weight) == rank
+        if op == "expand_dims":
+            rank += 1
+        elif op not in _KEEPS_RANK:
+            return False
 
 
 def _readers(graph: Graph, position: int) -> Sequence[Use]:
@@ -298,7 +320,7 @@ def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: in
     """Return the form of what a node reads as one of its inputs; None where the node does not tell."""
     op = FACTS.canonical(node.op)
     facts = FACTS.of(node.op, node.attrs)
-    if op == "Embedding" and facts is not None and facts.role(number, node.attrs) is InputRole.INDEX:
+    if op == _LOOKS_UP and facts is not None and facts.role(number, node.attrs) is InputRole.INDEX:
         return (1, _LENGTH)
     if op not in LAYERS or number != 0 or len(node.inputs) < 2:
         return None

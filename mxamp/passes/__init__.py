@@ -18,6 +18,7 @@ from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.fold_scale import FoldScale
+from mxamp.passes.full_width import RewriteFullWidth
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.hard_swish import RewriteHardSwish
@@ -88,6 +89,7 @@ __all__ = [
     "RewriteActivations",
     "RewriteBestBoxes",
     "RewriteBilinearUpsampling",
+    "RewriteFullWidth",
     "RewriteGlobalPooling",
     "RewriteHardSigmoid",
     "RewriteHardSwish",

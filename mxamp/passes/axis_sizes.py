@@ -59,11 +59,11 @@ class AxisSizes:
             known = shape(Entry(position))
             if parameter is not None:
                 self._sizes.append(parameter.shape)
-            elif known is None:
+            elif known is None and found is None:
                 self._sizes.append(None)
             else:
-                if found is None or len(found) != len(known):
-                    found = [None] * len(known)
+                if found is None or (known is not None and len(found) != len(known)):
+                    found = [None] * len(known or ())
                 own = [("axis", position, axis) if size is None else size for axis, size in enumerate(found)]
                 self._sizes.append(tuple(own))
 
@@ -79,7 +79,7 @@ class AxisSizes:
         op = FACTS.canonical(node.op)
         first = inputs[0] if inputs else None
         if first is None:
-            return None
+            return _reshaped(node, ()) if _says_all(node) else None
         if op in KEEP_SHAPE:
             return first
         if op in BROADCASTING:
@@ -152,6 +152,13 @@ def reduced_axes(node: Node, rank: int) -> frozenset[int] | None:
     return frozenset(range(rank)) - found if is_true(node.attrs, "exclude", default=False) else found
 
 
+def _says_all(node: Node) -> bool:
+    """Return whether a node is a Reshape that makes the same axes of whatever it reads."""
+    codes = integers(node.attrs.get("shape", "")) if FACTS.canonical(node.op) == "Reshape" else None
+    is_read_forwards = not is_true(node.attrs, "reverse", default=False)
+    return bool(codes) and is_read_forwards and all(code > 0 or code == -1 for code in codes or ())
+
+
 def _reshaped(node: Node, sizes: Sizes) -> _Found:
     codes = integers(node.attrs.get("shape", ""))
     if not codes or is_true(node.attrs, "reverse", default=False):
@@ -218,7 +225,7 @@ def _split(read: Sequence[Size], one: int, other: int) -> Sequence[Size | None]:
 
 def _with_rest(found: list[Size | None], sizes: Sizes) -> _Found:
     """Return the sizes with the one that is not known, where it is what the others leave."""
-    if found.count(None) != 1:
+    if found.count(None) != 1 or not sizes:
         return found
     number, rest = _parted(sizes)
     divisor, others = _parted([size for size in found if size is not None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import AbstractSet, Iterator, Mapping, NamedTuple, Sequence
 
 from mxamp.dtypes import DType
@@ -49,6 +50,13 @@ slice included: 32 -> 3 channels, 9x9, 3.4 and 19; 32 -> 2, 1x1, 3.5 and 2.4; 25
 _MUCH = 4 / 3
 """An image's 1 channel -> 20 (to 32), 5x5: 2.9 and 0.7 times as fast; 3 -> 10 (to 16): 1.2 and 1.0, 2.4 and
 1.0 without a slice; 1 -> 100 (to 112), 3x300: 0.4 and 0.9."""
+
+_PIECE = 32
+"""Filters that oneDNN's batches of small matrix products take at a time, of any even number of channels. One
+thread, AMD EPYC (family 26), float32 and bfloat16, times as fast padded: 300 -> 100 (to 128), 3 of 56 words,
+1.27 and 1.47, 5 words of eight texts 1.50 and 1.74; 300 -> 200 (to 224) 1.18 and 1.52; 50 -> 100 1.29 and
+1.03; 301 -> 100 1.25 and 0.86; 100 -> 100, 28 x 28, 3x3, 1.59 and 1.36; 72 -> 100, 14 x 14, 1.17 and 1.44.
+With 112 filters all of them are slower than with 100. Of one word, or pixel, 300 -> 100 is 1.05 and 0.85."""
 
 _LITTLE = 1.12
 """So much more of what is slow pays where the gates of hard swishes are computed in blocks of channels, as in
@@ -133,8 +141,8 @@ class ChannelRegions:
         for members in components(nodes, tensors) if apart else found:
             yield members, tensors.keys()
 
-    def pays(self, region: Region, wider: Mapping[int, int]) -> bool:
-        """Return whether whole blocks of channels are faster, going by what was measured (:data:`_FEW`).
+    def paying(self, region: Region, wider: Mapping[int, int]) -> Region | None:
+        """Return a region with whole blocks of channels, or pieces, where these are faster; else None.
 
         Parameters
         ----------
@@ -143,14 +151,19 @@ class ChannelRegions:
         wider
             Layer -> its input channels, where the region that it reads gets more.
         """
+        in_pieces = region._replace(padded=-(-region.channels // _PIECE) * _PIECE)
+        return next((one for one in (region, in_pieces) if self._pays(one, wider)), None)
+
+    def _pays(self, region: Region, wider: Mapping[int, int]) -> bool:
+        """Return whether more channels are faster, going by what was measured (:data:`_FEW`)."""
         growth = region.padded / region.channels
-        sliced = [
-            reader
-            for reader, number in self.readers(region)
-            if not self.takes(reader, number, region.channels)
-        ]
-        is_sliced = bool(sliced) or any(position in self.state.heads for position in region.members)
-        if region.channels % _SMALL_BLOCK == 0 and any(self.names[reader] == "Concat" for reader in sliced):
+        sliced = [use for use in self.readers(region) if not self.takes(*use, region.channels)]
+        is_head = any(position in self.state.heads for position in region.members)
+        is_sliced = bool(sliced) or is_head
+        are_slices_small = not is_head and all(self._is_one_place(*use) for use in sliced)
+        if region.channels % _SMALL_BLOCK == 0 and any(
+            self.names[reader] == "Concat" for reader, _ in sliced
+        ):
             return False
         for position in region.members:
             if self.names[position] == "Deconvolution" and is_sliced:
@@ -161,9 +174,28 @@ class ChannelRegions:
                 return False
             if self.is_layer[position]:
                 columns = wider.get(position, self._columns(position))
-                if columns % BLOCK and (columns > _FEW or not _MUCH <= growth < _TOO_MUCH):
+                fits = columns % BLOCK == 0 or (columns <= _FEW and _MUCH <= growth < _TOO_MUCH)
+                if not fits and not (self._fits_in_pieces(position, columns, region) and are_slices_small):
                     return False
         return True
+
+    def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
+        """Return whether a layer of any number of channels gains by whole pieces of filters."""
+        weight = self.own_parameter(self.graph.nodes[position], 1)
+        return (
+            weight is not None
+            and self.names[position] == "Convolution"
+            and math.prod(weight.shape[2:]) > 1
+            and columns >= BLOCK
+            and columns % 2 == 0
+            and region.padded % _PIECE == 0
+            and region.padded / region.channels <= _MUCH
+        )
+
+    def _is_one_place(self, reader: int, number: int) -> bool:
+        """Return whether a node reads one value of each channel."""
+        shape = self.state.usual_shape(self.graph.nodes[reader].inputs[number])
+        return shape is not None and math.prod(shape[2:]) == 1
 
     def readers(self, region: Region) -> Iterator[tuple[int, int]]:
         """Yield what reads a region from outside: node and number of the input."""

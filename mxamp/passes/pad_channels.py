@@ -19,7 +19,7 @@ _ONES = frozenset({(1, "BatchNorm"), (4, "BatchNorm")})
 
 
 class PadChannels(PreparationPass):
-    """Add channels of zeros to convolutions, up to a multiple of 16, and drop them where they would be seen.
+    """Add channels of zeros to convolutions, up to blocks of 16, and drop them where they would be seen.
 
     Before::
 
@@ -32,7 +32,8 @@ class PadChannels(PreparationPass):
     where the first weight has 12 rows of zeros more, and the second 12 columns. What carries a tensor on
     channel by channel has more channels, too: activations, pooling, BatchNorm, depthwise convolutions, sums
     and products of two such tensors. A FullyConnected that reads the tensor flattened gets columns of zeros.
-    Before anything else the first channels are taken, and a graph output keeps its name::
+    Where a layer reads channels that are no whole blocks, its own go up to a multiple of 32. Before anything
+    else the first channels are taken, and a graph output keeps its name::
 
         x -> Convolution {num_filter: 3} (y)     x -> Convolution {num_filter: 16} -> slice_axis {end: 3} (y)
 
@@ -62,16 +63,21 @@ class PadChannels(PreparationPass):
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with whole blocks of channels."""
         search = ChannelRegions(graph, state)
-        regions, before = list(search.regions()), -1
-        while len(regions) != before:  # a layer that gains by a wider input does not where that stays
-            before = len(regions)
+        regions, before = list(search.regions()), list[Region]()
+        while regions != before:  # a layer that gains by a wider input does not where that stays
+            before = regions
             wider = {
                 reader: region.padded
                 for region in regions
                 for reader, number in search.readers(region)
                 if number == 0
             }
-            regions = [region for region in regions if search.pays(region, wider)]
+            regions = [
+                paying
+                for region in regions
+                for paying in [search.paying(region, wider)]
+                if paying is not None
+            ]
         return _Rewrite(graph, state, search, regions, self.step).done() if regions else None
 
 

@@ -208,6 +208,7 @@ _PREPARED = {
     "fold_scale": ("product", "with a number done by the layer that made it"),
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
+    "full_width": ("layer", "that takes rows of its image whole, as a sequence"),
     "second_axis_max": ("max", "along the second axis written as Pooling"),
     "short_sums": ("sum", "of two terms written as an addition"),
     "summed_products": ("node", "of summed products done by a product of matrices"),

@@ -298,6 +298,19 @@ def test_what_is_broadcast_may_come_with_fewer_axes() -> None:
     assert made.shape == (1, 3, 8, 8)
 
 
+@pytest.mark.parametrize(("axes", "is_certain"), [(1, True), (0, False), (2, False)])
+def test_indices_have_the_axes_that_a_convolution_behind_their_embedding_takes(
+    axes: int, is_certain: bool
+) -> None:
+    words = mx.sym.Embedding(mx.sym.var("data"), input_dim=20, output_dim=8, name="words")
+    for _ in range(axes):
+        words = mx.sym.expand_dims(words, axis=1)
+    shapes = {"words_weight": (20, 8), "conv_weight": (4, 1, 3, 8), "conv_bias": (4,)}
+    layer = mx.sym.Convolution(words, kernel=(3, 8), num_filter=4, name="conv")
+    found = assume_shapes(graph_from_symbol(layer), shapes, ["data"])
+    assert (found is not None and found.have_certain_axes) is is_certain
+
+
 def test_without_mxnet_the_same_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
     sym = alternating()
     args, _ = arrays(sym, data=(1, 8))

@@ -70,6 +70,17 @@ def test_operators(op: str, attrs: dict[str, Any], expected: list[Any]) -> None:
     assert sizes_of(net, net.op(op, net.var("x"), **attrs)) == tuple(expected)
 
 
+def test_a_reshape_may_say_all_axes_of_what_has_any_number() -> None:
+    net = Net()
+    image = net.op("Reshape", net.var("x"), shape=(-1, 1, 6, 4))
+    wider = net.op("expand_dims", image, axis=0)
+    copied = net.op("Reshape", net.var("y"), shape=(0, -1))
+    known = AxisSizes(net.graph(wider, copied), {}, lambda read: None)
+    assert known.of(image) == (("axis", image.node, 0), 1, 6, 4)
+    assert known.of(wider) == (1, ("axis", image.node, 0), 1, 6, 4)
+    assert known.of(copied) is None
+
+
 def test_a_product_is_as_long_as_its_longer_factor() -> None:
     net = Net()
     x = net.var("x")

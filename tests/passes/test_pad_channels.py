@@ -123,6 +123,37 @@ def test_a_layer_is_left_where_its_input_is_no_whole_blocks_either() -> None:
     assert named(after, "layer").attrs["num_filter"] == "40"
 
 
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel", "padded"),
+    [
+        (100, 100, 3, 128),
+        (40, 200, 5, 224),
+        (101, 100, 3, 100),
+        (100, 100, 1, 100),
+        (100, 70, 3, 70),
+        (8, 50, 3, 50),
+    ],
+)
+def test_a_layer_of_any_even_number_of_channels_gets_whole_pieces_of_filters(
+    channels: int, filters: int, kernel: int, padded: int
+) -> None:
+    net = Layers()
+    x = relu(net, net.layer(net.var("x"), "layer", channels, filters, kernel=kernel))
+    after, _ = net.done(net.layer(x, "next", filters, 64))
+    assert named(after, "layer").attrs["num_filter"] == str(padded)
+
+
+@pytest.mark.parametrize(("places", "padded"), [(1, "128"), (20, "100"), (None, "100")])
+def test_pieces_pay_where_little_is_sliced(places: int | None, padded: str) -> None:
+    net = Layers()
+    x = net.layer(net.var("x"), "layer", 100, 100)
+    y = net.op("transpose", x, name="y", axes=(0, 2, 3, 1))
+    shapes = [((2, 100, 22, 22),), ((100, 100, 3, 3),), ((100,),), ((2, 100, places, places),), ((2,),)]
+    inserted = () if padded == "100" else ("layer_channels",)
+    after, _ = net.done(y, inserted=inserted, shapes=shapes if places else None)
+    assert named(after, "layer").attrs["num_filter"] == padded
+
+
 def test_a_deconvolution_has_its_own_order_of_rows_and_columns() -> None:
     net = Layers()
     up = net.layer(net.layer(net.var("x"), "layer", 16, 24), "up", 24, 40, op="Deconvolution")

@@ -98,6 +98,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "instance_norm",
         "fold_scale",
         "summed_products",
+        "full_width",
         "second_axis_max",
         "few_axes",
         "last_axis_concat",
