@@ -96,19 +96,21 @@ def _full_axis(state: State, position: int) -> int | None:
     """Return which axis of its image a convolution takes whole in every call; None where it takes none."""
     node = state.graph.nodes[position]
     weight = state.own_parameter(node.inputs[1]) if len(node.inputs) > 1 else None
-    sizes = state.axis_sizes.of(node.inputs[0])
     if (
-        position in state.heads
+        weight is None
+        or len(weight.shape) != _IMAGE
+        or weight.shape[1] != 1
+        or max(weight.shape[2:]) < _WIDE
+        or node.attrs.get("num_group", "1") != "1"
+        or node.attrs.get("layout", "None") not in _LAYOUTS
+        or position in state.heads
         or set(state.graph.uses[position]) != {0}
         or state.graph.has_numpy_shapes
         or state.dtypes[position][0] is not DType.FLOAT32
-        or weight is None
-        or sizes is None
-        or not len(sizes) == len(weight.shape) == _IMAGE
-        or weight.shape[1] != 1
-        or node.attrs.get("num_group", "1") != "1"
-        or node.attrs.get("layout", "None") not in _LAYOUTS
     ):
+        return None
+    sizes = state.axis_sizes.of(node.inputs[0])
+    if sizes is None or len(sizes) != _IMAGE:
         return None
     for axis in (_ROWS, _COLUMNS):
         is_whole = _along(node, "pad", axis, 0) == 0 and _along(node, "dilate", axis, 1) == 1
