@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, Mapping, Sequence
 
-from mxamp.decisions.workload import BLOCKED_RANKS, as_depthwise, chain_work, model_work, written_layouts
+from mxamp.decisions.workload import (
+    BLOCKED_RANKS,
+    as_depthwise,
+    chain_work,
+    model_work,
+    with_bias,
+    written_layouts,
+)
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
+from mxamp.ops.parameters import LAYERS
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.image_layout import PLAIN
@@ -131,13 +139,20 @@ def estimate(
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
     layouts = written_layouts(graph, shapes)
-    works = model_work(graph, shapes, layouts)
-    around = max((work.around for work in works if work is not None), default=0)
-    operators = max((work.operators for work in works if work is not None), default=0)
     patterns = (*target.rounds_once, *target.fusion)
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
-    pricing = _Pricing(graph, names, shapes, works, model, evens=EVEN_CHANNELS in target.rewrites)
+    folded = frozenset(
+        position
+        for chain in (*fused, *groups)
+        for position in chain[1:]
+        if names[position] == _NORM and names[chain[0]] in LAYERS
+    )
+    works = model_work(graph, shapes, layouts, folded)
+    around = max((work.around for work in works if work is not None), default=0)
+    operators = max((work.operators for work in works if work is not None), default=0)
+    evens = EVEN_CHANNELS in target.rewrites
+    pricing = _Pricing(graph, names, shapes, works, folded, model, evens=evens)
     # A chain costs what its head stands for; of what is in one, nothing else is priced.
     in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))
     float32 = [
@@ -236,12 +251,13 @@ class _Pricing:
         names: Sequence[str],
         shapes: Shapes,
         works: Sequence[Work | None],
+        folded: AbstractSet[int],
         model: CostModel,
         *,
         evens: bool,
     ) -> None:
         self._graph, self._names, self._shapes = graph, names, shapes
-        self._works, self._model = works, model
+        self._works, self._folded, self._model = works, folded, model
         self._evens = evens
         self._known: dict[tuple[object, ...], float] = {}
 
@@ -250,7 +266,11 @@ class _Pricing:
         head = chain[0]
         if self._graph.nodes[head].is_variable:
             return 0.0
-        work = chain_work(self._graph, chain, self._shapes, [self._works[position] for position in chain])
+        ran = (head, *[position for position in chain[1:] if position not in self._folded])
+        works = [self._works[position] for position in ran]
+        if len(ran) < len(chain) and works[0] is not None:
+            works[0] = with_bias(works[0])
+        work = chain_work(self._graph, ran, self._shapes, works)
         curves = sum(self._curve(position, low=low) for position in chain[1:])
         if low and self._evens and work is not None and self._is_odd(head, work):
             return curves + self._evened(head, work)
@@ -313,6 +333,9 @@ class _Pricing:
         op, attributes = layer
         return (self._kernel(op, as_depthwise(work, attributes), low=True),)
 
+
+_NORM = "BatchNorm"
+"""What a layer takes into itself when the model is written."""
 
 _ATTRIBUTES = Work._fields.index("attributes")
 

@@ -67,8 +67,21 @@ def chain_work(
     )
 
 
+def with_bias(work: Work) -> Work:
+    """Return what a layer does once the BatchNorm behind it is folded into it, which leaves a bias."""
+    if work.has_bias:
+        return work
+    filters = work.output[1:2]
+    return work._replace(
+        has_bias=True, inputs=(*work.inputs, filters), elements=work.elements + math.prod(filters)
+    )
+
+
 def model_work(
-    graph: Graph, shapes: Shapes, layouts: Sequence[tuple[int, int]] | None = None
+    graph: Graph,
+    shapes: Shapes,
+    layouts: Sequence[tuple[int, int]] | None = None,
+    folded: AbstractSet[int] = frozenset(),
 ) -> Sequence[Work | None]:
     """Return what every node of a model does; None for variables and where shapes do not tell.
 
@@ -80,6 +93,8 @@ def model_work(
         For every node the shape of each output.
     layouts
         What :func:`written_layouts` says of it, from whoever knows it.
+    folded
+        Each BatchNorm that a layer takes into itself: it moves nothing.
 
     Notes
     -----
@@ -97,9 +112,17 @@ def model_work(
         for node, work in zip(graph.nodes, works)
     ]
     alike = Counter(kinds)
-    everything = sum(work.elements for work in works if work is not None)
+    everything = sum(
+        work.elements for position, work in enumerate(works) if work is not None and position not in folded
+    )
     at_once = everything - _read_again(graph, shapes)
-    operators = len({node.op for node in graph.nodes if not node.is_variable})
+    operators = len(
+        {
+            node.op
+            for position, node in enumerate(graph.nodes)
+            if not node.is_variable and position not in folded
+        }
+    )
     return [
         None
         if work is None
