@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
+from mxamp.ops.attributes import CHANNELS_FIRST, integers
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
-
-_CHANNELS_FIRST = frozenset({"None", "NCHW", "NCDHW"})
 
 
 class FoldPadding(PreparationPass):
@@ -83,7 +81,7 @@ def _zeros_around(node: Node) -> tuple[int, ...] | None:
 
 def _padded(node: Node, widths: tuple[int, ...]) -> Node | None:
     """Return a Convolution with more padding; None where the node is none that can take it."""
-    if FACTS.canonical(node.op) != "Convolution" or node.attrs.get("layout", "None") not in _CHANNELS_FIRST:
+    if FACTS.canonical(node.op) != "Convolution" or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return None
     kernel = integers(node.attrs.get("kernel", ""))
     own = integers(node.attrs.get("pad", "()"))
