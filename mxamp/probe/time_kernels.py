@@ -6,7 +6,7 @@ import itertools
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from mxamp.measuring.process import Dialogue
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
 from mxamp.probe.fit_kernels import KernelSample, fit_kernels
-from mxamp.probe.kernels import FAMILIES, GUESTS, Kernel, draw_kernels, seat_guests
+from mxamp.probe.kernels import FAMILIES, GUESTS, Kernel, draw_guest, draw_kernels, seat_guests
 from mxamp.targets import CostModel, Support, Target
 from mxamp.targets.kernel_cost import kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_terms import amounts_and_traits
@@ -92,7 +92,12 @@ def time_random_kernels(
 
 
 def time_in_surroundings(
-    timing: KernelTiming, target: Target, count: int, *, seed: int
+    timing: KernelTiming,
+    target: Target,
+    count: int,
+    *,
+    seed: int,
+    only: Collection[str] = frozenset(),
 ) -> list[list[dict[str, Any]]]:
     """Time each of some random kernels again and again, in graphs of other kernels each time.
 
@@ -109,6 +114,8 @@ def time_in_surroundings(
         How many kernels.
     seed
         Where the seeds of kernels and graphs begin.
+    only
+        Operators: other kernels than theirs are drawn and not timed. All, where there are none.
 
     Returns
     -------
@@ -122,21 +129,23 @@ def time_in_surroundings(
         When the processes keep dying.
     """
     random = np.random.default_rng(seed)
-    found: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+    seeds = range(seed, seed + count)
+    drawn = [guest for guest in seeds if not only or draw_guest(guest).op in only]
+    found: dict[int, list[dict[str, Any]]] = {guest: [] for guest in drawn}
 
     def graphs() -> Iterator[_Graph]:
         waiting: list[int] = []
-        for number in itertools.count(seed + count):  # no guest's seed
+        for number in itertools.count(seed + count) if drawn else ():  # no guest's seed
             while len(waiting) < GUESTS:
-                waiting.extend((seed + random.permutation(count)).tolist())
+                waiting.extend(random.permutation(drawn).tolist())
             graph = _Graph.drawn(number, guests=waiting)
             del waiting[: len(graph.places)]
             yield graph
 
     for graph, timed in _timed(timing, target, graphs()):
         for place, guest in zip(graph.places, graph.guests):
-            found[guest - seed].append(timed[place])
-    return found
+            found[guest].append(timed[place])
+    return list(found.values())
 
 
 @dataclass(frozen=True)

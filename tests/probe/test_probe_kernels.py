@@ -675,6 +675,18 @@ def test_kernels_are_timed_among_others_again_and_again(timing: KernelTiming) ->
         assert len({work.around for work in works}) > 1  # it had other company
 
 
+def test_only_some_operators_are_timed_among_all(timing: KernelTiming) -> None:
+    count, seed = 60, JUDGE_SEED + 200
+    ops = [draw_guest(seed + number).op for number in range(count)]
+    each = time_in_surroundings(
+        replace(timing, seconds=6.0), Target.builtin("cpu-bf16"), count, seed=seed, only={"Pooling"}
+    )
+    assert len(each) == ops.count("Pooling") > 0
+    timed = {one["op"] for times in each for one in times}
+    assert timed == {"Pooling"}
+    assert time_in_surroundings(timing, Target.builtin("cpu-bf16"), 4, seed=seed, only={"no such"}) == []
+
+
 def test_guests_take_the_places_of_a_few() -> None:
     chosen = draw_kernels(24, np.random.default_rng(1), {"Pooling": 1.0})
     seated, places = seat_guests(chosen, range(20), np.random.default_rng(0))

@@ -200,13 +200,15 @@ def test_a_family_of_few_kernels_keeps_its_rates(tmp_path: Path) -> None:
     assert cost_in(arguments[0]).kernels == before.kernels
 
 
+@pytest.mark.parametrize(("options", "more"), [([], 1), (["--only", "RNN", "dot"], 8)])
 def test_kernels_are_timed_and_added_to_those_from_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], more: int
 ) -> None:
     asked = []
 
-    def time_in_surroundings(timing: Any, target: Target, count: int, *, seed: int) -> Any:
+    def time_in_surroundings(timing: Any, target: Target, count: int, *, seed: int, only: Any) -> Any:
         asked.append((round(timing.seconds), count, seed))
+        assert list(only) == options[1:]
         now[0] += timing.seconds
         return [[{key: value for key, value in one.items() if key != "guest"}] for one in timed(30)]
 
@@ -214,8 +216,8 @@ def test_kernels_are_timed_and_added_to_those_from_before(
     monkeypatch.setattr(collect, "time_in_surroundings", time_in_surroundings)
     monkeypatch.setattr(collect.time, "monotonic", lambda: now[0])
     arguments = files(tmp_path, timed(20))
-    collect.main([*arguments, "--seconds", "350", "--seed", "7"])
-    assert asked == [(300, 3600, 7), (50, 600, 10_000_007)]
+    collect.main([*arguments, "--seconds", "350", "--seed", "7", *options])
+    assert asked == [(300, more * 3600, 7), (50, more * 600, 10_000_007)]
     kept = [json.loads(line) for line in (tmp_path / "kernels.jsonl").read_text("utf-8").splitlines()]
     assert len(kept) == 80
     assert all(one["guest"] for one in kept[20:])

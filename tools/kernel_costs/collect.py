@@ -22,6 +22,9 @@ from tools.machine import prepare_environment, use_amx
 _GUESTS_A_SECOND = 12
 """How many kernels are drawn: some more than can be timed (AMD EPYC, Intel Xeon, one thread: 6 to 8)."""
 
+_RARE = 8
+"""How many more, where only some operators are timed."""
+
 _AT_A_TIME = 300.0
 """Seconds, after which what was timed is written."""
 
@@ -37,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help=f"of the first kernel, below {JUDGE_SEED}; by default 0"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="OP", help="time kernels of these operators alone, among all"
+    )
     given = parser.parse_args(arguments)
     prepare_environment()
     use_amx()
@@ -47,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     while (left := end - time.monotonic()) > 0:
         seconds = min(left, _AT_A_TIME)
         timing = KernelTiming(target.dtype, dict(os.environ), seconds)
-        each = time_in_surroundings(timing, target, max(1, round(_GUESTS_A_SECOND * seconds)), seed=seed)
+        count = max(1, round((_RARE if given.only else 1) * _GUESTS_A_SECOND * seconds))
+        each = time_in_surroundings(timing, target, count, seed=seed, only=given.only)
         add_timings(given.timings, [{"guest": True, **kernel} for times in each for kernel in times])
         print(f"{sum(map(len, each))} kernels timed, of seeds from {seed} on", flush=True)
         seed += _SEEDS
