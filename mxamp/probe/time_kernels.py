@@ -115,7 +115,7 @@ def time_in_surroundings(
     seed
         Where the seeds of kernels and graphs begin.
     only
-        Operators: other kernels than theirs are drawn and not timed. All, where there are none.
+        Operators, or families: other kernels than theirs are drawn and not timed. All, where there are none.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def time_in_surroundings(
     """
     random = np.random.default_rng(seed)
     seeds = range(seed, seed + count)
-    drawn = [guest for guest in seeds if not only or draw_guest(guest).op in only]
+    drawn = [guest for guest in seeds if not only or {*_names(draw_guest(guest))} & {*only}]
     found: dict[int, list[dict[str, Any]]] = {guest: [] for guest in drawn}
 
     def graphs() -> Iterator[_Graph]:
@@ -146,6 +146,10 @@ def time_in_surroundings(
         for place, guest in zip(graph.places, graph.guests):
             found[guest].append(timed[place])
     return list(found.values())
+
+
+def _names(one: Kernel) -> tuple[str, str]:
+    return one.op, one.family
 
 
 @dataclass(frozen=True)

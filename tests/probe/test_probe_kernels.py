@@ -675,15 +675,15 @@ def test_kernels_are_timed_among_others_again_and_again(timing: KernelTiming) ->
         assert len({work.around for work in works}) > 1  # it had other company
 
 
-def test_only_some_operators_are_timed_among_all(timing: KernelTiming) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("Pooling", "op"), ("Convolution 1x1", "family")])
+def test_only_some_operators_are_timed_among_all(timing: KernelTiming, name: str, kind: str) -> None:
     count, seed = 60, JUDGE_SEED + 200
-    ops = [draw_guest(seed + number).op for number in range(count)]
+    drawn = [getattr(draw_guest(seed + number), kind) for number in range(count)]
     each = time_in_surroundings(
-        replace(timing, seconds=6.0), Target.builtin("cpu-bf16"), count, seed=seed, only={"Pooling"}
+        replace(timing, seconds=6.0), Target.builtin("cpu-bf16"), count, seed=seed, only={name}
     )
-    assert len(each) == ops.count("Pooling") > 0
-    timed = {one["op"] for times in each for one in times}
-    assert timed == {"Pooling"}
+    assert len(each) == drawn.count(name) > 0
+    assert {one[kind] for times in each for one in times} == {name}
     assert time_in_surroundings(timing, Target.builtin("cpu-bf16"), 4, seed=seed, only={"no such"}) == []
 
 

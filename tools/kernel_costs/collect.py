@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--seed", type=int, default=0, help=f"of the first kernel, below {JUDGE_SEED}; by default 0"
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="OP", help="time kernels of these operators alone, among all"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="OP",
+        help="time kernels of these operators or families alone",
     )
     given = parser.parse_args(arguments)
     prepare_environment()
