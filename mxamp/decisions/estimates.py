@@ -21,7 +21,7 @@ from mxamp.decisions.workload import (
 )
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
-from mxamp.ops.parameters import LAYERS
+from mxamp.ops.parameters import FOLDED, LAYERS
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.image_layout import PLAIN
@@ -146,7 +146,7 @@ def estimate(
         position
         for chain in (*fused, *groups)
         for position in chain[1:]
-        if names[position] == _NORM and names[chain[0]] in LAYERS
+        if names[position] in FOLDED and names[chain[0]] in LAYERS
     )
     works = model_work(graph, shapes, layouts, folded)
     around = max((work.around for work in works if work is not None), default=0)
@@ -333,9 +333,6 @@ class _Pricing:
         op, attributes = layer
         return (self._kernel(op, as_depthwise(work, attributes), low=True),)
 
-
-_NORM = "BatchNorm"
-"""What a layer takes into itself when the model is written."""
 
 _ATTRIBUTES = Work._fields.index("attributes")
 

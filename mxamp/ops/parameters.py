@@ -40,6 +40,9 @@ LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 NORMS = frozenset({"BatchNorm", "_contrib_SyncBatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm"})
 """The operators whose parameters are one number for each channel, group or feature, and as many each."""
 
+FOLDED = frozenset({"BatchNorm"})
+"""The operators that a layer right before them takes into its weight and bias, once nothing is trained."""
+
 
 _CHANNELS = {"Convolution": "num_filter", "Deconvolution": "num_filter", "FullyConnected": "num_hidden"}
 """Layer -> the attribute that is the size of axis 1 of what it hands on."""

@@ -63,8 +63,9 @@ class PadChannels(PreparationPass):
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with whole blocks of channels."""
         search = ChannelRegions(graph, state)
-        regions, before = list(search.regions()), list[Region]()
-        while regions != before:  # a layer that gains by a wider input does not where that stays
+        regions: Sequence[Region] = list(search.regions())
+        before: Sequence[Region] = ()
+        while regions and regions != before:  # a layer that gains by a wider input does not where that stays
             before = regions
             wider = {
                 reader: region.padded
