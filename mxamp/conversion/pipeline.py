@@ -28,6 +28,7 @@ from mxamp.passes import (
     OneSpelling,
     PadChannels,
     Pass,
+    PlainForPooling,
     PreparationPass,
     RescaleOverflows,
     RewriteActivations,
@@ -117,6 +118,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),
+    preparing(PlainForPooling),
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
     preparing(SeparateDenseInput),
     preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.

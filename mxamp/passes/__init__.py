@@ -34,6 +34,7 @@ from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.pixel_shuffle import RewritePixelShuffle
+from mxamp.passes.plain_for_pooling import PlainForPooling
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.preparation import NodeRewrite, PreparationPass
@@ -80,6 +81,7 @@ __all__ = [
     "OneSpelling",
     "PadChannels",
     "Pass",
+    "PlainForPooling",
     "PlannedNode",
     "PlannedPass",
     "PreparationPass",

@@ -229,6 +229,7 @@ _PREPARED = {
     "prelu": ("PReLU", "written as depthwise convolutions"),
     "deconvolution_bias": ("Deconvolution", "whose bias a depthwise convolution adds"),
     "hard_swish": ("hard swish", "whose gate is computed in blocks of channels"),
+    "plain_for_pooling": ("Pooling", "that reads plain planes instead of blocks it has no kernel for"),
     "share_layout": ("layer", "whose result is reordered once"),
     "dense_input": (
         "FullyConnected",

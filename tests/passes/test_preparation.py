@@ -114,6 +114,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "prelu",
         "deconvolution_bias",
         "hard_swish",
+        "plain_for_pooling",
         "share_layout",
         "dense_input",
         "keep_branches",
