@@ -33,7 +33,7 @@ class PlainForPooling(NodeRewrite):
 
     Refuses: global pooling, and channels last; where every part is whole blocks of 16 channels, or does not
     say how many it has; what is certainly no image; planes of 16,384 values and more, or of unknown size; a
-    node that a rule of the user's picks; the bodies of control flow. Runs for targets that are CPUs alone.
+    node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow.
 
     Notes
     -----
@@ -48,7 +48,7 @@ class PlainForPooling(NodeRewrite):
 
     step = "plain_for_pooling"
     operators = frozenset({"Pooling"})
-    device = "cpu"
+    asks_target = True
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Put a Reshape before one pooling."""
