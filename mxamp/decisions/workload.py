@@ -112,17 +112,14 @@ def model_work(
         for node, work in zip(graph.nodes, works)
     ]
     alike = Counter(kinds)
-    everything = sum(
-        work.elements for position, work in enumerate(works) if work is not None and position not in folded
-    )
+    ran = [
+        (node.op, work)
+        for position, (node, work) in enumerate(zip(graph.nodes, works))
+        if not node.is_variable and position not in folded
+    ]
+    everything = sum(work.elements for _, work in ran if work is not None)
     at_once = everything - _read_again(graph, shapes)
-    operators = len(
-        {
-            node.op
-            for position, node in enumerate(graph.nodes)
-            if not node.is_variable and position not in folded
-        }
-    )
+    operators = len({op for op, _ in ran})
     return [
         None
         if work is None
