@@ -8,7 +8,7 @@ from typing import Mapping
 import numpy as np
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.ops.parameters import LAYERS
@@ -19,6 +19,8 @@ from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
 _NORM = "BatchNorm"
+
+_SCALED = LAYERS | {_NORM}
 
 _FAR = 2.0**20
 """No factor is larger, or smaller than one over it: weights are to stay well within every dtype's range."""
@@ -36,7 +38,7 @@ class FoldScale(PreparationPass):
         x -> Convolution(0.17 weight, 0.17 bias) -> y
 
     Likewise ``_div_scalar`` and ``negative``, a FullyConnected, a Deconvolution, and a BatchNorm, whose scale
-    and shift are multiplied.
+    and shift are multiplied. Products one after the other become one number.
 
     Refuses: where anything else reads the layer or its parameters; where layer or product are a graph output;
     parameters that are not dense float32; factors beyond 2^20 or below 2^-20; other dtypes than float32;
@@ -60,22 +62,36 @@ class FoldScale(PreparationPass):
         """Return the graph in which layers multiply."""
         edit, changes = GraphEdit(graph, state.params), []
         for position, node in enumerate(graph.nodes):
-            if node.op not in self.operators or state.is_fixed(position) or position in state.heads:
-                continue
-            layer, factor = node.inputs[0], _factor(node)
-            if factor is None or layer.output or state.only_reader(layer.node) != position:
-                continue
-            scaled = _scaled(state, layer.node, factor)
+            products = _products(state, position)
+            factor = math.prod(products.values())
+            scaled = _scaled(state, position, factor) if products and _is_near_one(factor) else {}
             if not scaled:
                 continue
             for parameter, values in scaled.items():
                 edit.change_parameter(parameter, values)
-            made = graph.nodes[layer.node]
-            if FACTS.canonical(made.op) == _NORM and is_true(made.attrs, "fix_gamma", default=True):
-                edit.replace(layer.node, made._replace(attrs={**made.attrs, "fix_gamma": "False"}))
-            edit.drop(position, layer)
-            changes.append(self.changed(node, f"{made.name!r} multiplies by {factor:.6g}", into=made.name))
+            if FACTS.canonical(node.op) == _NORM and is_true(node.attrs, "fix_gamma", default=True):
+                edit.replace(position, node._replace(attrs={**node.attrs, "fix_gamma": "False"}))
+            for product in products:
+                edit.drop(product, Entry(position))
+                reason = f"{node.name!r} multiplies by {factor:.6g}"
+                changes.append(self.changed(graph.nodes[product], reason, into=node.name))
         return Done(edit.finish(), tuple(changes)) if changes else None
+
+
+def _products(state: State, position: int) -> Mapping[int, float]:
+    """Return the nodes that multiply a layer's result, one after the other: a node -> by what."""
+    if FACTS.canonical(state.graph.nodes[position].op) not in _SCALED:
+        return {}
+    found: dict[int, float] = {}
+    reader = state.only_reader(position)
+    while reader is not None and reader not in state.heads and not state.is_fixed(reader):
+        node = state.graph.nodes[reader]
+        factor = _factor(node) if node.op in FoldScale.operators else None
+        if factor is None:
+            break
+        found[reader] = factor
+        reader = state.only_reader(reader)
+    return found
 
 
 def _factor(node: Node) -> float | None:
@@ -87,7 +103,11 @@ def _factor(node: Node) -> float | None:
         factor = number if "mul" in node.op.lower() else 1 / number
     except (ValueError, ZeroDivisionError):
         return None
-    return factor if math.isfinite(factor) and 1 / _FAR <= abs(factor) <= _FAR else None
+    return factor if _is_near_one(factor) else None
+
+
+def _is_near_one(factor: float) -> bool:
+    return math.isfinite(factor) and 1 / _FAR <= abs(factor) <= _FAR
 
 
 def _scaled(state: State, position: int, factor: float) -> Mapping[int, Parameter]:

@@ -56,6 +56,19 @@ def test_parameters_are_multiplied(kind: str, op: str, scalar: str, factor: floa
         np.testing.assert_array_equal(done.params[name].values(), expected.astype(np.float32))
 
 
+def test_products_one_after_the_other_are_one_number() -> None:
+    net = Net()
+    first = scaled(net, layer(net, "Convolution"), scalar="0.9", name="first")
+    second = scaled(net, first, "_div_scalar", scalar="0.1", name="second")
+    graph = net.graph(net.op("exp", scaled(net, second, "negative", name="third"), name="y"))
+    after, done = prepared(FoldScale, graph, net.params)
+    assert reads(after, "y") == ["layer"]
+    assert [change.node for change in done.changes] == ["first", "second", "third"]
+    for name in ("layer_weight", "layer_bias"):
+        expected = net.params[name].astype(np.float64) * -(0.9 * (1 / 0.1))
+        np.testing.assert_array_equal(done.params[name].values(), expected.astype(np.float32))
+
+
 def test_a_batch_norm_whose_scale_is_one_has_one_of_its_own() -> None:
     net = Net()
     norm = layer(net, "BatchNorm")
