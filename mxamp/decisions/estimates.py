@@ -13,6 +13,7 @@ from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.decisions.workload import (
     BLOCKED_RANKS,
+    Layout,
     as_depthwise,
     chain_work,
     model_work,
@@ -25,7 +26,6 @@ from mxamp.ops.parameters import FOLDED, LAYERS
 from mxamp.placement import PlacementCosts
 from mxamp.targets import CostModel, Target, Work, fusion_groups
 from mxamp.targets.image_layout import PLAIN
-from mxamp.targets.layout import writes_blocks
 from mxamp.targets.work import Shapes
 
 _NANOSECONDS = 1000
@@ -189,22 +189,22 @@ def estimate(
             down=down,
         )
 
-    are_blocked = [writes_blocks(graph, position) for position in range(len(graph.nodes))]
-
     def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
         found = []
         for position, (node, outputs) in enumerate(zip(graph.nodes, shapes)):
             if node.is_variable and node.name in cast_offline:
                 found.append((0.0,) * len(outputs))
                 continue
-            order = are_blocked[position], layouts[position][not down]
-            found.append(tuple([cast(shape, *order, down) for shape in outputs]))
+            layout = layouts[position]
+            order = PLAIN if layout is None else layout[not down]
+            is_blocked = layout is not None and (down or not layout.is_cast_plain)
+            found.append(tuple([cast(shape, is_blocked, order, down) for shape in outputs]))
         return found
 
     return Estimates(
         groups=groups,
         float32=float32,
-        float32_beside=_beside_casts(graph, pricing, float32, choices, groups),
+        float32_beside=_beside_casts(graph, pricing, float32, layouts, choices, groups),
         low=low,
         casts=casts(down=False),
         is_measured=model.is_measured,
@@ -216,6 +216,7 @@ def _beside_casts(
     graph: Graph,
     pricing: _Pricing,
     float32: Sequence[float],
+    layouts: Sequence[Layout | None],
     choices: AbstractSet[int],
     groups: Sequence[tuple[int, ...]],
 ) -> Sequence[float]:
@@ -233,7 +234,7 @@ def _beside_casts(
         writers = [
             entry.node
             for entry in dict.fromkeys(node.inputs)
-            if entry.node in choices and writes_blocks(graph, entry.node)
+            if entry.node in choices and layouts[entry.node] is not None
         ]
         reorder = pricing.reorder(position) if writers else 0.0
         found[position] -= reorder
@@ -325,7 +326,7 @@ class _Pricing:
         node, work = self._graph.nodes[position], self._works[position]
         if work is None or len(work.output) != _IMAGE or set(self._graph.uses[position]) - {0}:
             return ()
-        if not work.is_blocked:
+        if not work.finds_blocks(low=True):
             return ()
         layer = depthwise_of(self._names[position], node.attrs, work.output[1])
         if layer is None:

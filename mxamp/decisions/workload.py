@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import AbstractSet, Mapping, Sequence, Tuple
+from typing import AbstractSet, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
@@ -13,10 +13,27 @@ from mxamp.ops.attributes import integers
 from mxamp.ops.parameters import LAYERS
 from mxamp.targets import Work
 from mxamp.targets.image_layout import BLOCKS, PLAIN, layer_layout
-from mxamp.targets.layout import layout_writer
+from mxamp.targets.layout import WRITE_BLOCKS, WRITE_OVER, layout_source
 from mxamp.targets.work import Shapes
 
 _Shape = Tuple[int, ...]
+
+
+class Layout(NamedTuple):
+    """The order in which a layer's image lies, or what was written over it.
+
+    Attributes
+    ----------
+    float32, low
+        Where layers compute in FP32, and where in the low dtype.
+    is_cast_plain
+        Whether what wrote it is FP32 in any case: low data come of a cast then, which writes plain order.
+    """
+
+    float32: int
+    low: int
+    is_cast_plain: bool = False
+
 
 _IMAGE = 4
 
@@ -80,7 +97,7 @@ def with_bias(work: Work) -> Work:
 def model_work(
     graph: Graph,
     shapes: Shapes,
-    layouts: Sequence[tuple[int, int]] | None = None,
+    layouts: Sequence[Layout | None] | None = None,
     folded: AbstractSet[int] = frozenset(),
 ) -> Sequence[Work | None]:
     """Return what every node of a model does; None for variables and where shapes do not tell.
@@ -142,7 +159,7 @@ def _read_again(graph: Graph, shapes: Shapes) -> int:
     return again
 
 
-def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[tuple[int, int]]) -> Work | None:
+def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[Layout | None]) -> Work | None:
     """Return what a node does; None where a shape is not known that is needed to tell.
 
     Parameters
@@ -168,6 +185,7 @@ def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[tuple
             elements += min(values, math.prod(output)) if _is_looked_up(node, number) else values
     first = inputs[0] if inputs else None
     weight = inputs[1] if len(inputs) > 1 else None
+    layout = layouts[node.inputs[0].node] if node.inputs else None
     is_layer = node.op in LAYERS
     groups = (integers(node.attrs.get("num_group", "")) or (1,))[0] if is_layer else 1
     return Work(
@@ -180,10 +198,9 @@ def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[tuple
         attributes=node.attrs,
         inputs=inputs,
         output=output,
-        is_blocked=first is not None
-        and len(first) in BLOCKED_RANKS
-        and layout_writer(graph, node.inputs[0].node) is not None,
-        arrives_in=layouts[node.inputs[0].node] if node.inputs else (PLAIN, PLAIN),
+        is_blocked=first is not None and len(first) in BLOCKED_RANKS and layout is not None,
+        arrives_in=(PLAIN, PLAIN) if layout is None else (layout.float32, layout.low),
+        is_cast_plain=layout is not None and layout.is_cast_plain,
     )
 
 
@@ -207,29 +224,58 @@ def as_depthwise(work: Work, attributes: Mapping[str, str]) -> Work:
     )
 
 
-def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[tuple[int, int]]:
+def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[Layout | None]:
     """Return the order in which nodes write images where layers compute in FP32, and where in low dtypes.
 
-    Of volumes it is known only whether they are plain.
+    None for what is no layer's, and plain. Of volumes it is known only whether they are plain.
+
+    Notes
+    -----
+    What computes in FP32 alone finds plain order behind a cast, so it is looked at only in FP32 which order
+    it writes over.
     """
-    writers = [layout_writer(graph, position) for position in range(len(graph.nodes))]
-    layers = {writer for writer in writers if writer is not None}
-    of_layers = {layer: _layer_layouts(graph, layer, shapes) for layer in layers}
-    return [(PLAIN, PLAIN) if writer is None else of_layers[writer] for writer in writers]
+    found: list[Layout | None] = []
+    for position, node in enumerate(graph.nodes):
+        if node.op in WRITE_BLOCKS:
+            found.append(_layer_layouts(graph, position, shapes))
+            continue
+        source = layout_source(graph, position)
+        over = _written_over(graph, position, shapes) if node.op in WRITE_OVER else None
+        if source is not None:
+            found.append(found[source])
+        else:
+            layout = None if over is None else found[over]
+            is_plain = layout is None or layout.float32 == PLAIN
+            found.append(None if layout is None or is_plain else Layout(layout.float32, PLAIN, True))
+    return found
 
 
-def _layer_layouts(graph: Graph, writer: int, shapes: Shapes) -> tuple[int, int]:
+def _written_over(graph: Graph, position: int, shapes: Shapes) -> int | None:
+    """Return the node over whose values another writes its own: the first that it is the last to read."""
+    written = shapes[position][0] if shapes[position] else None
+    for entry in graph.nodes[position].inputs:
+        is_last = all(use.node <= position for use in graph.uses_of(entry)) and entry not in graph.heads
+        if (
+            is_last
+            and not graph.nodes[entry.node].is_variable
+            and shapes[entry.node][entry.output] == written
+        ):
+            return entry.node
+    return None
+
+
+def _layer_layouts(graph: Graph, writer: int, shapes: Shapes) -> Layout:
     node = graph.nodes[writer]
     data, weight = (shapes[entry.node][entry.output] for entry in node.inputs[:2])
     output = shapes[writer][0]
     if data is None or weight is None or output is None or len(output) not in BLOCKED_RANKS:
-        return PLAIN, PLAIN
+        return Layout(PLAIN, PLAIN)
     if len(output) != _IMAGE:
-        return BLOCKS, BLOCKS
+        return Layout(BLOCKS, BLOCKS)
     float32, low = (
         layer_layout(node.op, node.attrs, data, weight, output, low=is_low) for is_low in (False, True)
     )
-    return float32, low
+    return Layout(float32, low)
 
 
 def _only_tells_a_shape(node: Node, number: int) -> bool:

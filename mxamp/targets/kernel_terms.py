@@ -397,7 +397,7 @@ def _layout(work: Work, itemsize: int) -> int:
     A convolution whose filters fill neither blocks of 16 nor of 8 writes plain tensors; one in the low dtype
     knows no blocks of 8.
     """
-    if not work.is_blocked or len(work.inputs[0]) < 2:
+    if not work.finds_blocks(low=itemsize != _FLOAT32_BYTES) or len(work.inputs[0]) < 2:
         return 0
     channels = work.inputs[0][1]
     if channels % _BLOCK == 0:

@@ -39,25 +39,41 @@ JOIN_LAYOUTS = frozenset({"Concat"})
 it, and the last is a layer's."""
 
 
+WRITE_OVER = frozenset(
+    {
+        *("broadcast_add", "broadcast_div", "broadcast_maximum", "broadcast_minimum", "broadcast_mul"),
+        *("broadcast_sub", "elemwise_div", "elemwise_mul", "elemwise_sub", "_maximum", "_minimum"),
+        *("_div_scalar", "_maximum_scalar", "_minimum_scalar", "_minus_scalar", "_mul_scalar"),
+        *("_plus_scalar", "_power_scalar", "_rdiv_scalar", "_rminus_scalar"),
+        *("abs", "erf", "exp", "hard_sigmoid", "log", "negative", "relu", "sigmoid", "softsign", "sqrt"),
+        *("square", "tanh", "softmax", "log_softmax", "LayerNorm"),
+    }
+)
+"""Operators that MXNet lets write over what they read where nothing reads that behind them. They compute in
+plain order, and what lay there in another is brought back into that: their reader finds the layer's."""
+
 _LOOK_BACK = 16
 """How far back a layout is followed; nothing but operators that keep it stand in between."""
-
-
-def writes_blocks(graph: Graph, position: int) -> bool:
-    """Return whether a node writes a layout of oneDNN's: a layer does, and what keeps what it reads."""
-    return layout_writer(graph, position) is not None
 
 
 def layout_writer(graph: Graph, position: int) -> int | None:
     """Return the layer in whose layout a node writes; None where that is the plain order."""
     for _ in range(_LOOK_BACK):
-        node = graph.nodes[position]
-        if node.op in WRITE_BLOCKS:
+        if graph.nodes[position].op in WRITE_BLOCKS:
             return position
-        if (node.op not in KEEP_LAYOUT and not _is_fused_clip(graph, position)) or not node.inputs:
+        source = layout_source(graph, position)
+        if source is None:
             return None
-        position = node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
+        position = source
     return None
+
+
+def layout_source(graph: Graph, position: int) -> int | None:
+    """Return the node whose layout one hands on; None for layers, and for what writes plain order."""
+    node = graph.nodes[position]
+    if not node.inputs or not (node.op in KEEP_LAYOUT or _is_fused_clip(graph, position)):
+        return None
+    return node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
 
 
 def clips_from_zero(node: Node) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from mxamp.targets.image_layout import PLAIN
+
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node of a graph the shape of each output; None where it is not known."""
 
@@ -32,7 +34,7 @@ class Work(NamedTuple):
     output
         The shape of its first output.
     is_blocked
-        Whether its data come in the blocked layout that a convolution writes.
+        Whether its data come in the blocked layout that a convolution writes, at least where in FP32.
     arrives_in
         The order that its data come in (:mod:`mxamp.targets.image_layout`) where the layer that wrote them
         computed in FP32, and where in the low dtype. Plain where no layer did.
@@ -49,6 +51,9 @@ class Work(NamedTuple):
         the core. 0 where the node is looked at alone.
     has_activation
         Whether an activation is fused behind a layer.
+    is_cast_plain
+        Whether low data come in plain order though FP32 ones come in blocks: what writes them is FP32, and
+        behind the cast order is plain.
     """
 
     multiply_adds: int
@@ -61,11 +66,16 @@ class Work(NamedTuple):
     inputs: tuple[tuple[int, ...], ...] = ()
     output: tuple[int, ...] = ()
     is_blocked: bool = False
-    arrives_in: tuple[int, int] = (0, 0)
+    arrives_in: tuple[int, int] = (PLAIN, PLAIN)
     around: int = 0
     model: int = 0
     operators: int = 0
     has_activation: bool = False
+    is_cast_plain: bool = False
+
+    def finds_blocks(self, *, low: bool) -> bool:
+        """Return whether its data come in blocks of channels where it computes low, or where in FP32."""
+        return self.is_blocked and not (low and self.is_cast_plain)
 
     def to_document(self) -> dict[str, Any]:
         """Return it as plain data; see :meth:`from_document`."""
