@@ -173,9 +173,9 @@ def test_rates_stay_where_new_ones_are_no_better(tmp_path: Path, capsys: pytest.
     arguments = files(tmp_path, timed(600), {"float32": right, "low": right})
     rates.main([*arguments, "--keep-corrections"])
     assert "exp, float32: its own, 600 kernels" in capsys.readouterr().out
-    Path(arguments[2]).write_text("".join(json.dumps(one) + "\n" for one in timed(100)), "utf-8")
+    Path(arguments[2]).write_text("".join(json.dumps(one) + "\n" for one in timed(30)), "utf-8")
     rates.main([*arguments, "--keep-corrections"])
-    assert "exp, float32: as before, 100 kernels are too few" in capsys.readouterr().out
+    assert "exp, float32: as before, 30 kernels are too few" in capsys.readouterr().out
     assert cost_in(arguments[0]).kernels["exp"][0] == tree_from_document(right, "exp")
 
 

@@ -17,8 +17,9 @@ from tools.benchmark_models.job import Job
 from tools.networks.build import build_network, draw_inputs
 from tools.networks.catalogue import find_network
 from tools.networks.names import LARGEST_BATCH, NETWORK_NAMES
+from tools.networks.network import Network
 
-__all__ = ["Subject", "build_subject"]
+__all__ = ["Subject", "build_subject", "subject_of"]
 
 _ONE_BY_ONE = 2
 """Samples for the error of a model with batch size 1; a larger batch has as many as it holds."""
@@ -59,7 +60,41 @@ def build_subject(job: Job) -> Subject:
     MxampError
         When the model cannot be built.
     """
-    return (_of_network if job.name in NETWORK_NAMES else _of_zoo)(job, max(job.batch, 1))
+    batch = max(job.batch, 1)
+    if job.name in NETWORK_NAMES:
+        return subject_of(find_network(job.name), job, batch)
+    return _of_zoo(job, batch)
+
+
+def subject_of(network: Network, job: Job, batch: int) -> Subject:
+    """Return what is measured of a network, whether the benchmark has it or not.
+
+    Parameters
+    ----------
+    network
+        The network.
+    job
+        Says how its weights are drawn.
+    batch
+        Samples a forward pass.
+
+    Raises
+    ------
+    DataError
+        When the network takes no batch of that size.
+    """
+    _check_batch(network.name, batch, LARGEST_BATCH.get(network.name, 0))
+    shapes = {name: own.batched(batch) for name, own in network.inputs.items()}
+    scale = (
+        "" if job.residual_scale == RESIDUAL_SCALE else f", residual branches times {job.residual_scale:g}"
+    )
+    return Subject(
+        build_network(network, seed=job.seed, residual_scale=job.residual_scale),
+        shapes,
+        draw_inputs(network.inputs, batch, samples=1 if batch > 1 else _ONE_BY_ONE),
+        RANDOM,
+        f"random, seed {job.seed}{scale}",
+    )
 
 
 def _of_zoo(job: Job, batch: int) -> Subject:
@@ -77,22 +112,6 @@ def _of_zoo(job: Job, batch: int) -> Subject:
     ]
     shapes = {name: (batch, *shape) for name, shape in built.shapes.items()}
     return Subject(built.model, shapes, samples, built.weights, built.origin)
-
-
-def _of_network(job: Job, batch: int) -> Subject:
-    network = find_network(job.name)
-    _check_batch(job.name, batch, LARGEST_BATCH.get(job.name, 0))
-    shapes = {name: own.batched(batch) for name, own in network.inputs.items()}
-    scale = (
-        "" if job.residual_scale == RESIDUAL_SCALE else f", residual branches times {job.residual_scale:g}"
-    )
-    return Subject(
-        build_network(network, seed=job.seed, residual_scale=job.residual_scale),
-        shapes,
-        draw_inputs(network.inputs, batch, samples=1 if batch > 1 else _ONE_BY_ONE),
-        RANDOM,
-        f"random, seed {job.seed}{scale}",
-    )
 
 
 def _check_batch(name: str, batch: int, largest: int) -> None:

@@ -1,9 +1,11 @@
-"""Time the kernels of networks of the zoo where they stand, and add them to a file of timings.
+"""Time the kernels of networks where they stand, and add them to a file of timings.
 
     python -m tools.kernel_costs.networks TARGET.json resnet34_v1 mobilenet0.5:8 --timings kernels.jsonl
+    python -m tools.kernel_costs.networks TARGET.json gru_of_384 mtcnn_of_120 --timings kernels.jsonl
 
 Random kernels stand among others of all kinds; those of a network stand where a network has them, behind what
-wrote their data, among layers of few kinds. Each network runs in float32, prepared, and with all in the low
+wrote their data, among layers of few kinds. Networks are the zoo's, and those of other kinds in sizes that
+the benchmark has not (`tools/networks/relatives.py`). Each runs in float32, prepared, and with all in the low
 dtype that can be, in a process of its own. None of the networks that `make bench-estimates` judges by belongs
 here.
 """
@@ -15,7 +17,8 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Iterator, Sequence
+from collections import Counter
+from typing import Any, Iterator, Mapping, Sequence
 
 import mxamp
 from mxamp.decisions.workload import chain_work, model_work
@@ -34,8 +37,12 @@ from mxamp.targets.kernel_terms import family_of
 from tools.benchmark_models.names import MODELS
 from tools.kernel_costs.timings import add_arguments, add_timings, read_target
 from tools.machine import prepare_environment, use_amx
+from tools.networks.names import NETWORK_NAMES
 
 _WARMUP, _PASSES = 5, 20
+
+_MOST_ALIKE = 8
+"""So many kernels of a network are kept that do the same."""
 
 _LEAST_US = 0.5
 """Of what takes less the clock's microsecond tells nothing."""
@@ -45,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Time and keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_arguments(parser)
-    parser.add_argument("networks", nargs="*", metavar="NAME[:BATCH]", help="of the zoo, with a batch size")
+    parser.add_argument(
+        "networks", nargs="*", metavar="NAME[:BATCH]", help="of the zoo, or a relative, with a batch size"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_intermixed_args(arguments)
     prepare_environment()
@@ -55,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name, _, batch = given.child.partition(":")
         print(json.dumps(list(_kernels_of(name, int(batch or 1), target))))
         return
-    judged = [one for one in given.networks if one.partition(":")[0] in MODELS]
+    judged = [one for one in given.networks if one.partition(":")[0] in (*MODELS, *NETWORK_NAMES)]
     if judged:
         parser.error(f"{', '.join(judged)}: make bench-estimates judges by them; nothing is fitted to these")
     environment = {
@@ -73,18 +82,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
             said = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
             print(f"{network} failed: {said[:200]}", flush=True)
             continue
-        timed = json.loads(process.stdout.strip().splitlines()[-1])
+        timed = thinned(json.loads(process.stdout.strip().splitlines()[-1]))
         add_timings(given.timings, timed)
         print(f"{network}: {len(timed)} kernels timed", flush=True)
+
+
+def thinned(timed: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return timed kernels without those that are like many others: cells that are unrolled are thousands."""
+    seen: Counter[str] = Counter()
+    found = []
+    for one in timed:
+        kind = json.dumps([one["family"], one["work"], list(one["us"])], sort_keys=True)
+        seen[kind] += 1
+        if seen[kind] <= _MOST_ALIKE:
+            found.append(one)
+    return found
 
 
 def _kernels_of(name: str, batch: int, target: Target) -> Iterator[dict[str, Any]]:
     """Yield the kernels of a network as :func:`mxamp.runtime.kernel_times.time_kernels` returns kernels."""
     from tools.benchmark_models.job import Job
-    from tools.benchmark_models.subject import build_subject
+    from tools.benchmark_models.subject import build_subject, subject_of
     from tools.benchmark_models.variants import prepared_model
+    from tools.networks.relatives import RELATIVES
 
-    subject = build_subject(Job(name, batch=batch))
+    job = Job(name, batch=batch)
+    subject = subject_of(RELATIVES[name], job, batch) if name in RELATIVES else build_subject(job)
     model = subject.model
     converted = mxamp.convert_model(
         model.sym,

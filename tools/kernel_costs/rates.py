@@ -33,7 +33,7 @@ from tools.kernel_costs.timings import add_arguments, part_of, read_target, read
 
 _PARTS = 4
 
-_FEWEST_ANEW = 200
+_FEWEST_ANEW = 40
 """Kernels of a family whose rates are fitted anew beneath corrections, ..."""
 
 _CLEARLY = 2.0
@@ -123,7 +123,9 @@ def _by_family(path: Path) -> Mapping[str, Sequence[_Timed]]:
 
 
 def is_worth_it(choice: Choice, off: NDArray[np.float64], in_networks: NDArray[np.bool_]) -> bool:
-    """Return whether a tree is clearly better than the one that is there, and for no kind of kernels worse.
+    """Return whether a tree is clearly better than the one that is there, and clearly worse for no kind.
+
+    The one that is there may have seen these kernels, and the tree is judged by those that it has not seen.
 
     Parameters
     ----------
@@ -136,9 +138,13 @@ def is_worth_it(choice: Choice, off: NDArray[np.float64], in_networks: NDArray[n
     """
     gained = losses(off) - losses(choice.off)
     kinds = (gained[in_networks], gained[~in_networks])
-    return float(gained.mean()) > _CLEARLY * float(gained.std()) / len(gained) ** 0.5 and all(
-        float(own.mean()) >= 0 for own in kinds if len(own) >= _FEWEST_OF_A_KIND
+    return float(gained.mean()) > _clearly(gained) and all(
+        float(own.mean()) >= -_clearly(own) for own in kinds if len(own) >= _FEWEST_OF_A_KIND
     )
+
+
+def _clearly(gained: NDArray[np.float64]) -> float:
+    return _CLEARLY * float(gained.std()) / len(gained) ** 0.5
 
 
 def beneath(sample: KernelSample, corrections: Corrections) -> KernelSample:

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import mxnet as mx
 
-__all__ = ["arcface", "mobile_face_net", "mtcnn_output", "mtcnn_proposal"]
+__all__ = ["arcface", "mobile_face_net", "mtcnn_output", "mtcnn_proposal", "mtcnn_refinement"]
 
 
 def arcface(*, units: Sequence[int] = (3, 4, 6, 3), embedding: int = 512) -> Any:
@@ -82,6 +82,25 @@ def mtcnn_proposal() -> Any:
     x = _prelu(_biased(x, 32, 3, "conv3"), "prelu3")
     scores = mx.sym.softmax(_biased(x, 2, 1, "conv4_1"), axis=1, name="prob1")
     return mx.sym.Group([scores, _biased(x, 4, 1, "conv4_2")])
+
+
+def mtcnn_refinement() -> Any:
+    """Return MTCNN's second stage, which judges cuts of 24 by 24 pixels (see :func:`mtcnn_proposal`)."""
+    x = mx.sym.var("data")
+    for number, (channels, kernel, pool) in enumerate(((28, 3, 3), (48, 3, 3), (64, 2, 0)), start=1):
+        x = _prelu(_biased(x, channels, kernel, f"conv{number}"), f"prelu{number}")
+        if pool:
+            x = mx.sym.Pooling(
+                x,
+                pool_type="max",
+                kernel=(pool, pool),
+                stride=(2, 2),
+                pooling_convention="full",
+                name=f"pool{number}",
+            )
+    x = _prelu(mx.sym.FullyConnected(x, num_hidden=128, name="conv4"), "prelu4")
+    scores = mx.sym.softmax(mx.sym.FullyConnected(x, num_hidden=2, name="conv5_1"), name="prob1")
+    return mx.sym.Group([scores, mx.sym.FullyConnected(x, num_hidden=4, name="conv5_2")])
 
 
 def mtcnn_output() -> Any:

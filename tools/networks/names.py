@@ -29,5 +29,5 @@ NETWORK_NAMES = (
 )
 """In the order in which they are measured."""
 
-LARGEST_BATCH: Mapping[str, int] = {"faster_rcnn_symbols": 1}
+LARGEST_BATCH: Mapping[str, int] = {"faster_rcnn_symbols": 1, "faster_rcnn_of_240": 1}
 """The most samples of a forward pass, where there is a limit."""

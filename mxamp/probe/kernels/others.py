@@ -296,10 +296,17 @@ def _product(draw: Draw) -> Kernel:
     )
 
 
+_USUAL_HIDDEN = (64, 128, 200, 256, 300, 512, 650, 768, 1024)
+"""The sizes of what language models and recognisers remember."""
+
+
 def _recurrent(draw: Draw) -> Kernel:
     mode = str(draw.one_of("lstm", "lstm", "gru", "rnn_tanh"))
     gates = {"lstm": 4, "gru": 3, "rnn_tanh": 1}[mode]
     t, n, inputs, hidden = draw.size(1, 64), draw.batch(), draw.size(8, 768), 4 * draw.size(4, 192)
+    if draw.chance(0.4):  # a sentence through layers of a usual size, which lie in memory for every word
+        t, n = draw.size(16, 128), int(str(draw.one_of(1, 1, n)))
+        hidden = int(str(draw.one_of(*_USUAL_HIDDEN)))
     ways, layers = (2, 1) if draw.chance(0.3) else (1, int(str(draw.one_of(1, 1, 2))))
     while t > 1 and t * n * gates * hidden * (inputs + hidden) > draw.most_multiply_adds / 2:
         t //= 2

@@ -1,0 +1,140 @@
+"""Networks of the kinds that are measured, in other sizes, for costs to be fitted to their kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnet.gluon import rnn
+
+from tools.networks.detection import faster_rcnn
+from tools.networks.digits import lenet
+from tools.networks.faces import arcface, mtcnn_proposal, mtcnn_refinement
+from tools.networks.language import Bert, LanguageModel, text_cnn
+from tools.networks.network import Network, constant, image, noise, tokens, zeros
+from tools.networks.pictures import StyleTransfer, UNet, dcgan_generator
+from tools.networks.recommendation import matrix_factorisation
+from tools.networks.sequences import DeepSpeech, HandwritingRecognition, captcha
+
+__all__ = ["RELATIVES"]
+
+
+def _language_model(
+    kind: str, hidden: int, *, layers: int, words: int, vocabulary: int, embedding: int = 0
+) -> Network:
+    layer, states = {"lstm": (rnn.LSTM, 2), "gru": (rnn.GRU, 1)}[kind]
+    width = embedding or hidden
+
+    def build() -> Any:
+        return LanguageModel(layer, vocabulary=vocabulary, embedding=width, hidden=hidden, layers=layers)
+
+    return Network(
+        f"{kind}_of_{hidden}",
+        f"{layers} {kind.upper()} layers of {hidden} units over {words} words",
+        build,
+        {
+            "data0": tokens(words, vocabulary=vocabulary, batch_axis=1),
+            **{f"data{number}": zeros(layers, hidden, batch_axis=1) for number in range(1, states + 1)},
+        },
+    )
+
+
+def _captcha(hidden: int, *, layers: int, columns: int) -> Network:
+    return Network(
+        f"captcha_of_{hidden}",
+        f"{layers} layers of {hidden} LSTM cells unrolled over {columns} columns of an image",
+        lambda: captcha(columns=columns, hidden=hidden, layers=layers),
+        {"data": noise(columns, 30)},
+    )
+
+
+def _u_net(width: int, side: int) -> Network:
+    return Network(
+        f"u_net_of_{width}",
+        f"U-Net, {width} channels wide, {side} by {side} pixels",
+        lambda: UNet(width=width),
+        {"data": image(3, side, side)},
+    )
+
+
+def _proposal(height: int, width: int) -> Network:
+    return Network(
+        f"mtcnn_of_{height}",
+        f"MTCNN's first stage, {height} by {width} pixels",
+        mtcnn_proposal,
+        {"data": image(3, height, width)},
+    )
+
+
+_ALL = (
+    Network("lenet_of_32", "LeNet on 32 by 32 pixels", lenet, {"data": image(1, 32, 32)}),
+    Network(
+        "text_cnn_of_30",
+        "a convolutional classifier of sentences of 30 words",
+        lambda: text_cnn(length=30, vocabulary=5_000),
+        {"data": tokens(30, vocabulary=5_000)},
+    ),
+    _language_model("lstm", 128, layers=2, words=20, vocabulary=2_000),
+    _language_model("lstm", 300, layers=1, words=50, vocabulary=5_000),
+    _language_model("lstm", 650, layers=2, words=30, vocabulary=8_000),
+    _language_model("gru", 256, layers=1, words=30, vocabulary=8_000),
+    _language_model("gru", 384, layers=1, words=100, vocabulary=120, embedding=48),
+    _language_model("gru", 640, layers=2, words=40, vocabulary=96, embedding=128),
+    Network(
+        "bert_of_256",
+        "BERT of four layers of 256 units over 64 word pieces",
+        lambda: Bert(vocabulary=8_000, length=64, units=256, hidden=1024, layers=4, heads=4),
+        {"data0": tokens(64, vocabulary=8_000), "data1": tokens(64, vocabulary=2), "data2": constant(50)},
+    ),
+    Network(
+        "handwriting_of_128",
+        "convolutions and bidirectional LSTMs of 128 units over lines of 32 by 256 pixels",
+        lambda: HandwritingRecognition(hidden=128),
+        {"data": image(1, 32, 256)},
+    ),
+    Network(
+        "deep_speech_of_256",
+        "convolutions and two layers of 256 GRUs each way over 120 frames of a spectrogram",
+        lambda: DeepSpeech(hidden=256, layers=2),
+        {"data": noise(1, 120, 161)},
+    ),
+    _captcha(64, layers=2, columns=40),
+    _captcha(150, layers=1, columns=60),
+    Network("style_of_160", "style transfer, 160 by 160 pixels", StyleTransfer, {"data": image(3, 160, 160)}),
+    _u_net(16, 192),
+    _u_net(48, 128),
+    Network(
+        "dcgan_of_48",
+        "a DCGAN's generator of 48 channels, to 64 by 64 grey pixels",
+        lambda: dcgan_generator(width=48, channels=1),
+        {"data": noise(100, 1, 1)},
+    ),
+    Network(
+        "arcface_of_18",
+        "ArcFace's ResNet-18 with PReLU, 112 by 112 pixels",
+        lambda: arcface(units=(2, 2, 2, 2), embedding=256),
+        {"data": image(3, 112, 112, pixels="raw")},
+    ),
+    Network(
+        "mtcnn_refinement",
+        "MTCNN's second stage, 24 by 24 pixels",
+        mtcnn_refinement,
+        {"data": image(3, 24, 24)},
+    ),
+    _proposal(120, 160),
+    _proposal(64, 96),
+    Network(
+        "faster_rcnn_of_240",
+        "Faster R-CNN of symbols with a ResNet of 18 layers, 240 by 320 pixels",
+        lambda: faster_rcnn(units=(2, 2, 2, 2), candidates=32),
+        {"data": image(3, 240, 320), "im_info": constant(240, 320, 1)},
+    ),
+    Network(
+        "factorisation_of_48",
+        "a recommender's scores of 64 pairs a sample",
+        lambda: matrix_factorisation(users=5_000, items=2_000, factors=48),
+        {"user": tokens(64, vocabulary=5_000), "item": tokens(64, vocabulary=2_000)},
+    ),
+)
+
+RELATIVES = {network.name: network for network in _ALL}
+"""All of them by name."""
