@@ -71,7 +71,7 @@ def layout_writer(graph: Graph, position: int) -> int | None:
 def layout_source(graph: Graph, position: int) -> int | None:
     """Return the node whose layout one hands on; None for layers, and for what writes plain order."""
     node = graph.nodes[position]
-    if not node.inputs or not (node.op in KEEP_LAYOUT or _is_fused_clip(graph, position)):
+    if not node.inputs or not (node.op in KEEP_LAYOUT or is_fused_clip(graph, position)):
         return None
     return node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
 
@@ -84,7 +84,8 @@ def clips_from_zero(node: Node) -> bool:
         return False
 
 
-def _is_fused_clip(graph: Graph, position: int) -> bool:
+def is_fused_clip(graph: Graph, position: int) -> bool:
+    """Return whether a node is a clip that MXNet makes a part of the layer before it."""
     node = graph.nodes[position]
     if node.op != "clip" or not node.inputs or not clips_from_zero(node):
         return False

@@ -207,6 +207,18 @@ def gated_little(net: Layers) -> Entry:
     return net.layer(net.op("elemwise_mul", layer, net.op("hard_sigmoid", layer)), "next", 184, 16)
 
 
+def clipped(net: Layers, least: str = "-1.0") -> Entry:
+    layer = net.layer(net.var("x"), "layer", 16, 20)
+    return net.layer(net.op("clip", layer, a_min=least, a_max="6.0"), "next", 20, 16)
+
+
+def clipped_for_two(net: Layers) -> Entry:
+    """Clip what somebody else reads too, which no layer does."""
+    layer = net.layer(net.var("x"), "layer", 16, 20)
+    bounded = net.op("clip", layer, a_min="0.0", a_max="6.0")
+    return net.layer(net.op("elemwise_add", bounded, layer), "next", 20, 16)
+
+
 def put_together(net: Layers, channels: int = 24) -> Entry:
     """Write a Ghost module: a layer, and as many channels made of its own."""
     layer = net.layer(net.var("x"), "layer", 16, channels)
@@ -223,6 +235,8 @@ def sliced_deconvolution(net: Layers) -> Entry:
         one_place,
         gated,
         gated_little,
+        clipped,
+        clipped_for_two,
         put_together,
         sliced_deconvolution,
         grouped,
@@ -247,6 +261,19 @@ def test_a_little_more_of_a_gate_pays_where_it_is_computed_in_blocks(build: Any,
     target = replace(Target.builtin("cpu-bf16"), rewrites=("pad_channels", "hard_swish"))
     _, done = prepared(PadChannels, net.graph(build(net)), net.params, target=target)
     assert done.params["layer_weight"].shape[0] == filters
+
+
+@pytest.mark.parametrize("is_normed", [False, True])
+def test_a_clip_from_zero_is_a_part_of_the_layer_before(is_normed: bool) -> None:
+    """So are MobileNetV2's: at widths of 0.25 and 0.75 no layer of it had whole blocks."""
+    net = Layers()
+    if is_normed:
+        layer = net.norm(net.layer(net.var("x"), "layer", 16, 20), "norm", 20)
+        after = net.layer(net.op("clip", layer, a_min="0.0", a_max="6.0"), "next", 20, 16)
+    else:
+        after = clipped(net, "0.0")
+    _, done = net.done(after)
+    assert done.params["layer_weight"].shape[0] == 32
 
 
 def test_what_fills_no_small_blocks_is_put_together_in_slices() -> None:
