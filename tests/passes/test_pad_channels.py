@@ -219,6 +219,13 @@ def clipped_for_two(net: Layers) -> Entry:
     return net.layer(net.op("elemwise_add", bounded, layer), "next", 20, 16)
 
 
+def of_an_image(net: Layers, act_type: str = "leaky") -> Entry:
+    """Write the first layer of MTCNN's second stage, with an activation."""
+    layer = net.layer(net.var("x"), "layer", 3, 28)
+    slopes = [net.param("slopes", 28)] if act_type == "prelu" else []
+    return net.layer(net.op("LeakyReLU", layer, *slopes, act_type=act_type), "next", 28, 48)
+
+
 def put_together(net: Layers, channels: int = 24) -> Entry:
     """Write a Ghost module: a layer, and as many channels made of its own."""
     layer = net.layer(net.var("x"), "layer", 16, channels)
@@ -237,6 +244,7 @@ def sliced_deconvolution(net: Layers) -> Entry:
         gated_little,
         clipped,
         clipped_for_two,
+        of_an_image,
         put_together,
         sliced_deconvolution,
         grouped,
@@ -261,6 +269,12 @@ def test_a_little_more_of_a_gate_pays_where_it_is_computed_in_blocks(build: Any,
     target = replace(Target.builtin("cpu-bf16"), rewrites=("pad_channels", "hard_swish"))
     _, done = prepared(PadChannels, net.graph(build(net)), net.params, target=target)
     assert done.params["layer_weight"].shape[0] == filters
+
+
+def test_whole_blocks_bring_a_prelu_its_kernels() -> None:
+    net = Layers()
+    _, done = net.done(of_an_image(net, "prelu"))
+    assert done.params["layer_weight"].shape[0] == done.params["slopes"].shape[0] == 32
 
 
 @pytest.mark.parametrize("is_normed", [False, True])
