@@ -33,6 +33,7 @@ from mxamp.passes import (
     RescaleOverflows,
     RewriteActivations,
     RewriteBestBoxes,
+    RewriteBilinearResize,
     RewriteBilinearUpsampling,
     RewriteFullWidth,
     RewriteGlobalPooling,
@@ -104,6 +105,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteActivations),  # which carry padded channels on, as their operators do not
     preparing(RewriteNearestUpsampling),
     preparing(RewriteBilinearUpsampling),
+    preparing(RewriteBilinearResize),
     preparing(RewriteLastAxisConcat),
     preparing(RewriteLastAxisSum),
     preparing(RewriteSecondAxisSum),

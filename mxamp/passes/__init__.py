@@ -3,6 +3,7 @@
 from mxamp.passes.activations import RewriteActivations
 from mxamp.passes.base import Pass, run_passes
 from mxamp.passes.best_boxes import RewriteBestBoxes
+from mxamp.passes.bilinear_resize import RewriteBilinearResize
 from mxamp.passes.bilinear_upsampling import RewriteBilinearUpsampling
 from mxamp.passes.blocks_for_pooling import BlocksForPooling
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
@@ -90,6 +91,7 @@ __all__ = [
     "RescaledEntries",
     "RewriteActivations",
     "RewriteBestBoxes",
+    "RewriteBilinearResize",
     "RewriteBilinearUpsampling",
     "RewriteFullWidth",
     "RewriteGlobalPooling",

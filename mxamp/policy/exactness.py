@@ -198,6 +198,39 @@ def _spread_forward(
                 holds_positions.setdefault(entry, origin)
 
 
+_FEW = 64
+"""So many nodes behind a value are looked at; interpolation has a dozen."""
+
+
+def is_made_of_positions(graph: Graph, entry: Entry) -> bool:
+    """Return whether a value is computed from nothing but positions that the graph itself counts.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    entry
+        The value.
+    """
+    seen: set[Entry] = set()
+    waiting, counts = [entry], False
+    while waiting:
+        one = waiting.pop()
+        node = graph.nodes[one.node]
+        if node.is_variable or len(seen) > _FEW:
+            return False
+        facts = FACTS.of(node.op, node.attrs)
+        if facts is None:
+            return False
+        if facts.kind is ValueKind.GENERATE:
+            counts |= one.output in facts.seed_outputs(node.attrs)
+            continue
+        read = [own for number, own in enumerate(node.inputs) if _carries_values(facts, number, node.attrs)]
+        waiting += [own for own in read if own not in seen]
+        seen.update(read)
+    return counts
+
+
 def exact_entries(graph: Graph) -> frozenset[Entry]:
     """Return the entries that hold indices or coordinates, whoever computes with them besides.
 

@@ -19,6 +19,7 @@ from mxamp.ops.facts_table import operator_label
 from mxamp.policy.color import Color, Verdict
 from mxamp.policy.context import ColoringContext
 from mxamp.policy.entries import entry_for
+from mxamp.policy.exactness import is_made_of_positions
 from mxamp.policy.policy import PURE_REASON
 
 
@@ -320,6 +321,25 @@ class ScalarRange:
         return None
 
 
+class WeightsOfPositions:
+    """A product with weights that are made of positions interpolates: rounded weights move what it reads."""
+
+    name = "weights of positions"
+    is_hard = False
+
+    def judge(self, context: ColoringContext, position: int) -> Verdict | None:
+        """Return RED for a sum of products with values that are made of nothing but positions."""
+        facts = context.facts[position]
+        if facts is None or not facts.multiplies:
+            return None
+        for entry in context.graph.nodes[position].inputs:
+            if is_made_of_positions(context.graph, entry):
+                name = context.graph.nodes[entry.node].name
+                reason = f"{name!r}, which it multiplies by, is made of positions alone, and they are exact"
+                return Verdict(Color.RED, self.name, reason)
+        return None
+
+
 class OperatorTable:
     """The policy's operator tables; an operator in none of them is RED."""
 
@@ -365,6 +385,7 @@ RULES: tuple[Rule, ...] = (
     ConditionalAttributes(),
     ParameterRange(),
     ScalarRange(),
+    WeightsOfPositions(),
     OperatorTable(),
 )
 """The rules in the order in which they are asked; the last always answers."""

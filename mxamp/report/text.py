@@ -217,6 +217,7 @@ _PREPARED = {
     "activations": ("activation", "written as Activation"),
     "nearest_upsampling": ("upsampling", "written as a depthwise Deconvolution"),
     "bilinear_upsampling": ("upsampling", "written as a bilinear Deconvolution"),
+    "bilinear_resize": ("resize", "written as products with weights"),
     "last_axis_concat": ("Concat", "with four axes"),
     "last_axis_sum": ("sum", "written as a product with ones"),
     "second_axis_sum": ("sum", "along the second axis written as a product with ones"),

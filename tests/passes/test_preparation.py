@@ -108,6 +108,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "pixel_shuffle",
         "best_boxes",
         "bilinear_upsampling",
+        "bilinear_resize",
         "activations",
         "nearest_upsampling",
         "pad_channels",

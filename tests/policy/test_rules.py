@@ -329,3 +329,31 @@ def test_inner_nodes_of_many_outputs_are_free() -> None:
 
 
 # ---------------------------------------------------------------------- which rules are asked
+
+
+def interpolating(case: str) -> Graph:
+    """Return a product with weights that are made of positions, or of a parameter besides."""
+    net = Net()
+    x = net.var("x")
+    places = net.op("_contrib_arange_like", x, name="places", axis="1")
+    if case == "a parameter besides":
+        places = net.op("elemwise_mul", places, net.param("w", 4), name="scaled")
+    elif case == "data besides":
+        places = net.op("elemwise_mul", places, x, name="scaled")
+    elif case == "zeros":
+        places = net.op("zeros_like", x, name="zeros")
+    nearness = net.op("_rminus_scalar", net.op("abs", places), scalar="1")
+    weight = net.op(
+        "Reshape", net.op("Activation", nearness, act_type="relu"), shape="(1, -1)", name="weight"
+    )
+    return net.graph(net.op("FullyConnected", x, weight, name="n", num_hidden=1, no_bias=True))
+
+
+@pytest.mark.parametrize("case", ["positions", "a parameter besides", "data besides", "zeros"])
+def test_weights_that_are_made_of_positions_alone_are_exact(case: str) -> None:
+    verdict = colors(interpolating(case))["n"]
+    if case == "positions":
+        assert verdict[:2] == (Color.RED, "weights of positions")
+        assert "'weight', which it multiplies by, is made of positions alone" in verdict.reason
+    else:
+        assert verdict[:2] == (Color.GREEN, "operator table")

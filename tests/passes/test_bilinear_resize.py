@@ -1,0 +1,152 @@
+"""A bilinear resize is two products with matrices of weights, made of positions, and stays float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxamp.graph import Entry, Graph
+from mxamp.passes import PreparedNode, RewriteBilinearResize
+from mxamp.policy import Policy
+from mxamp.targets import Target
+from tests.building import BF16, Net, named, parameters
+from tests.passes.executing import outputs
+from tests.passes.preparing import CPUS, prepare_graph, prepared, targets_that_choose
+
+STEP = RewriteBilinearResize.step
+
+LARGE, SHAPE = (96, 128), (1, 16, 12, 20)
+
+
+def network(size: tuple[int, int] = LARGE, **attrs: Any) -> tuple[Net, Entry]:
+    net = Net()
+    given = {"height": size[0], "width": size[1], **attrs}
+    return net, net.op("_contrib_BilinearResize2D", net.var("data"), name="resized", **given)
+
+
+def shapes(graph: Graph, data: tuple[int, ...] = SHAPE, size: tuple[int, int] = LARGE) -> list[Any]:
+    return [(data if node.is_variable else (*data[:2], *size),) for node in graph.nodes]
+
+
+def test_it_becomes_two_products() -> None:
+    net, resized = network()
+    graph = net.graph(resized)
+    inserted = [f"resized_{part}" for part in ("turned", "tall", "back")]
+    inserted += [
+        f"resized_{way}_{part}"
+        for way in ("row", "column")
+        for part in (
+            *("places", "last", "step", "results", "far", "near", "lines", "line", "apart", "distance"),
+            *("nearness", "weights"),
+        )
+    ]
+    after, done = prepared(RewriteBilinearResize, graph, net.params, inserted=inserted, shapes=shapes(graph))
+    assert [(change.node, change.into) for change in done.changes] == [("resized", "resized")]
+    last = named(after, "resized")
+    assert last.op == "FullyConnected"
+    assert last.attrs == {"num_hidden": "128", "no_bias": "True", "flatten": "False"}
+    assert named(after, "resized_tall").attrs["num_hidden"] == "96"
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "scales": {"scale_height": 2.0, "scale_width": 2.0},
+    "odd scale": {"mode": "odd_scale"},
+    "corners are not aligned": {"align_corners": "False"},
+    "one row": {"height": 1},
+    "no size": {"width": "(3, 4)"},
+}
+
+
+@pytest.mark.parametrize("case", [*REFUSED, "like", "rule", "no shape", "few values", "many products"])
+def test_refuses(case: str) -> None:
+    net, resized = network(**REFUSED.get(case, {}))
+    if case == "like":
+        net = Net()
+        resized = net.op(
+            "_contrib_BilinearResize2D", net.var("data"), net.var("other"), name="resized", mode="like"
+        )
+    policy = Policy.default(BF16).excluding(names=["resized"]) if case == "rule" else None
+    graph = net.graph(resized)
+    data = {"few values": (1, 8, 12, 20), "many products": (1, 16, 12, 200)}.get(case, SHAPE)
+    known = None if case == "no shape" else shapes(graph, data)
+    assert prepared(RewriteBilinearResize, graph, net.params, policy, shapes=known)[0] is graph
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [(SHAPE, LARGE), ((2, 64, 1, 5), (33, 65)), ((1, 48, 97, 31), (61, 61)), ((1, 19, 70, 70), (97, 97))],
+)
+def test_mxnet_computes_the_same_values(
+    monkeypatch: pytest.MonkeyPatch, data: tuple[int, ...], size: tuple[int, int]
+) -> None:
+    """Each value is a mean of four, whose weights are rounded once or twice."""
+    net, resized = network(size)
+    graph, given = net.graph(resized), parameters(net.params)
+    done = prepare_graph(
+        graph,
+        given,
+        Policy.default(BF16),
+        [STEP],
+        target=Target.builtin("cpu-bf16"),
+        shapes=shapes(graph, data, size),
+    )
+    assert {change.step for change in done.record(PreparedNode)} == {STEP}
+    values = {"data": np.random.default_rng(2).normal(size=data).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, graph, given, values)
+    for backend in ("NONE", "MKLDNN"):
+        (found,) = outputs(monkeypatch, done.graph, done.params, values, backend)
+        off = found - expected
+        assert np.abs(off).max() < 2e-6
+        assert abs(off.mean()) < 1e-8
+
+
+def test_the_last_place_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """95 / 767 * 767 is more than 95 in float32."""
+    net, resized = network((768, 768))
+    graph, given = net.graph(resized), parameters(net.params)
+    done = prepare_graph(
+        graph, given, Policy.default(BF16), [STEP], target=Target.builtin("cpu-bf16"),
+        shapes=shapes(graph, (1, 1, 96, 96), (768, 768)),
+    )  # fmt: skip
+    values = {"data": np.full((1, 1, 96, 96), 3.0, np.float32)}
+    (found,) = outputs(monkeypatch, done.graph, done.params, values)
+    assert np.all(found[..., -1, -1] == 3.0)
+    assert np.abs(found - 3.0).max() < 1e-6
+
+
+def test_images_of_other_sizes_are_resized_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, resized = network()
+    graph, given = net.graph(resized), parameters(net.params)
+    done = prepare_graph(
+        graph, given, Policy.default(BF16), [STEP], target=Target.builtin("cpu-bf16"), shapes=shapes(graph)
+    )
+    values = {"data": np.random.default_rng(3).normal(size=(2, 3, 7, 9)).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, graph, given, values)
+    (found,) = outputs(monkeypatch, done.graph, done.params, values)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+
+
+def test_the_products_stay_float32() -> None:
+    import mxamp
+
+    net = Net()
+    layer = net.conv(net.var("data"), "layer", filters=16)
+    resized = net.op("_contrib_BilinearResize2D", layer, name="resized", height=96, width=128)
+    graph = net.graph(net.op("exp", resized, name="y"))
+    model = mxamp.convert_model(
+        graph, net.params, {}, "bfloat16", input_shapes={"data": (1, 4, 12, 20)},
+        low_precision="required",
+    )  # fmt: skip
+    found = {node.name: (node.compute, node.reason) for node in model.report.nodes}
+    assert found["layer"][0] == "bfloat16"
+    for name in ("resized_tall", "resized"):
+        assert found[name][0] == "float32"
+        assert "is made of positions alone" in found[name][1]
+
+
+def test_targets_choose() -> None:
+    net, resized = network()
+    graph = net.graph(resized)
+    assert targets_that_choose(STEP, graph, parameters(net.params), shapes(graph)) == CPUS
