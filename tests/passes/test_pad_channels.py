@@ -271,6 +271,23 @@ def test_a_little_more_of_a_gate_pays_where_it_is_computed_in_blocks(build: Any,
     assert done.params["layer_weight"].shape[0] == filters
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_depthwise_layer_pays_for_whatever_its_region_reads(kernel: int) -> None:
+    """ShuffleNet v2 has 58 channels in each half, and half of its time was in depthwise layers of those."""
+    net = Layers()
+    wide = net.layer(net.var("x"), "wide", 58, 58, kernel=1)
+    deep = net.layer(wide, "deep", 58, 58, kernel=kernel, num_group=58)
+    both = net.op("Concat", net.layer(deep, "last", 58, 58, kernel=1), net.var("half"), name="both", dim=1)
+    graph = net.graph(both)
+    if kernel == 1:  # no more than a product a value
+        assert prepared(PadChannels, graph, net.params)[0] is graph
+        return
+    _, done = prepared(PadChannels, graph, net.params, inserted=["last_channels"])
+    assert done.params["wide_weight"].shape == (64, 58, 1, 1)
+    assert done.params["deep_weight"].shape == (64, 1, 3, 3)
+    assert done.params["last_weight"].shape == (64, 64, 1, 1)
+
+
 def test_whole_blocks_bring_a_prelu_its_kernels() -> None:
     net = Layers()
     _, done = net.done(of_an_image(net, "prelu"))
