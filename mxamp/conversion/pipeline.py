@@ -28,6 +28,7 @@ from mxamp.passes import (
     OneSpelling,
     PadChannels,
     Pass,
+    PlainConcat,
     PlainForPooling,
     PreparationPass,
     RescaleOverflows,
@@ -121,6 +122,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),
     preparing(PlainForPooling),
+    preparing(PlainConcat),
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
     preparing(SeparateDenseInput),
     preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.

@@ -35,6 +35,7 @@ from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.pixel_shuffle import RewritePixelShuffle
+from mxamp.passes.plain_concat import PlainConcat
 from mxamp.passes.plain_for_pooling import PlainForPooling
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
@@ -82,6 +83,7 @@ __all__ = [
     "OneSpelling",
     "PadChannels",
     "Pass",
+    "PlainConcat",
     "PlainForPooling",
     "PlannedNode",
     "PlannedPass",

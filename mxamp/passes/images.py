@@ -39,6 +39,8 @@ KEEPS_RANK = frozenset(
 
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
 _KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"})
+_KEEPS_AXES = KEEPS_RANK | {"slice_axis"}
+"""Some channels, or some places, are a batch of channels of places still."""
 
 
 def axes_of_places(graph: Graph) -> Mapping[int, int]:
@@ -56,7 +58,7 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
                 continue
         if op in _OF_IMAGES:
             found[position] = _IMAGE
-        elif op in KEEPS_RANK and node.inputs and node.inputs[0].node in found:
+        elif op in _KEEPS_AXES and node.inputs and node.inputs[0].node in found:
             found[position] = found[node.inputs[0].node]
     return found
 

@@ -231,6 +231,7 @@ _PREPARED = {
     "deconvolution_bias": ("Deconvolution", "whose bias a depthwise convolution adds"),
     "hard_swish": ("hard swish", "whose gate is computed in blocks of channels"),
     "plain_for_pooling": ("Pooling", "that reads plain planes instead of blocks it has no kernel for"),
+    "plain_concat": ("Concat", "of plain images written with three axes"),
     "share_layout": ("layer", "whose result is reordered once"),
     "dense_input": (
         "FullyConnected",

@@ -116,6 +116,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "deconvolution_bias",
         "hard_swish",
         "plain_for_pooling",
+        "plain_concat",
         "share_layout",
         "dense_input",
         "keep_branches",
