@@ -279,13 +279,12 @@ def _layer_layouts(graph: Graph, writer: int, shapes: Shapes) -> Layout:
 
 
 def _only_tells_a_shape(node: Node, number: int) -> bool:
-    """Return whether a node generates values, and looks at none of an input's."""
+    """Return whether a node looks at none of an input's values."""
     facts = FACTS.of(node.op, node.attrs)
-    return (
-        facts is not None
-        and facts.kind is ValueKind.GENERATE
-        and facts.role(number, node.attrs) is InputRole.LIKE_SAME
-    )
+    if facts is None:
+        return False
+    role = facts.role(number, node.attrs)
+    return role is InputRole.LIKE or (facts.kind is ValueKind.GENERATE and role is InputRole.LIKE_SAME)
 
 
 def _is_looked_up(node: Node, number: int) -> bool:

@@ -182,14 +182,20 @@ def test_depthwise_convolutions_and_biases_are_seen() -> None:
     assert (work.channels, work.is_depthwise, work.has_bias, work.rank) == (8, True, True, 4)
 
 
-def test_what_asks_for_a_shape_moves_nothing_that_it_reads() -> None:
+@pytest.mark.parametrize(
+    ("op", "attrs", "made"),
+    [("_contrib_arange_like", {"axis": -1}, (8,)), ("shape_array", {}, (3,)), ("size_array", {}, (1,))],
+)
+def test_what_asks_for_a_shape_moves_nothing_that_it_reads(
+    op: str, attrs: dict[str, int], made: tuple[int, ...]
+) -> None:
     net = Net()
-    terms = net.op("_contrib_arange_like", net.var("x"), axis=-1)
+    terms = net.op(op, net.var("x"), **attrs)
     graph = net.graph(terms)
-    shapes = [((300, 200, 8),), ((8,),)]
+    shapes: list[Any] = [((300, 200, 8),), (made,)]
     work = work_of(graph, terms.node, shapes, written_layouts(graph, shapes))
     assert work is not None
-    assert work.elements == 8
+    assert work.elements == made[0]
 
 
 @pytest.mark.parametrize(("channels", "is_evened"), [(3, True), (5, True), (4, False), (1, False)])
