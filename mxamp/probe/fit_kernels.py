@@ -49,7 +49,10 @@ _KNOWN = 20.0
 """Samples that rates count for that are known from before, ..."""
 
 _FEWEST_ANEW = 16
-"""... and with how many they are fitted anew at all."""
+"""... with how many they are fitted anew at all, ..."""
+
+_KNOWN_LEAF = 8.0
+"""... and so many count they for where fewer make them longer or shorter as a whole."""
 
 WORST = 1.2
 """A logarithm of a ratio; larger ones count as this one, for they are accidents."""
@@ -259,7 +262,7 @@ def _regrow(
     if isinstance(known, Leaf):
         rates = longer * np.array([known.rates.get(name, 0.0) for name in names])
         if len(table) < _FEWEST_ANEW:
-            return _Node(rates * _longer(table.times, _predict(rates, table), _PRIOR))
+            return _Node(rates * _longer(table.times, _predict(rates, table), _KNOWN_LEAF))
         return _grow(table, _fit(table, rates, prior=_KNOWN), depth=depth)
     if known.below > _seen(known.trait, known.below):
         return _regrow(known.lower, table, labels, longer, depth=depth)

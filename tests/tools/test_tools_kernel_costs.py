@@ -159,7 +159,7 @@ def test_new_rates_are_taken_where_clearly_better_and_no_kind_is_told_worse(
     noise = np.random.default_rng(0).normal(0, 0.03, (2, 400))
     off, anew = (np.where(in_networks, own[1], own[0]) + other for own, other in zip((before, after), noise))
     tree = tree_from_document({"one": 1.0}, "exp")
-    assert rates.is_worth_it(rates.Choice(tree, "anew", anew), off, in_networks) is is_taken
+    assert rates.is_worth_it(rates.Choice(tree, "anew", anew), off, anew, in_networks) is is_taken
 
 
 def test_rates_stay_where_new_ones_are_no_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

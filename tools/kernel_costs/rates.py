@@ -103,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             said = f"{choice.label}, {len(choice.off)} kernels, {within(choice.off)}"
             tree = cost.kernels[family][low] if given.keep_corrections and family in cost.kernels else None
             in_networks = np.array([one.is_in_network for one in chosen])
-            if tree is not None and not is_worth_it(choice, _off(tree, samples, low=low), in_networks):
+            both = [] if tree is None else [_off(own, samples, low=low) for own in (tree, choice.tree)]
+            if both and not is_worth_it(choice, *both, in_networks):
                 said = f"its own, {len(choice.off)} kernels"
             else:
                 document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(choice.tree)
@@ -122,22 +123,29 @@ def _by_family(path: Path) -> Mapping[str, Sequence[_Timed]]:
     return found
 
 
-def is_worth_it(choice: Choice, off: NDArray[np.float64], in_networks: NDArray[np.bool_]) -> bool:
+def is_worth_it(
+    choice: Choice,
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+    in_networks: NDArray[np.bool_],
+) -> bool:
     """Return whether a tree is clearly better than the one that is there, and clearly worse for no kind.
 
-    The one that is there may have seen these kernels, and the tree is judged by those that it has not seen.
+    The one that is there may have seen these kernels. So it must be worse than the tree is for kernels that
+    the tree has not seen, and for each kind the two are compared where both have.
 
     Parameters
     ----------
     choice
         The tree.
-    off
-        For each kernel by how much it is off by what is there, as in :attr:`Choice.off`.
+    before, after
+        For each kernel by how much it is off by what is there, as in :attr:`Choice.off`, and by the tree.
     in_networks
         For each whether it was timed in a network; the others are random.
     """
-    gained = losses(off) - losses(choice.off)
-    kinds = (gained[in_networks], gained[~in_networks])
+    gained = losses(before) - losses(choice.off)
+    seen = losses(before) - losses(after)
+    kinds = (seen[in_networks], seen[~in_networks])
     return float(gained.mean()) > _clearly(gained) and all(
         float(own.mean()) >= -_clearly(own) for own in kinds if len(own) >= _FEWEST_OF_A_KIND
     )
