@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mxamp.graph import Entry, Graph
 from mxamp.passes import PreparedNode, RewriteBilinearResize
@@ -100,6 +101,45 @@ def test_mxnet_computes_the_same_values(
         off = found - expected
         assert np.abs(off).max() < 2e-6
         assert abs(off.mean()) < 1e-8
+
+
+def resized_exactly(image: NDArray[np.float32], height: int, width: int) -> NDArray[np.float64]:
+    """Return an image resized in float64: the corners of both lie upon each other."""
+    found = image.astype(np.float64)
+    for axis, size in ((2, height), (3, width)):
+        places = found.shape[axis]
+        at = np.arange(size) * (places - 1) / (size - 1)
+        below = np.minimum(np.floor(at).astype(int), places - 1)
+        above = np.minimum(below + 1, places - 1)
+        share = (at - below).reshape([-1 if other == axis else 1 for other in range(4)])
+        found = np.take(found, below, axis) * (1 - share) + np.take(found, above, axis) * share
+    return found
+
+
+@pytest.mark.parametrize(("data", "size"), [((1, 8, 90, 90), (480, 480)), ((1, 24, 37, 29), (111, 87))])
+def test_it_is_as_exact_as_mxnet(
+    monkeypatch: pytest.MonkeyPatch, data: tuple[int, ...], size: tuple[int, int]
+) -> None:
+    """Both round where a value lies, which is most of what either is off; neither has a bias."""
+    net, resized = network(size)
+    graph, given = net.graph(resized), parameters(net.params)
+    done = prepare_graph(
+        graph,
+        given,
+        Policy.default(BF16),
+        [STEP],
+        target=Target.builtin("cpu-bf16"),
+        shapes=shapes(graph, data, size),
+    )
+    values = np.random.default_rng(5).normal(size=data).astype(np.float32)
+    exact = resized_exactly(values, *size)
+    own, found = (
+        outputs(monkeypatch, one, params, {"data": values})[0] - exact
+        for one, params in ((graph, given), (done.graph, done.params))
+    )
+    assert np.abs(found).max() < 1.5 * np.abs(own).max()
+    assert (found**2).mean() < 1.1 * (own**2).mean()
+    assert abs(found.mean()) < 0.01 * found.std()
 
 
 def test_the_last_place_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
