@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from mxamp.graph import Entry, Graph
-from mxamp.passes import PreparedNode, RewriteBilinearResize
+from mxamp.params.parameter import Parameter
+from mxamp.passes import PreparedNode, RewriteBilinearResize, State
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, named, parameters
@@ -51,6 +52,17 @@ def test_it_becomes_two_products() -> None:
     assert named(after, "resized_tall").attrs["num_hidden"] == "96"
 
 
+def rewritten(
+    graph: Graph,
+    given: Mapping[str, Parameter],
+    data: tuple[int, ...] = SHAPE,
+    size: tuple[int, int] = LARGE,
+) -> State:
+    """Return what the pass alone makes of a graph on a CPU."""
+    known, target = shapes(graph, data, size), Target.builtin("cpu-bf16")
+    return prepare_graph(graph, given, Policy.default(BF16), [STEP], target=target, shapes=known)
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "scales": {"scale_height": 2.0, "scale_width": 2.0},
     "odd scale": {"mode": "odd_scale"},
@@ -85,14 +97,7 @@ def test_mxnet_computes_the_same_values(
     """Each value is a mean of four, whose weights are rounded once or twice."""
     net, resized = network(size)
     graph, given = net.graph(resized), parameters(net.params)
-    done = prepare_graph(
-        graph,
-        given,
-        Policy.default(BF16),
-        [STEP],
-        target=Target.builtin("cpu-bf16"),
-        shapes=shapes(graph, data, size),
-    )
+    done = rewritten(graph, given, data, size)
     assert {change.step for change in done.record(PreparedNode)} == {STEP}
     values = {"data": np.random.default_rng(2).normal(size=data).astype(np.float32)}
     (expected,) = outputs(monkeypatch, graph, given, values)
@@ -123,14 +128,7 @@ def test_it_is_as_exact_as_mxnet(
     """Both round where a value lies, which is most of what either is off; neither has a bias."""
     net, resized = network(size)
     graph, given = net.graph(resized), parameters(net.params)
-    done = prepare_graph(
-        graph,
-        given,
-        Policy.default(BF16),
-        [STEP],
-        target=Target.builtin("cpu-bf16"),
-        shapes=shapes(graph, data, size),
-    )
+    done = rewritten(graph, given, data, size)
     values = np.random.default_rng(5).normal(size=data).astype(np.float32)
     exact = resized_exactly(values, *size)
     own, found = (
@@ -146,10 +144,7 @@ def test_the_last_place_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """95 / 767 * 767 is more than 95 in float32."""
     net, resized = network((768, 768))
     graph, given = net.graph(resized), parameters(net.params)
-    done = prepare_graph(
-        graph, given, Policy.default(BF16), [STEP], target=Target.builtin("cpu-bf16"),
-        shapes=shapes(graph, (1, 1, 96, 96), (768, 768)),
-    )  # fmt: skip
+    done = rewritten(graph, given, (1, 1, 96, 96), (768, 768))
     values = {"data": np.full((1, 1, 96, 96), 3.0, np.float32)}
     (found,) = outputs(monkeypatch, done.graph, done.params, values)
     assert np.all(found[..., -1, -1] == 3.0)
@@ -159,9 +154,7 @@ def test_the_last_place_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_images_of_other_sizes_are_resized_too(monkeypatch: pytest.MonkeyPatch) -> None:
     net, resized = network()
     graph, given = net.graph(resized), parameters(net.params)
-    done = prepare_graph(
-        graph, given, Policy.default(BF16), [STEP], target=Target.builtin("cpu-bf16"), shapes=shapes(graph)
-    )
+    done = rewritten(graph, given)
     values = {"data": np.random.default_rng(3).normal(size=(2, 3, 7, 9)).astype(np.float32)}
     (expected,) = outputs(monkeypatch, graph, given, values)
     (found,) = outputs(monkeypatch, done.graph, done.params, values)

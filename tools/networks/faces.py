@@ -75,9 +75,7 @@ def mtcnn_proposal() -> Any:
     arXiv:1604.02878.
     """
     x = _prelu(_biased(mx.sym.var("data"), 10, 3, "conv1"), "prelu1")
-    x = mx.sym.Pooling(
-        x, pool_type="max", kernel=(2, 2), stride=(2, 2), pooling_convention="full", name="pool1"
-    )
+    x = _pooled(x, 2, "pool1")
     x = _prelu(_biased(x, 16, 3, "conv2"), "prelu2")
     x = _prelu(_biased(x, 32, 3, "conv3"), "prelu3")
     scores = mx.sym.softmax(_biased(x, 2, 1, "conv4_1"), axis=1, name="prob1")
@@ -90,14 +88,7 @@ def mtcnn_refinement() -> Any:
     for number, (channels, kernel, pool) in enumerate(((28, 3, 3), (48, 3, 3), (64, 2, 0)), start=1):
         x = _prelu(_biased(x, channels, kernel, f"conv{number}"), f"prelu{number}")
         if pool:
-            x = mx.sym.Pooling(
-                x,
-                pool_type="max",
-                kernel=(pool, pool),
-                stride=(2, 2),
-                pooling_convention="full",
-                name=f"pool{number}",
-            )
+            x = _pooled(x, pool, f"pool{number}")
     x = _prelu(mx.sym.FullyConnected(x, num_hidden=128, name="conv4"), "prelu4")
     scores = mx.sym.softmax(mx.sym.FullyConnected(x, num_hidden=2, name="conv5_1"), name="prob1")
     return mx.sym.Group([scores, mx.sym.FullyConnected(x, num_hidden=4, name="conv5_2")])
@@ -108,19 +99,19 @@ def mtcnn_output() -> Any:
     x = mx.sym.var("data")
     for number, (channels, kernel, pool) in enumerate(((32, 3, 3), (64, 3, 3), (64, 3, 2)), start=1):
         x = _prelu(_biased(x, channels, kernel, f"conv{number}"), f"prelu{number}")
-        x = mx.sym.Pooling(
-            x,
-            pool_type="max",
-            kernel=(pool, pool),
-            stride=(2, 2),
-            pooling_convention="full",
-            name=f"pool{number}",
-        )
+        x = _pooled(x, pool, f"pool{number}")
     x = _prelu(_biased(x, 128, 2, "conv4"), "prelu4")
     x = _prelu(mx.sym.FullyConnected(x, num_hidden=256, name="conv5"), "prelu5")
     scores = mx.sym.softmax(mx.sym.FullyConnected(x, num_hidden=2, name="conv6_1"), name="prob1")
     boxes = mx.sym.FullyConnected(x, num_hidden=4, name="conv6_2")
     return mx.sym.Group([scores, boxes, mx.sym.FullyConnected(x, num_hidden=10, name="conv6_3")])
+
+
+def _pooled(x: Any, side: int, name: str) -> Any:
+    """Return the largest of each window, two places apart; windows may hang over the edge, as in Caffe."""
+    return mx.sym.Pooling(
+        x, pool_type="max", kernel=(side, side), stride=(2, 2), pooling_convention="full", name=name
+    )
 
 
 def _rectified(
