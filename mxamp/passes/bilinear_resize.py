@@ -33,7 +33,7 @@ class RewriteBilinearResize(NodeRewrite):
     After, where ``w(x, axis, size)`` has a row for each result along an axis, in which the two places that it
     lies between have their weights, and all others zero::
 
-        x -> transpose -> FullyConnected(w(x, 2, 480)) -> transpose -> FullyConnected(w(x, 3, 640)) -> y
+        x -> transpose (t) -> FullyConnected(w(t, 3, 480)) -> transpose -> FullyConnected(w(t, 2, 640)) -> y
 
         w: relu(1 - |min(arange(size) * last / (size - 1), last) - places|)
         places: arange_like(x, axis), last: max(places)
@@ -83,10 +83,11 @@ class RewriteBilinearResize(NodeRewrite):
             return edit.part(position, op, what, *inputs, like=like if is_known else None, **attrs)
 
         turned = put("transpose", "turned", (n, c, columns, rows), x, axes="(0, 1, 3, 2)")
-        by_row = _weights(put, "row", x, 2, rows, height)
+        # What a layer wrote would be brought into plain order for each that asks for its shape.
+        by_row = _weights(put, "row", turned, 3, rows, height)
         tall = put("FullyConnected", "tall", (n, c, columns, height), turned, by_row, **_product(height))
         back = put("transpose", "back", (n, c, height, columns), tall, axes="(0, 1, 3, 2)")
-        by_column = _weights(put, "column", x, 3, columns, width)
+        by_column = _weights(put, "column", turned, 2, columns, width)
         attrs = {**own_attributes(node), **_product(width)}
         edit.replace(position, node._replace(op="FullyConnected", attrs=attrs, inputs=(back, by_column)))
         return "products with two matrices of weights are the same, with a kernel of the backend"
@@ -95,9 +96,9 @@ class RewriteBilinearResize(NodeRewrite):
 _Put = Callable[..., Entry]
 
 
-def _weights(put: _Put, what: str, x: Entry, axis: int, places: int, size: int) -> Entry:
+def _weights(put: _Put, what: str, image: Entry, axis: int, places: int, size: int) -> Entry:
     """Put in the weights of all places along an axis for each result, and return them: (size, places)."""
-    own = put("_contrib_arange_like", f"{what}_places", (places,), x, axis=str(axis))
+    own = put("_contrib_arange_like", f"{what}_places", (places,), image, axis=str(axis))
     last = put("max", f"{what}_last", (1,), own, axis="0", keepdims="True")
     step = put("_div_scalar", f"{what}_step", (1,), last, scalar=str(size - 1))
     results = put("_arange", f"{what}_results", (size,), start="0", stop=str(size), dtype="float32")
