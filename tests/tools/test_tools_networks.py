@@ -12,11 +12,12 @@ pytest.importorskip("sklearn", reason="has the photographs")
 
 from mxamp.runtime.executor import BoundModel
 from tools.benchmark_models.job import Job
-from tools.benchmark_models.subject import build_subject
+from tools.benchmark_models.subject import build_subject, subject_of
 from tools.networks.build import build_network, draw_inputs
 from tools.networks.catalogue import find_network, networks
 from tools.networks.names import LARGEST_BATCH, NETWORK_NAMES
 from tools.networks.network import tokens
+from tools.networks.relatives import RELATIVES
 
 SMALL = ("lenet", "perceptron", "text_cnn", "gru_language_model", "captcha_lstm", "mtcnn_output")
 """What runs in milliseconds."""
@@ -62,7 +63,22 @@ def test_two_samples_in_one_batch_give_what_they_give_alone(name):
 
 def test_every_network_is_listed_by_its_own_name():
     assert [network.name for network in networks().values()] == list(NETWORK_NAMES)
-    assert set(LARGEST_BATCH) <= set(NETWORK_NAMES)
+    assert set(LARGEST_BATCH) <= {*NETWORK_NAMES, *RELATIVES}
+
+
+def test_no_relative_is_a_network_that_is_measured():
+    assert [network.name for network in RELATIVES.values()] == list(RELATIVES)
+    assert not set(RELATIVES) & set(NETWORK_NAMES)
+
+
+@pytest.mark.parametrize(
+    "name", ["lenet_of_32", "text_cnn_of_30", "gru_of_384", "mtcnn_refinement", "mtcnn_of_64"]
+)
+def test_relatives_run(name):
+    subject = subject_of(RELATIVES[name], Job(name, batch=2), 2)
+    assert {name: value.shape for name, value in subject.samples[0].items()} == subject.shapes
+    bound = BoundModel(subject.model)
+    assert all(np.isfinite(output).all() for output in bound.run(subject.samples[0]))
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others():

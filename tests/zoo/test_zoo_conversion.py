@@ -60,7 +60,9 @@ def test_zoo_model_converts_type_checks_runs_and_agrees(name: str) -> None:
         check_second_conversion_changes_nothing(converted, dtype)
         report = converted.report
         assert report is not None
-        assert report.low_multiply_add_share == 1.0
+        kept = {node.rule for node in report.nodes if node.multiply_adds and node.compute != dtype}
+        assert kept <= {"weights of positions"}  # FCN's last resize
+        assert report.low_multiply_add_share > (0.99 if kept else 1.0 - 1e-9)
         assert report.parameter_bytes_after <= 0.52 * report.parameter_bytes_before
 
     data = {"data": np.random.default_rng(0).normal(0.0, 1.0, (1, 3, size, size)).astype(np.float32)}
