@@ -236,17 +236,18 @@ def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[Layout | None]:
     """
     found: list[Layout | None] = []
     for position, node in enumerate(graph.nodes):
-        if node.op in WRITE_BLOCKS:
-            found.append(_layer_layouts(graph, position, shapes))
-            continue
         source = layout_source(graph, position)
-        over = _written_over(graph, position, shapes) if node.op in WRITE_OVER else None
-        if source is not None:
-            found.append(found[source])
-        else:
-            layout = None if over is None else found[over]
-            is_plain = layout is None or layout.float32 == PLAIN
-            found.append(None if layout is None or is_plain else Layout(layout.float32, PLAIN, True))
+        layout = None
+        if node.op in WRITE_BLOCKS:
+            layout = _layer_layouts(graph, position, shapes)
+        elif source is not None:
+            layout = found[source]
+        elif node.op in WRITE_OVER:
+            over = _written_over(graph, position, shapes)
+            below = None if over is None else found[over]
+            if below is not None and below.float32 != PLAIN:
+                layout = Layout(below.float32, PLAIN, True)
+        found.append(layout)
     return found
 
 
@@ -254,12 +255,9 @@ def _written_over(graph: Graph, position: int, shapes: Shapes) -> int | None:
     """Return the node over whose values another writes its own: the first that it is the last to read."""
     written = shapes[position][0] if shapes[position] else None
     for entry in graph.nodes[position].inputs:
-        is_last = all(use.node <= position for use in graph.uses_of(entry)) and entry not in graph.heads
-        if (
-            is_last
-            and not graph.nodes[entry.node].is_variable
-            and shapes[entry.node][entry.output] == written
-        ):
+        is_free = not graph.nodes[entry.node].is_variable and entry not in graph.heads
+        is_last = is_free and all(use.node <= position for use in graph.uses_of(entry))
+        if is_last and shapes[entry.node][entry.output] == written:
             return entry.node
     return None
 

@@ -14,6 +14,8 @@ from mxamp.targets.layout import WRITE_OVER, layout_writer
 _FEWEST_VALUES = 1 << 13
 """Of fewer results the reshapes take as long as they save."""
 
+_LEAST_PARTS = 2
+
 
 class PlainConcat(NodeRewrite):
     """Replace a Concat of plain images along their channels by one of their planes, each a row.
@@ -78,9 +80,6 @@ class PlainConcat(NodeRewrite):
             ),
         )
         return "rows of planes are copied whole, where the backend's kernel for one image is slow"
-
-
-_LEAST_PARTS = 2
 
 
 def _is_plain(state: State, entry: Entry) -> bool:

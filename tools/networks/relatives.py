@@ -124,8 +124,8 @@ _ALL = (
     _proposal(64, 96),
     Network(
         "faster_rcnn_of_240",
-        "Faster R-CNN of symbols with a ResNet of 18 layers, 240 by 320 pixels",
-        lambda: faster_rcnn(units=(2, 2, 2, 2), candidates=32),
+        "Faster R-CNN of symbols with a ResNet of 26 layers, 240 by 320 pixels",
+        lambda: faster_rcnn(candidates=32),
         {"data": image(3, 240, 320), "im_info": constant(240, 320, 1)},
     ),
     Network(
