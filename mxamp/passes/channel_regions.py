@@ -7,9 +7,9 @@ from typing import AbstractSet, Iterator, Mapping, NamedTuple, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.graph.components import components
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
@@ -81,6 +81,13 @@ _TOO_MUCH = 2
 product a channel where channels fill no blocks, it pays whatever the layers before read: 58 channels in
 ShuffleNet v2, 44 and 22 in NASNet. Times as fast with it, one thread, AMD EPYC (family 26), float32 and
 bfloat16: 1.6 and 1.4, of eight images 1.9 and 1.7; 1.5 and 1.4, of eight images 1.5 and 1.6."""
+
+_MOST_COLUMNS = 15
+"""So many times the values of its tensors may be written out for oneDNN's matrix product, by each thread. A
+convolution with a wide window and few filters needs more, and is left to loops over single values, however
+small the image: 2 -> 1 channel, 7x7, 28 x 28, take 344 us in float32 and 432 in bfloat16, with 16 filters 20
+and 15; 3 -> 3, 9x9, 56 x 56, 392 and 319, and 111 and 360 (AMD EPYC, one thread). Attention to places (CBAM)
+has such a layer in every block. See ``init_conf`` in src/cpu/gemm_convolution_utils.cpp of oneDNN 2.0."""
 
 
 class Region(NamedTuple):
@@ -188,7 +195,10 @@ class ChannelRegions:
             if self.is_layer[position]:
                 columns = wider.get(position, self._columns(position))
                 least = _MUCH_WITH_SLOPES if rectifies else _MUCH
-                fits = columns % BLOCK == 0 or (columns <= _FEW and least <= growth < _TOO_MUCH)
+                fits = columns % BLOCK == 0 or (
+                    columns <= _FEW
+                    and (least <= growth < _TOO_MUCH or self._needs_columns(position, region.channels))
+                )
                 in_pieces = are_slices_small and self._fits_in_pieces(position, columns, region)
                 if not fits and not in_pieces and not gains_depthwise:
                     return False
@@ -223,10 +233,27 @@ class ChannelRegions:
             and region.padded / region.channels <= _MUCH
         )
 
+    def _needs_columns(self, position: int, filters: int) -> bool:
+        """Return whether a layer of few channels needs more memory than oneDNN's matrix product may have."""
+        weight = self.own_parameter(self.graph.nodes[position], 1)
+        assert weight is not None  # it is a layer
+        channels, *window = weight.shape[1:]
+        strides = math.prod(integers(self.graph.nodes[position].attrs.get("stride", "")) or (1,))
+        written_out = channels * math.prod(window)
+        return self.names[position] == "Convolution" and (
+            written_out > _MOST_COLUMNS * (channels * strides + filters)
+        )
+
     def _is_one_place(self, reader: int, number: int) -> bool:
         """Return whether a node reads one value of each channel."""
         shape = self.state.usual_shape(self.graph.nodes[reader].inputs[number])
         return shape is not None and math.prod(shape[2:]) == 1
+
+    def _is_same_for_all(self, term: Entry, position: int) -> bool:
+        """Return whether a term has one channel where the result has several, as where places have weights."""
+        shapes = self.state.usual_shape(term), self.state.usual_shape(Entry(position))
+        channels = [shape[1] for shape in shapes if shape is not None and len(shape) > 2]
+        return len(channels) == 2 and channels[0] == 1 < channels[1]
 
     def readers(self, region: Region) -> Iterator[tuple[int, int]]:
         """Yield what reads a region from outside: node and number of the input."""
@@ -334,7 +361,7 @@ class ChannelRegions:
         if name in TERMS:
             if any(entry.output for entry in node.inputs):
                 return ()
-            return [entry.node for entry in node.inputs]
+            return [entry.node for entry in node.inputs if not self._is_same_for_all(entry, position)]
         if name == "BatchNorm":
             is_plain = (
                 node.attrs.get("axis", "1") == "1"

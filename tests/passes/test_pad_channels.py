@@ -294,6 +294,57 @@ def test_whole_blocks_bring_a_prelu_its_kernels() -> None:
     assert done.params["layer_weight"].shape[0] == done.params["slopes"].shape[0] == 32
 
 
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel", "stride", "is_padded"),
+    [
+        (2, 1, 7, 1, True),
+        (2, 1, 5, 1, True),
+        (2, 1, 3, 1, False),
+        (1, 1, 5, 1, False),
+        (3, 3, 7, 1, True),
+        (3, 5, 7, 1, True),
+        (3, 7, 7, 1, False),
+        (2, 1, 7, 2, False),
+        (6, 1, 7, 1, False),
+    ],
+)
+def test_few_filters_of_wide_windows_are_computed_in_blocks(
+    channels: int, filters: int, kernel: int, stride: int, is_padded: bool
+) -> None:
+    """They need more memory than oneDNN's matrix product may have."""
+    net = Layers()
+    layer = net.layer(
+        net.var("x"), "layer", channels, filters, kernel=kernel, stride=f"({stride}, {stride})"
+    )
+    graph = net.graph(layer)
+    if not is_padded:
+        assert prepared(PadChannels, graph, net.params)[0] is graph
+        return
+    _, done = prepared(PadChannels, graph, net.params, inserted=["layer_padded"])
+    assert done.params["layer_weight"].shape[0] == 16
+
+
+@pytest.mark.parametrize("channels", [16, 20])
+def test_weights_of_places_have_one_channel_beside_many(channels: int) -> None:
+    """CBAM multiplies all channels with what a layer of one filter makes of their mean and their maximum."""
+    net = Layers()
+    wide = relu(net, net.layer(net.var("x"), "wide", 16, channels))
+    weights = net.layer(net.var("both"), "weights", 2, 1, kernel=7, pad="(3, 3)")
+    gate = net.op("Activation", weights, name="gate", act_type="sigmoid")
+    graph = net.graph(net.op("broadcast_mul", wide, gate, name="weighted"))
+    sizes = {"x": (1, 16, 8, 8), "both": (1, 2, 6, 6), "weights": (1, 1, 6, 6), "gate": (1, 1, 6, 6)}
+    shapes = [
+        (net.params[node.name].shape,)
+        if node.name in net.params
+        else (sizes.get(node.name, (1, channels, 6, 6)),)
+        for node in graph.nodes
+    ]
+    after, done = prepared(PadChannels, graph, net.params, inserted=["gate_channels"], shapes=shapes)
+    assert done.params["weights_weight"].shape[0] == 16
+    assert done.params["wide_weight"].shape[0] == channels
+    assert any("broadcast_mul(" in line and line.endswith("gate_channels)") for line in operators(after))
+
+
 @pytest.mark.parametrize("is_normed", [False, True])
 def test_a_clip_from_zero_is_a_part_of_the_layer_before(is_normed: bool) -> None:
     """So are MobileNetV2's: at widths of 0.25 and 0.75 no layer of it had whole blocks."""
