@@ -29,6 +29,7 @@ from mxamp.passes import (
     PadChannels,
     Pass,
     PlainConcat,
+    PlainForLowPooling,
     PlainForPooling,
     PreparationPass,
     RescaleOverflows,
@@ -154,6 +155,11 @@ PLANNING: tuple[Step, ...] = (
     Step(
         lambda o: BlocksForPooling(),
         lambda o: BlocksForPooling.step in o.target.rewrites and not o.policy.is_pure,
+    ),
+    # Which poolings are low is known.
+    Step(
+        lambda o: PlainForLowPooling(),
+        lambda o: PlainForPooling.step in o.target.rewrites and not o.policy.is_pure,
     ),
     # Behind folding, which makes the weights that are rounded.
     Step(

@@ -36,6 +36,7 @@ from mxamp.passes.one_spelling import OneSpelling
 from mxamp.passes.pad_channels import PadChannels
 from mxamp.passes.pixel_shuffle import RewritePixelShuffle
 from mxamp.passes.plain_concat import PlainConcat
+from mxamp.passes.plain_for_low_pooling import PlainForLowPooling
 from mxamp.passes.plain_for_pooling import PlainForPooling
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
@@ -84,6 +85,7 @@ __all__ = [
     "PadChannels",
     "Pass",
     "PlainConcat",
+    "PlainForLowPooling",
     "PlainForPooling",
     "PlannedNode",
     "PlannedPass",

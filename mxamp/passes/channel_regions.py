@@ -250,7 +250,7 @@ class ChannelRegions:
         return shape is not None and math.prod(shape[2:]) == 1
 
     def _is_same_for_all(self, term: Entry, position: int) -> bool:
-        """Return whether a term has one channel where the result has several, as where places have weights."""
+        """Return whether a term has one channel where the result has several: weights of places."""
         shapes = self.state.usual_shape(term), self.state.usual_shape(Entry(position))
         channels = [shape[1] for shape in shapes if shape is not None and len(shape) > 2]
         return len(channels) == 2 and channels[0] == 1 < channels[1]

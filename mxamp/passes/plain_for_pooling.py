@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import math
+
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import KEEPS_RANK, channels_of
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
+from mxamp.targets.layout import KEEP_LAYOUT
 
 _BLOCK = 16
 """The channels of a block in oneDNN's layouts for AVX-512."""
+
+_IMAGE = 4
 
 _LARGE_PLANE = 1 << 14
 """Values of a plane from which on a block of float32 planes takes 1 MiB, and pooling of plain order is slow
 as well."""
 
+_SMALLEST_BLOCK = 4
+"""Of a grouped Convolution. Its pooling has no kernel for it, in no dtype."""
+
 _JOINS = "Concat"
+
+_KEEP_BLOCKS = KEEP_LAYOUT - {_JOINS, "Pooling"}
+"""What hands small blocks on; pooling is to find none."""
 
 
 class PlainForPooling(NodeRewrite):
-    """Put a Reshape before a pooling whose channels were put together of parts that fill no blocks.
+    """Put a Reshape before a pooling of channels in blocks of four, or put together of parts of no blocks.
 
     Before::
 
         x (24 channels), y (216) -> Concat [-> elemwise_add -> Activation] -> Pooling
+        x -> Convolution {num_filter: 64, num_group: 16} -> Pooling {global_pool: True}
 
     After::
 
         x, y -> Concat [-> elemwise_add -> Activation] -> Reshape {shape: (0, 0, 0, -1)} -> Pooling
+        x -> Convolution {num_filter: 64, num_group: 16} -> Reshape -> Pooling {global_pool: True}
 
-    Refuses: global pooling, and channels last; where every part is whole blocks of 16 channels, or does not
-    say how many it has; what is certainly no image; planes of 16,384 values and more, or of unknown size; a
-    node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow.
+    Refuses: channels last; what is certainly no image; a node that a rule of the user's picks; targets that
+    do not name the pass; the bodies of control flow. Of channels that were put together: global pooling;
+    where every part is whole blocks of 16 channels, or does not say how many it has; planes of 16,384 values
+    and more, or of unknown size. Of groups: where channels and filters of one have no factor of four, or one
+    of eight (:class:`mxamp.passes.plain_for_low_pooling.PlainForLowPooling`).
 
     Notes
     -----
@@ -42,6 +57,10 @@ class PlainForPooling(NodeRewrite):
     channels of 28 x 28, takes 8.4 of 15.6 ms in float32 and 9.6 of 14.3 in bfloat16, and behind a Reshape,
     which brings it into plain order, 0.2 with that: the network takes 7.0 ms in float32 and 4.8 in bfloat16;
     of eight images 85 instead of 177 ms, and 64 instead of 189 (AMD EPYC with avx512_bf16, one thread).
+
+    A grouped Convolution writes blocks of as many channels as a group fills, down to four. Of 64 channels in
+    groups of four, 56 x 56, the mean takes 3.6 ms in float32 and 3.7 in bfloat16, and a maximum over 3x3 10.3
+    and 12.5; in plain order 0.12, and 0.15 (AMD EPYC of family 26, one thread).
 
     Bit-exact. Linear in nodes and inputs.
     """
@@ -55,18 +74,46 @@ class PlainForPooling(NodeRewrite):
         node = state.graph.nodes[position]
         source = node.inputs[0]
         shape = state.usual_shape(source)
-        if (
-            is_true(node.attrs, "global_pool", default=False)
-            or node.attrs.get("layout", "None") not in CHANNELS_FIRST
-            or source.node not in state.images
-            or shape is None
-            or shape[2] * shape[3] >= _LARGE_PLANE
-            or not _has_parts_of_blocks(state.graph, source)
-        ):
+        if node.attrs.get("layout", "None") not in CHANNELS_FIRST or source.node not in state.images:
+            return None
+        is_joined = (
+            not is_true(node.attrs, "global_pool", default=False)
+            and shape is not None
+            and shape[2] * shape[3] < _LARGE_PLANE
+            and _has_parts_of_blocks(state.graph, source)
+        )
+        if not is_joined and block_of_group(state, source) != _SMALLEST_BLOCK:
             return None
         plain = edit.part(position, "Reshape", "plain", source, like=shape, shape="(0, 0, 0, -1)")
         edit.replace(position, node._replace(inputs=(plain, *node.inputs[1:])))
-        return "reads plain planes, for it has no kernel for blocks that were put together of smaller ones"
+        return "reads plain planes, for it has no kernel for blocks of so few channels"
+
+
+def block_of_group(state: State, entry: Entry) -> int | None:
+    """Return how many channels are in a block of what a grouped Convolution wrote; None where it did not.
+
+    Parameters
+    ----------
+    state
+        What is known of the graph.
+    entry
+        An image. What keeps an image's order may stand behind the Convolution.
+    """
+    graph = state.graph
+    while True:
+        node = graph.nodes[entry.node]
+        op = FACTS.canonical(node.op)
+        if op == "Convolution":
+            break
+        if op not in _KEEP_BLOCKS or not node.inputs or entry.output:
+            return None
+        entry = node.inputs[0]
+    weight = state.usual_shape(node.inputs[1])
+    groups = integers(node.attrs.get("num_group", "")) or (1,)
+    if weight is None or len(weight) != _IMAGE or groups[0] == 1 or weight[1] == 1:
+        return None
+    both = math.gcd(weight[1], weight[0] // groups[0])
+    return next((block for block in (_BLOCK, _BLOCK // 2, _SMALLEST_BLOCK) if both % block == 0), None)
 
 
 def _has_parts_of_blocks(graph: Graph, entry: Entry) -> bool:

@@ -313,9 +313,7 @@ def test_few_filters_of_wide_windows_are_computed_in_blocks(
 ) -> None:
     """They need more memory than oneDNN's matrix product may have."""
     net = Layers()
-    layer = net.layer(
-        net.var("x"), "layer", channels, filters, kernel=kernel, stride=f"({stride}, {stride})"
-    )
+    layer = net.layer(net.var("x"), "layer", channels, filters, kernel=kernel, stride=f"({stride}, {stride})")
     graph = net.graph(layer)
     if not is_padded:
         assert prepared(PadChannels, graph, net.params)[0] is graph

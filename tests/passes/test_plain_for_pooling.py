@@ -91,6 +91,72 @@ def test_refuses(case: str) -> None:
     assert prepared(PlainForPooling, graph, net.params, policy, shapes=shapes)[0] is graph
 
 
+def grouped(
+    filters: int, groups: int, *, channels: int | None = None, behind: str = "relu", **attrs: Any
+) -> tuple[Net, Graph, list[Any]]:
+    """Return a grouped layer of images, an activation, and a pooling."""
+    net = Net()
+    read = channels or filters
+    weight = net.param("weight", filters, read // groups, 3, 3)
+    options = {"num_filter": filters, "num_group": groups, "kernel": "(3, 3)", "pad": "(1, 1)"}
+    value = net.op("Convolution", net.var("x"), weight, name="layer", no_bias=True, **options)
+    value = net.op("Activation", value, name="relu", act_type="relu") if behind == "relu" else value
+    value = net.op("exp", value, name="exp") if behind == "exp" else value
+    given = {"kernel": "(1, 1)", "pool_type": "avg", **attrs}
+    graph = net.graph(net.op("Pooling", value, name="pool", **given))
+    shapes = [
+        (net.params[node.name].shape,)
+        if node.name in net.params
+        else ((1, read if node.name == "x" else filters, SIDE, SIDE),)
+        for node in graph.nodes
+    ]
+    return net, graph, shapes
+
+
+@pytest.mark.parametrize(
+    ("filters", "groups", "channels", "is_slow"),
+    [
+        (64, 16, 64, True),
+        (48, 4, 48, True),  # twelve have a factor of four
+        (64, 16, 128, True),  # of eight channels, and four filters
+        (64, 8, 64, False),  # in float32 there is a kernel for eight
+        (64, 4, 64, False),
+        (64, 32, 64, False),  # two fill no block: plain order as it is
+        (64, 64, 64, False),
+        (64, 1, 64, False),
+    ],
+)
+def test_groups_of_few_channels_are_read_in_plain_order(
+    filters: int, groups: int, channels: int, is_slow: bool
+) -> None:
+    for attrs in ({"global_pool": True}, {}):
+        net, graph, shapes = grouped(filters, groups, channels=channels, **attrs)
+        inserted = ["pool_plain"] if is_slow else []
+        after, _ = prepared(PlainForPooling, graph, net.params, inserted=inserted, shapes=shapes)
+        assert (after is not graph) is is_slow
+
+
+def test_what_reads_plain_order_needs_no_reshape() -> None:
+    net, graph, shapes = grouped(64, 16, behind="exp", global_pool=True)
+    assert prepared(PlainForPooling, graph, net.params, shapes=shapes)[0] is graph
+    net, graph, shapes = grouped(64, 16, layout="NHWC")
+    assert prepared(PlainForPooling, graph, net.params, shapes=shapes)[0] is graph
+
+
+@pytest.mark.parametrize("groups", [8, 16])
+def test_mxnet_pools_groups_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+    net, graph, shapes = grouped(64, groups, kernel="(3, 3)", pool_type="max", pad="(1, 1)")
+    given = parameters(net.params)
+    target = Target.builtin("cpu-bf16")
+    done = prepare_graph(
+        graph, given, Policy.default(BF16), ["plain_for_pooling"], target=target, shapes=shapes
+    )
+    x = np.random.default_rng(groups).normal(size=(2, 64, SIDE, SIDE)).astype(np.float32)
+    (expected,) = outputs(monkeypatch, graph, given, {"x": x}, "MKLDNN")
+    (found,) = outputs(monkeypatch, done.graph, given, {"x": x}, "MKLDNN")
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_mxnet_computes_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Parts()
     graph, target = net.pooled(net.joined(24, 40), 64), Target.builtin("cpu-bf16")
