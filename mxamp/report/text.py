@@ -220,7 +220,7 @@ _PREPARED = {
     "bilinear_resize": ("resize", "written as products with weights"),
     "last_axis_concat": ("Concat", "with four axes"),
     "last_axis_sum": ("sum", "written as a product with ones"),
-    "second_axis_sum": ("sum", "along the second axis written as a product with ones"),
+    "second_axis_sum": ("sum", "along an axis between others written as a product with ones"),
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
     "few_axes": ("node", "that moves values along fewer axes"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from mxamp.graph import Graph
 from mxamp.passes import PreparedNode, RewriteSecondAxisSum
+from mxamp.passes.state import State
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net
@@ -24,8 +27,8 @@ def summed(dtype: str = "0", op: str = "sum", **attrs: Any) -> Graph:
     return net.graph(net.op(op, net.var("x", __dtype__=dtype), name="y", **{"axis": 1, **attrs}))
 
 
-def shapes_of(shape: tuple[int, ...] = SHAPE, *, keepdims: bool = False) -> list[Any]:
-    return [(shape,), ((shape[0], *((1,) if keepdims else ()), *shape[2:]),)]
+def shapes_of(shape: tuple[int, ...] = SHAPE, *, keepdims: bool = False, axis: int = 1) -> list[Any]:
+    return [(shape,), ((*shape[:axis], *((1,) if keepdims else ()), *shape[axis + 1 :]),)]
 
 
 @pytest.mark.parametrize(("op", "axis"), [("sum", 1), ("sum_axis", 1), ("sum", -3)])
@@ -53,11 +56,37 @@ def test_a_mean_divides_by_the_number_of_terms() -> None:
     ]
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [2, -2])
+def test_along_the_third_axis_those_before_are_one(axis: int, keepdims: bool) -> None:
+    graph, shapes = summed(axis=axis, keepdims=keepdims), shapes_of(keepdims=keepdims, axis=2)
+    inserted = [*PARTS, "y_like", *([] if keepdims else ["y_kept"])]
+    after, _ = prepared(RewriteSecondAxisSum, graph, shapes=shapes, inserted=inserted)
+    lines = operators(after)
+    assert lines[0] == "y_rows = Reshape(x) {shape: (-3, 0, -1)}"
+    assert lines[4] == "y_like = slice_axis(x) {axis: 2, begin: 0, end: 1}"
+    if keepdims:
+        assert lines[5:] == ["y = reshape_like(y_product, y_like)"]
+    else:
+        assert lines[5:] == [
+            "y_kept = reshape_like(y_product, y_like)",
+            "y = Reshape(y_kept) {shape: (0, 0, -3, -2)}",
+        ]
+    state = prepare_graph(
+        graph, {}, Policy.default(BF16), target=Target.builtin("cpu-bf16"), shapes=shapes_of(axis=2)
+    )
+    assert state.shapes is not None
+    found = {node.name: shape for node, shape in zip(state.graph.nodes, state.shapes)}
+    assert found["y_rows"] == ((600, 6, 8),)
+    assert found["y_product"] == ((600, 8, 1),)
+    assert found["y_like"] == ((2, 300, 1, 8),)
+
+
 @pytest.mark.parametrize(
     "case",
     [
         *("last axis", "first axis", "two axes", "excluded", "few values", "many terms", "no shapes"),
-        *("float16", "rule"),
+        *("float16", "rule", "fourth axis", "third of three", "third of an uncertain number"),
     ],
 )
 def test_refuses(case: str) -> None:
@@ -78,6 +107,17 @@ def test_refuses(case: str) -> None:
         shapes = None
     elif case == "float16":
         graph = summed("2")
+    elif case == "fourth axis":
+        graph, shapes = summed(axis=3), shapes_of((2, 30, 6, 8, 4), axis=3)
+    elif case == "third of three":
+        graph, shapes = summed(axis=2), shapes_of((2, 300, 8), axis=2)
+    elif case == "third of an uncertain number":
+        graph, usual = summed(axis=2, keepdims=True), shapes_of(axis=2, keepdims=True)
+        start = State.of(graph, {}, Policy.default(BF16), Target.builtin("cpu-bf16"))
+        assert (
+            RewriteSecondAxisSum().run(replace(start, assumed_shapes=usual, are_axes_certain=False)) is None
+        )
+        return
     else:
         policy = Policy.default(BF16).excluding(names=["y"])
     assert prepared(RewriteSecondAxisSum, graph, policy=policy, shapes=shapes)[0] is graph
@@ -85,15 +125,26 @@ def test_refuses(case: str) -> None:
 
 @pytest.mark.parametrize("op", ["sum", "mean"])
 @pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize("shape", [SHAPE, (1, 1152, 10, 16), (3, 70, 33), (1, 2, 3, 5, 4)])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        (SHAPE, 1),
+        ((1, 1152, 10, 16), 1),
+        ((3, 70, 33), 1),
+        ((1, 2, 3, 5, 4), 1),
+        ((2, 24, 56, 48), 2),
+        ((1, 3, 70, 33), 2),
+    ],
+)
 def test_mxnet_computes_the_same_but_for_rounding(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], keepdims: bool, op: str
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int, keepdims: bool, op: str
 ) -> None:
-    graph, target = summed(op=op, keepdims=keepdims), Target.builtin("cpu-bf16")
-    done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes_of(keepdims=keepdims))
+    graph, target = summed(op=op, keepdims=keepdims, axis=axis), Target.builtin("cpu-bf16")
+    shapes = shapes_of(keepdims=keepdims, axis=axis)
+    done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes)
     assert [change.step for change in done.record(PreparedNode)] == ["second_axis_sum"]
     x = np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)
-    rows = x.reshape(*shape[:2], -1)  # of the same memory
+    rows = x.reshape(-1, shape[axis], math.prod(shape[axis + 1 :]))  # of the same memory
     rows[0, 0, 0], rows[0, 0, 1], rows[0, 1, 2] = np.inf, -np.inf, np.nan
     rows[0, :2, 3] = np.inf, -np.inf
     (expected,) = outputs(monkeypatch, graph, {}, {"x": x})
@@ -103,10 +154,10 @@ def test_mxnet_computes_the_same_but_for_rounding(
     assert (~finite).sum() == 4
     np.testing.assert_array_equal(found[~finite], expected[~finite])
     with np.errstate(invalid="ignore"):  # opposite infinities
-        exact = getattr(x, op)(axis=1, keepdims=keepdims, dtype=np.float64)
-        magnitude = getattr(np.abs(x), op)(axis=1, keepdims=keepdims, dtype=np.float64)
+        exact = getattr(x, op)(axis=axis, keepdims=keepdims, dtype=np.float64)
+        magnitude = getattr(np.abs(x), op)(axis=axis, keepdims=keepdims, dtype=np.float64)
     off = (found[finite] - exact[finite]) / magnitude[finite]
-    assert (np.abs(off) <= shape[1] * 2.0**-24).all()
+    assert (np.abs(off) <= shape[axis] * 2.0**-24).all()
     # Rounding to nearest has no side: what is off in the mean is less than half a unit in the last place.
     assert abs(off.mean()) < 2.0**-25
 
