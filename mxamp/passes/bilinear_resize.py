@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import is_true
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
@@ -38,9 +38,12 @@ class RewriteBilinearResize(NodeRewrite):
         w: relu(1 - |min(arange(size) * last / (size - 1), last) - places|)
         places: arange_like(x, axis), last: max(places)
 
-    The matrices are made in the graph, so that images of every size are resized.
+    The matrices are made in the graph, so that images of every size are resized. Where sizes are so many
+    times those of the image (``scale_height`` and ``scale_width``), the products are ``dot``, and places are
+    repeated as often for as many results.
 
-    Refuses: sizes that are not given as ``height`` and ``width``, or are 1; ``align_corners=False``; where no
+    Refuses: sizes that are 1, or are given in another way; scales that are no whole numbers, or not given for
+    both; ``align_corners=False``; where no
     shape is known, there are fewer than 2^17 results, or more than 160 products for each; other dtypes than
     float32; numpy's shape semantics; a node that a rule of the user's picks; targets that do not name the
     pass; the bodies of control flow. The node may be a graph output, for its name stays.
@@ -69,39 +72,49 @@ class RewriteBilinearResize(NodeRewrite):
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one resize."""
         graph, node = state.graph, state.graph.nodes[position]
-        sizes = _sizes(node)
-        if sizes is None or graph.has_numpy_shapes or state.dtypes[position][0] is not DType.FLOAT32:
+        wanted = _wanted(node)
+        if wanted is None or graph.has_numpy_shapes or state.dtypes[position][0] is not DType.FLOAT32:
             return None
         x = node.inputs[0]
         shape = state.usual_shape(x)
-        if shape is None or len(shape) != _IMAGE or not _pays(shape, *sizes):
+        if shape is None or len(shape) != _IMAGE or not _pays(shape, *wanted.sizes(shape)):
             return None
         is_known = state.shape(x) is not None
-        (height, width), (n, c, rows, columns) = sizes, shape
+        (height, width), (n, c, rows, columns) = wanted.sizes(shape), shape
 
         def put(op: str, what: str, like: tuple[int, ...], *inputs: Entry, **attrs: str) -> Entry:
             return edit.part(position, op, what, *inputs, like=like if is_known else None, **attrs)
 
+        op, by_height, by_width = wanted.products
         turned = put("transpose", "turned", (n, c, columns, rows), x, axes="(0, 1, 3, 2)")
         # What a layer wrote would be brought into plain order for each that asks for its shape.
-        by_row = _weights(put, "row", turned, 3, rows, height)
-        tall = put("FullyConnected", "tall", (n, c, columns, height), turned, by_row, **_product(height))
+        by_row = _weights(put, "row", turned, 3, (rows, height), is_scaled=wanted.are_scales)
+        tall = put(op, "tall", (n, c, columns, height), turned, by_row, **by_height)
         back = put("transpose", "back", (n, c, height, columns), tall, axes="(0, 1, 3, 2)")
-        by_column = _weights(put, "column", turned, 2, columns, width)
-        attrs = {**own_attributes(node), **_product(width)}
-        edit.replace(position, node._replace(op="FullyConnected", attrs=attrs, inputs=(back, by_column)))
+        by_column = _weights(put, "column", turned, 2, (columns, width), is_scaled=wanted.are_scales)
+        attrs = {**own_attributes(node), **by_width}
+        edit.replace(position, node._replace(op=op, attrs=attrs, inputs=(back, by_column)))
         return "products with two matrices of weights are the same, with a kernel of the backend"
 
 
 _Put = Callable[..., Entry]
 
 
-def _weights(put: _Put, what: str, image: Entry, axis: int, places: int, size: int) -> Entry:
+def _weights(
+    put: _Put, what: str, image: Entry, axis: int, lengths: tuple[int, int], *, is_scaled: bool
+) -> Entry:
     """Put in the weights of all places along an axis for each result, and return them: (size, places)."""
+    places, size = lengths
     own = put("_contrib_arange_like", f"{what}_places", (places,), image, axis=str(axis))
     last = put("max", f"{what}_last", (1,), own, axis="0", keepdims="True")
-    step = put("_div_scalar", f"{what}_step", (1,), last, scalar=str(size - 1))
-    results = put("_arange", f"{what}_results", (size,), start="0", stop=str(size), dtype="float32")
+    if is_scaled:
+        repeated = put("tile", f"{what}_repeated", (size,), own, reps=str((size // places,)))
+        results = put("_contrib_arange_like", f"{what}_results", (size,), repeated, axis="0")
+        end = put("max", f"{what}_end", (1,), results, axis="0", keepdims="True")
+        step = put("broadcast_div", f"{what}_step", (1,), last, end)
+    else:
+        step = put("_div_scalar", f"{what}_step", (1,), last, scalar=str(size - 1))
+        results = put("_arange", f"{what}_results", (size,), start="0", stop=str(size), dtype="float32")
     far = put("broadcast_mul", f"{what}_far", (size,), results, step)
     # The last one's is rounded, too, and must not lie beyond the last place.
     near = put("broadcast_minimum", f"{what}_near", (size,), far, last)
@@ -113,27 +126,56 @@ def _weights(put: _Put, what: str, image: Entry, axis: int, places: int, size: i
     return put("Activation", f"{what}_weights", (size, places), nearness, act_type="relu")
 
 
-def _product(size: int) -> dict[str, str]:
-    return {"num_hidden": str(size), "no_bias": "True", "flatten": "False"}
+class _Wanted(NamedTuple):
+    """The height and width of a result, or how many times those of the image they are."""
+
+    height: int
+    width: int
+    are_scales: bool
+
+    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return the height and width of the result for an image."""
+        rows, columns = shape[2:] if self.are_scales else (1, 1)
+        return self.height * rows, self.width * columns
+
+    @property
+    def products(self) -> tuple[str, dict[str, str], dict[str, str]]:
+        """The operator that multiplies with weights, and its attributes for rows and for columns.
+
+        A FullyConnected says how many results there are.
+        """
+        if self.are_scales:
+            attrs = {"transpose_b": "True"}
+            return "dot", attrs, attrs
+        by_height, by_width = (
+            {"num_hidden": str(size), "no_bias": "True", "flatten": "False"}
+            for size in (self.height, self.width)
+        )
+        return "FullyConnected", by_height, by_width
 
 
-def _sizes(node: Node) -> tuple[int, int] | None:
-    """Return height and width of the result; None where it is another kind of resize."""
+def _wanted(node: Node) -> _Wanted | None:
+    """Return what a resize makes; None where it is another kind."""
     attrs = node.attrs
-    height, width = (integers(attrs.get(name, "")) for name in ("height", "width"))
     if (
         len(node.inputs) != 1
         or attrs.get("mode", "size") != "size"
-        or any(attrs.get(name, "None") != "None" for name in ("scale_height", "scale_width"))
         or not is_true(attrs, "align_corners", default=True)
-        or height is None
-        or width is None
-        or len(height) != 1
-        or len(width) != 1
-        or min(*height, *width) < _LEAST_SIZE
     ):
         return None
-    return height[0], width[0]
+    scales = [attrs.get(name, "None") for name in ("scale_height", "scale_width")]
+    are_scales = scales != ["None", "None"]
+    given = tuple(map(_whole, scales if are_scales else [attrs.get("height", ""), attrs.get("width", "")]))
+    return _Wanted(given[0], given[1], are_scales) if min(given) >= _LEAST_SIZE else None
+
+
+def _whole(given: str) -> int:
+    """Return a size, or a scale, that is a whole number; 0 where it is none."""
+    try:
+        value = float(given)
+    except ValueError:
+        return 0
+    return int(value) if value.is_integer() else 0
 
 
 def _pays(shape: tuple[int, ...], height: int, width: int) -> bool:

@@ -64,7 +64,9 @@ def rewritten(
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "scales": {"scale_height": 2.0, "scale_width": 2.0},
+    "a scale that is not whole": {"scale_height": 8.5, "scale_width": 8.0},
+    "no second scale": {"scale_height": 8.0},
+    "a scale of one": {"scale_height": 1.0, "scale_width": 90.0},
     "odd scale": {"mode": "odd_scale"},
     "corners are not aligned": {"align_corners": "False"},
     "one row": {"height": 1},
@@ -85,6 +87,35 @@ def test_refuses(case: str) -> None:
     data = {"few values": (1, 8, 12, 20), "many products": (1, 16, 12, 200)}.get(case, SHAPE)
     known = None if case == "no shape" else shapes(graph, data)
     assert prepared(RewriteBilinearResize, graph, net.params, policy, shapes=known)[0] is graph
+
+
+def scaled(height: float | str, width: float | str) -> tuple[Net, Graph]:
+    net = Net()
+    given = {"scale_height": height, "scale_width": width}
+    return net, net.graph(net.op("_contrib_BilinearResize2D", net.var("data"), name="resized", **given))
+
+
+@pytest.mark.parametrize("scales", [(8, 8.0), ("8.0", 2)])
+def test_sizes_may_be_so_many_times_those_of_the_image(
+    monkeypatch: pytest.MonkeyPatch, scales: tuple[float, float]
+) -> None:
+    """BiSeNet resizes what it says of each pixel so; the form is right for images of every size."""
+    net, graph = scaled(*scales)
+    rows, columns = (int(float(scale)) for scale in scales)
+    data = (2, 32, 17, 23)
+    done = rewritten(graph, parameters(net.params), data, (17 * rows, 23 * columns))
+    assert {change.step for change in done.record(PreparedNode)} == {STEP}
+    assert named(done.graph, "resized").op == "dot"
+    assert done.shapes is not None
+    known = {node.name: shape for node, shape in zip(done.graph.nodes, done.shapes)}
+    assert known["resized_row_weights"] == ((17 * rows, 17),)
+    assert known["resized_tall"] == ((2, 32, 23, 17 * rows),)
+    for shape in (data, (1, 3, 5, 9), (1, 2, 1, 4)):
+        values = {"data": np.random.default_rng(4).normal(size=shape).astype(np.float32)}
+        (expected,) = outputs(monkeypatch, graph, {}, values)
+        (found,) = outputs(monkeypatch, done.graph, {}, values, "MKLDNN")
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(
