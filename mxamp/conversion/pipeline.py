@@ -39,6 +39,7 @@ from mxamp.passes import (
     RewriteBilinearUpsampling,
     RewriteFullWidth,
     RewriteGlobalPooling,
+    RewriteGroupNorm,
     RewriteHardSigmoid,
     RewriteHardSwish,
     RewriteInstanceNorm,
@@ -118,6 +119,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
+    preparing(RewriteGroupNorm),
     preparing(PadChannels),  # which knows a layer's bias where it stands,
     preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),

@@ -21,6 +21,7 @@ from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.fold_scale import FoldScale
 from mxamp.passes.full_width import RewriteFullWidth
 from mxamp.passes.global_pooling import RewriteGlobalPooling
+from mxamp.passes.group_norm import RewriteGroupNorm
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
@@ -99,6 +100,7 @@ __all__ = [
     "RewriteBilinearUpsampling",
     "RewriteFullWidth",
     "RewriteGlobalPooling",
+    "RewriteGroupNorm",
     "RewriteHardSigmoid",
     "RewriteHardSwish",
     "RewriteInstanceNorm",

@@ -40,8 +40,9 @@ class RewriteInstanceNorm(NodeRewrite):
     the mean or variance is read; other dtypes than float32; images that are known to be of less than 2,048
     values, where eight small nodes are no faster than one; a node that a rule of the user's picks; targets
     that do not name the pass; the bodies of control flow. The node may be a graph output, for its name stays.
-    GroupNorm stays as it is: MXNet adds up its means with a correction for what rounding loses, and LayerNorm
-    does not, so that in long rows this form would be up to twenty times less exact.
+    GroupNorm has its own form (:mod:`mxamp.passes.group_norm`): MXNet adds up its means with a correction for
+    what rounding loses, and LayerNorm does not, so that in long rows this one would be up to twenty times
+    less exact.
 
     Notes
     -----
@@ -69,7 +70,7 @@ class RewriteInstanceNorm(NodeRewrite):
             len(node.inputs) != 3
             or node.inputs[0].node not in state.images
             or state.dtypes[position][0] is not DType.FLOAT32
-            or _reads_statistics(state.graph, position)
+            or reads_statistics(state.graph, position)
             or _is_small(state, node.inputs[0])
         ):
             return None
@@ -85,8 +86,8 @@ class RewriteInstanceNorm(NodeRewrite):
         return "LayerNorm normalizes rows several times as fast"
 
 
-def _reads_statistics(graph: Graph, position: int) -> bool:
-    """Return whether anything reads the mean or the variance."""
+def reads_statistics(graph: Graph, position: int) -> bool:
+    """Return whether anything reads the mean or the variance that a node has beside its result."""
     return any(graph.uses[position]) or any(head.node == position and head.output for head in graph.heads)
 
 

@@ -227,6 +227,7 @@ _PREPARED = {
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),
+    "group_norm": ("GroupNorm", "written as LayerNorm over rows"),
     "prelu": ("PReLU", "written as depthwise convolutions"),
     "deconvolution_bias": ("Deconvolution", "whose bias a depthwise convolution adds"),
     "hard_swish": ("hard swish", "whose gate is computed in blocks of channels"),

@@ -96,6 +96,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "fold_constants",
         "one_spelling",
         "instance_norm",
+        "group_norm",
         "fold_scale",
         "summed_products",
         "full_width",

@@ -1,0 +1,189 @@
+"""Compute GroupNorm by rows, with the operator that has a fast loop for them."""
+
+from __future__ import annotations
+
+import math
+from typing import Tuple
+
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Node
+from mxamp.ops.attributes import integers
+from mxamp.passes.edit import GraphEdit
+from mxamp.passes.instance_norm import reads_statistics
+from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.state import State
+
+_EPSILON = "1e-12"
+"""Added to the variance of a row, so that one of equal values is divided by something: its square root is
+multiplied with again."""
+
+_SMALLEST = 1 << 12
+"""Values of an image below which the operator is as fast as it is: the form is two dozen small nodes."""
+
+_Shape = Tuple[int, ...]
+
+
+class RewriteGroupNorm(NodeRewrite):
+    """Replace GroupNorm on images by a LayerNorm over rows, and what makes statistics of groups of theirs.
+
+    Before::
+
+        x (N, C, H, W) -> GroupNorm {num_groups: G} (gamma, beta) -> y
+
+    After, with K = C / G * H rows in a group::
+
+        rows = Reshape(x) to (N, G, K, W)
+        normal, mean, std = LayerNorm(rows, ones, zeros)
+        apart = mean - the mean of mean over K; apart -= the mean of apart + std * dot(normal, 1 / W) over K
+        scale = rsqrt(the mean of std^2 + apart^2 over K + eps) * gamma
+        y = normal * (std * scale) + (apart * scale + beta), in the shape of x
+
+    Ones and shares are made in the graph, as long as a row is, so that the model runs for any height and
+    width.
+
+    Refuses: where x is not certainly an image (four axes), or gamma or beta are no float32 parameters; where
+    the mean or variance is read; other dtypes than float32; images that are known to be of less than 4,096
+    values; a node that a rule of the user's picks; targets that do not name the pass; the bodies of control
+    flow. The node may be a graph output, for its name stays.
+
+    Notes
+    -----
+    Why: MXNet 1.9.1 computes GroupNorm by expressions that it evaluates for each value anew, in one thread
+    and without vector instructions, and its sums correct for what each addition loses. 32 channels of 56 x 56
+    take 1.28 ms and so 0.39, of 112 x 112 5.1 and 1.34, 256 of 14 x 14 in 32 groups 0.56 and 0.25 (AMD EPYC
+    of family 26, one thread).
+
+    As exact. The variance of a group is the mean of its rows' plus the variance of their means (Chan et al.,
+    "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so no sum has more
+    terms than a row, or there are rows in a group, and MXNet's mean of those corrects for what it loses. What
+    the mean of a row has lost is what its normalized values have as theirs, and is added. Against float64,
+    over images around 0, 5 and 100, the largest error is 0.2 to 2 times GroupNorm's own, the root of the mean
+    square 0.03 to 2 times; there is no bias, where GroupNorm's mean rounds once for the whole group. Groups
+    that hold an infinity or NaN, or whose squares overflow, are NaN in either form. Linear in nodes.
+
+    References
+    ----------
+    Wu and He, "Group Normalization", 2018.
+    """
+
+    step = "group_norm"
+    operators = frozenset({"GroupNorm", "_npx_group_norm"})
+    asks_target = True
+
+    def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        """Write one GroupNorm."""
+        node = state.graph.nodes[position]
+        groups = (integers(node.attrs.get("num_groups", "1")) or (0,))[0]
+        if (
+            len(node.inputs) != 3
+            or node.inputs[0].node not in state.images
+            or state.dtypes[position][0] is not DType.FLOAT32
+            or reads_statistics(state.graph, position)
+            or not all(_is_of_groups(state, entry, groups) for entry in node.inputs[1:])
+        ):
+            return None
+        shape = state.shape(node.inputs[0])
+        if shape is not None and (math.prod(shape) < _SMALLEST or shape[1] % groups):
+            return None
+        _Form(edit, position, shape, groups).write(own_attributes(node))
+        return "LayerNorm normalizes rows several times as fast, and groups are made of them"
+
+
+def _is_of_groups(state: State, entry: Entry, groups: int) -> bool:
+    parameter = state.parameter(entry)
+    return (
+        parameter is not None
+        and parameter.dtype is DType.FLOAT32
+        and not parameter.is_sparse
+        and parameter.shape == (groups,)
+    )
+
+
+class _Form:
+    """Puts the nodes in that take a GroupNorm's place."""
+
+    def __init__(self, edit: GraphEdit, position: int, shape: _Shape | None, groups: int) -> None:
+        self._edit = edit
+        self._position = position
+        self._node = edit.node(Entry(position))
+        self._groups = groups
+        self._shape = shape
+        self._batch = (1, 1) if shape is None else (shape[0], groups)
+        self._rows = 1 if shape is None else shape[1] // groups * shape[2]
+        self._width = 1 if shape is None else shape[3]
+
+    def write(self, attrs: dict[str, str]) -> None:
+        """Write the node anew, behind all that it reads.
+
+        Statistics are added with ``broadcast_add``, which stays float32 on CPUs, as a sum of two need not.
+        """
+        image, gamma, beta = self._node.inputs
+        each, group = (*self._batch, self._rows, 1), (*self._batch, 1, 1)
+        rows = self._in_rows(image)
+        ones = self._row_of_ones(rows)
+        normal, mean, std = self._normalized(rows, ones)
+
+        length = self._put("dot", "length", (1,), ones, ones)
+        shares = self._put("broadcast_div", "shares", (self._width,), ones, length)
+        rest = self._put("dot", "rest", each[:-1], normal, shares)
+        lost = self._put("broadcast_mul", "lost", each, self._column("rests", rest), std)
+        apart = self._put("broadcast_sub", "around", each, mean, self._mean_of("middle", mean))
+        found = self._put("broadcast_add", "found", each, apart, lost)
+        apart = self._put("broadcast_sub", "apart", each, apart, self._mean_of("found_middle", found))
+
+        squares = [
+            self._put("square", f"{what}_square", each, of) for what, of in (("std", std), ("apart", apart))
+        ]
+        moments = self._put("broadcast_add", "moments", each, *squares)
+        epsilon = self._node.attrs.get("eps", "1e-05")
+        variance = self._mean_of("moment", moments)
+        positive = self._put("_plus_scalar", "variance", group, variance, scalar=epsilon)
+        inverse = self._put("rsqrt", "inverse", group, positive)
+        scale = self._put("broadcast_mul", "scale", group, inverse, self._of_groups("gamma", gamma))
+        factors = self._put("broadcast_mul", "factors", each, std, scale)
+        moved = self._put("broadcast_mul", "moved", each, apart, scale)
+        terms = self._put("broadcast_add", "terms", each, moved, self._of_groups("beta", beta))
+        like = (*each[:-1], self._width)
+        scaled = self._put("broadcast_mul", "scaled", like, normal, factors)
+        whole = self._put("broadcast_add", "whole", like, scaled, terms)
+        inputs = (whole, image)
+        self._edit.replace(self._position, Node("reshape_like", self._node.name, attrs, inputs))
+
+    def _put(self, op: str, what: str, like: _Shape, *inputs: Entry, **attrs: str) -> Entry:
+        known = None if self._shape is None else like
+        return self._edit.part(self._position, op, what, *inputs, like=known, **attrs)
+
+    def _in_rows(self, image: Entry) -> Entry:
+        batch, groups = self._batch
+        flat = self._put(
+            "Reshape", "flat", (batch, groups * self._rows, self._width), image, shape="(0, -3, 0)"
+        )
+        like = (*self._batch, self._rows, self._width)
+        return self._put("Reshape", "rows", like, flat, shape=f"(0, -4, {self._groups}, -1, 0)")
+
+    def _row_of_ones(self, rows: Entry) -> Entry:
+        places = self._put("_contrib_arange_like", "places", (self._width,), rows, axis="3")
+        return self._put("ones_like", "ones", (self._width,), places)
+
+    def _normalized(self, rows: Entry, ones: Entry) -> tuple[Entry, Entry, Entry]:
+        """Put in what normalizes rows; return them, their means and the roots of their variances."""
+        zeros = self._put("zeros_like", "zeros", (self._width,), ones)
+        attrs = {"axis": "-1", "eps": _EPSILON, "output_mean_var": "True"}
+        each = (*self._batch, self._rows, 1)
+        shapes = None if self._shape is None else ((*each[:-1], self._width), each, each)
+        first = self._edit.insert(
+            Node("LayerNorm", f"{self._node.name}_normalized", attrs, (rows, ones, zeros), 3),
+            before=self._position,
+            shapes=shapes or (None, None, None),
+        )
+        return first, Entry(first.node, 1), Entry(first.node, 2)
+
+    def _mean_of(self, what: str, values: Entry) -> Entry:
+        """Put in the mean over the rows of each group."""
+        return self._put("mean", what, (*self._batch, 1, 1), values, axis="2", keepdims="True")
+
+    def _column(self, what: str, values: Entry) -> Entry:
+        return self._put("expand_dims", what, (*self._batch, self._rows, 1), values, axis="3")
+
+    def _of_groups(self, what: str, values: Entry) -> Entry:
+        return self._put("Reshape", what, (1, self._groups, 1, 1), values, shape="(1, -1, 1, 1)")

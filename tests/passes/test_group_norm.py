@@ -1,0 +1,233 @@
+"""GroupNorm becomes LayerNorm over rows where the target runs that faster, and is as exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import mxamp
+from mxamp.graph import Entry
+from mxamp.graph.shapes import infer_entry_shapes
+from mxamp.model import Model
+from mxamp.params.parameter import ArrayParameter
+from mxamp.passes import RewriteGroupNorm
+from mxamp.policy import Policy
+from mxamp.targets import resolve_target
+from tests.building import BF16, Net, parameters
+from tests.passes.preparing import CPUS, operators, prepare_graph, prepared, targets_that_choose
+
+PARTS = (
+    *("flat", "rows", "places", "ones", "zeros", "normalized", "length", "shares", "rest", "rests"),
+    *("lost", "middle", "around", "found", "found_middle", "apart", "std_square", "apart_square", "moments"),
+    *("moment", "variance", "inverse", "gamma", "scale", "factors", "moved", "beta", "terms", "scaled"),
+    "whole",
+)
+INSERTED = [f"n_{part}" for part in PARTS]
+
+
+def network(groups: int = 2, *, kernel: str = "(1, 1)", **attrs: Any) -> tuple[Net, Entry]:
+    """Return data of 4 channels -> Convolution to 8 -> GroupNorm."""
+    net = Net()
+    weight = net.param("weight", 8, 4, *([1] * kernel.count("1")))
+    options = {"num_filter": 8, "kernel": kernel, "no_bias": True}
+    layer = net.op("Convolution", net.var("data"), weight, name="conv", **options)
+    gamma, beta = (net.param(name, groups) for name in ("gamma", "beta"))
+    return net, net.op("GroupNorm", layer, gamma, beta, name="n", outputs=3, num_groups=groups, **attrs)
+
+
+def test_group_norm_becomes_layer_norm_over_rows() -> None:
+    net, last = network(eps="0.001")
+    after, done = prepared(RewriteGroupNorm, net.graph(last), net.params, inserted=INSERTED)
+    lines = {line.split(" = ")[0]: line.split(" = ")[1] for line in operators(after)}
+    assert lines["n_rows"] == "Reshape(n_flat) {shape: (0, -4, 2, -1, 0)}"
+    assert lines["n_normalized"] == (
+        "LayerNorm(n_rows, n_ones, n_zeros) {axis: -1, eps: 1e-12, output_mean_var: True}"
+    )
+    assert lines["n_variance"] == "_plus_scalar(n_moment) {scalar: 0.001}"
+    assert lines["n"] == "reshape_like(n_whole, conv)"
+    (change,) = done.changes
+    assert (change.node, change.op, change.into) == ("n", "GroupNorm", "n")
+
+
+def test_shapes_are_handed_on() -> None:
+    net, last = network()
+    graph, shapes = net.graph(last), {"data": (2, 4, 32, 40)}
+    stored = {name: values.shape for name, values in net.params.items()}
+    done = prepare_graph(
+        graph,
+        parameters(net.params),
+        Policy.default(BF16),
+        ["group_norm"],
+        target=resolve_target("cpu-bf16-amx", BF16),
+        shapes=infer_entry_shapes(graph, shapes, stored).entries,
+    )
+    assert done.shapes is not None
+    known = {name: value.shape for name, value in done.params.items()}
+    expected = infer_entry_shapes(done.graph, shapes, known).entries
+    for node, ours, theirs in zip(done.graph.nodes, done.shapes, expected):
+        assert ours == theirs, node
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["volumes", "an input", "float16", "rule", "statistics", "no image", "small", "other shapes", "uneven"],
+)
+def test_refuses(case: str) -> None:
+    policy = shapes = None
+    groups = 3 if case == "uneven" else 2
+    net, last = network(groups, kernel="(1, 1, 1)" if case == "volumes" else "(1, 1)")
+    if case == "an input":
+        del net.params["gamma"]
+    elif case == "float16":
+        net.params = {name: values.astype(np.float16) for name, values in net.params.items()}
+    elif case == "rule":
+        policy = Policy.default(BF16).excluding(names=["n"])
+    elif case == "no image":
+        net = Net()
+        g, b = net.param("g", 2), net.param("b", 2)
+        last = net.op("GroupNorm", net.var("data"), g, b, outputs=3, num_groups=2)
+    elif case == "other shapes":
+        net.params["beta"] = net.params["beta"][:1]
+    graph = net.graph(*([last, Entry(last.node, 1)] if case == "statistics" else [last]))
+    if case in ("small", "uneven"):
+        shapes = [
+            (net.params[node.name].shape,)
+            if node.name in net.params
+            else ((1, 4 if node.is_variable else 8, *((8, 8) if case == "small" else (64, 64))),) * 3
+            for node in graph.nodes
+        ]
+    assert prepared(RewriteGroupNorm, graph, net.params, policy, shapes=shapes)[0] is graph
+
+
+def test_cpus_choose_it() -> None:
+    net, last = network()
+    assert targets_that_choose("group_norm", net.graph(last), parameters(net.params)) == CPUS
+
+
+# ---------------------------------------------------------------------- values
+
+
+def reference(
+    data: NDArray[Any], gamma: NDArray[Any], beta: NDArray[Any], epsilon: float
+) -> NDArray[np.float64]:
+    """Return the norm in float64."""
+    groups = data.astype(np.float64).reshape(len(data), len(gamma), -1)
+    mean, var = (getattr(groups, what)(axis=2, keepdims=True) for what in ("mean", "var"))
+    scale, shift = (each.astype(np.float64).reshape(1, -1, 1) for each in (gamma, beta))
+    result: NDArray[np.float64] = ((groups - mean) / np.sqrt(var + epsilon) * scale + shift).reshape(
+        data.shape
+    )
+    return result
+
+
+def computed(
+    data: NDArray[Any], gamma: NDArray[Any], beta: NDArray[Any], epsilon: float
+) -> list[NDArray[Any]]:
+    """Return what MXNet computes, and what it computes of the form."""
+    pytest.importorskip("mxnet", reason="runs the norms")
+    from mxamp.runtime.executor import BoundModel
+
+    net = Net()
+    image = net.op("Pooling", net.var("data"), name="image", kernel="(1, 1)", pool_type="avg")
+    net.params.update(gamma=gamma, beta=beta)
+    inputs = image, net.var("gamma"), net.var("beta")
+    last = net.op("GroupNorm", *inputs, name="n", outputs=3, eps=epsilon, num_groups=len(gamma))
+    given = net.graph(last)
+    after, done = prepared(RewriteGroupNorm, given, net.params, inserted=INSERTED)
+    assert done.changes
+    args = {name: ArrayParameter(values) for name, values in net.params.items()}
+    models = Model(given, args, {}), Model(after, dict(done.params), {})
+    return [BoundModel(model, fusion=False).run({"data": data})[0] for model in models]
+
+
+def drawn(shape: tuple[int, ...], groups: int, middle: float = 0.0) -> list[NDArray[Any]]:
+    random = np.random.default_rng(0)
+    channels = shape[1]
+    data = random.standard_normal(shape) * random.uniform(0.1, 9, (1, channels, 1, 1))
+    data += random.standard_normal((1, channels, 1, 1)) * 5 + middle
+    scale, shift = random.uniform(-2, 2, groups), random.standard_normal(groups)
+    return [each.astype(np.float32) for each in (data, scale, shift)]
+
+
+@pytest.mark.parametrize("middle", [0.0, 100.0])
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [
+        ((1, 8, 128, 128), 1),
+        ((2, 12, 33, 47), 3),
+        ((1, 64, 14, 14), 32),
+        ((3, 6, 7, 1), 2),
+        ((2, 4, 1, 90), 4),
+    ],
+)
+def test_errors_are_those_of_mxnets_own_norm(shape: Any, groups: int, middle: float) -> None:
+    """About as large and without a bias, against float64; far less where a group lies far from zero."""
+    data, gamma, beta = drawn(shape, groups, middle)
+    exact = reference(data, gamma, beta, 1e-5)
+    theirs, ours = (result - exact for result in computed(data, gamma, beta, 1e-5))
+    unit = 2.0**-24 * np.abs(exact).max()
+    assert np.abs(ours).max() <= 2 * np.abs(theirs).max() + unit
+    assert np.sqrt((ours**2).mean()) <= 2 * np.sqrt((theirs**2).mean())
+    assert abs(ours.mean()) <= abs(theirs.mean()) + 2e-8
+
+
+def test_groups_of_equal_values_become_beta() -> None:
+    values = np.array([0.0, 1.0, -3.0, 1e-30], np.float32).reshape(1, 4, 1, 1)
+    data = np.ascontiguousarray(np.broadcast_to(values, (2, 4, 16, 16)))
+    gamma, beta = np.full(4, 1.5, np.float32), np.arange(4, dtype=np.float32)
+    _, ours = computed(data, gamma, beta, 1e-5)
+    assert (ours == beta.reshape(1, 4, 1, 1)).all()
+
+
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+def test_infinities_and_nan_fill_their_group_and_no_other(special: float) -> None:
+    data, gamma, beta = drawn((1, 8, 16, 16), 4)
+    data[0, 2, 3, 5] = special
+    theirs, ours = computed(data, gamma, beta, 1e-5)
+    assert np.isnan(ours[0, 2:4]).all()
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
+    assert np.isfinite(ours[0, [0, 1, 4, 5, 6, 7]]).all()
+
+
+def test_groups_whose_squares_overflow_are_nan_as_in_mxnet() -> None:
+    data, gamma, beta = drawn((1, 8, 16, 16), 4)
+    data[0, 5] *= np.float32(1e25)
+    theirs, ours = computed(data, gamma, beta, 1e-5)
+    assert np.isnan(ours[0, 4:6]).all()
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
+
+
+@pytest.mark.parametrize("side", [12, 33])
+def test_a_converted_network_runs_at_every_size(side: int) -> None:
+    """A padded convolution, norm and relu, twice; converted for images of 24."""
+    pytest.importorskip("mxnet", reason="runs the network")
+    from mxamp.runtime.executor import BoundModel
+
+    net = Net()
+    x = net.var("data")
+    for number in range(2):
+        attrs = {"num_filter": 32, "kernel": "(3, 3)", "pad": "(1, 1)", "no_bias": True}
+        weight = net.param(f"w{number}", 32, 32 if number else 3, 3, 3)
+        x = net.op("Convolution", x, weight, name=f"conv{number}", **attrs)
+        gamma, beta = net.param(f"gamma{number}", 8, value=1.2), net.param(f"beta{number}", 8)
+        x = net.op("GroupNorm", x, gamma, beta, name=f"n{number}", outputs=3, eps="1e-05", num_groups=8)
+        x = net.op("Activation", x, act_type="relu")
+    graph = net.graph(x)
+    args = {name: ArrayParameter(values) for name, values in net.params.items()}
+    shapes = {"data": (1, 3, 24, 24)}
+    converted = mxamp.convert_model(
+        graph, args, {}, "bfloat16", target="cpu-bf16-amx", input_shapes=shapes, low_precision="required"
+    )
+    assert {change.step for change in converted.report.preparations} >= {"group_norm"}
+    low = {node.name for node in converted.report.nodes if node.compute == "bfloat16"}
+    assert {"conv0", "conv1"} <= low
+    moved = {f"n{number}_{part}" for number in range(2) for part in ("flat", "rows")}
+    assert {name for name in low if name.startswith(("n0_", "n1_"))} <= moved
+    image = np.random.default_rng(0).standard_normal((2, 3, side, side)).astype(np.float32)
+    expected, found = (
+        BoundModel(each).run({"data": image})[0] for each in (Model(graph, args, {}), converted)
+    )
+    assert np.linalg.norm(found - expected) < 2e-2 * np.linalg.norm(expected)
