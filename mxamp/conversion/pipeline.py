@@ -59,6 +59,7 @@ from mxamp.passes import (
     SeparateDenseInput,
     ShareLayout,
     State,
+    StretchAxis,
     run_passes,
 )
 
@@ -116,6 +117,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
     preparing(MoveFewAxes),  # what no other form moved
+    preparing(StretchAxis),
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),

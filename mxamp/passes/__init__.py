@@ -58,6 +58,7 @@ from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.passes.state import Done, State
+from mxamp.passes.stretch_axis import StretchAxis
 from mxamp.passes.summed_products import RewriteSummedProducts
 
 __all__ = [
@@ -122,6 +123,7 @@ __all__ = [
     "SeparateDenseInput",
     "ShareLayout",
     "State",
+    "StretchAxis",
     "offline_dtypes",
     "run_passes",
 ]

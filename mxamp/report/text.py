@@ -224,6 +224,7 @@ _PREPARED = {
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
     "few_axes": ("node", "that moves values along fewer axes"),
+    "stretch_axis": ("node", "that repeats values along an axis"),
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),

@@ -102,6 +102,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "full_width",
         "second_axis_max",
         "few_axes",
+        "stretch_axis",
         "last_axis_concat",
         "last_axis_sum",
         "second_axis_sum",
