@@ -24,7 +24,7 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
 from mxamp.ops.parameters import FOLDED, LAYERS
 from mxamp.placement import PlacementCosts
-from mxamp.targets import CostModel, Target, Work, fusion_groups
+from mxamp.targets import CostModel, Target, Work, folded_patterns, fusion_groups
 from mxamp.targets.image_layout import PLAIN
 from mxamp.targets.work import Shapes
 
@@ -139,7 +139,7 @@ def estimate(
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
     layouts = written_layouts(graph, shapes)
-    patterns = (*target.rounds_once, *target.fusion)
+    patterns = (*target.rounds_once, *target.fusion, *folded_patterns(target))
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
     folded = frozenset(

@@ -21,6 +21,7 @@ from mxamp.passes.folded_range import overflows_folded, underflows_folded
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.records import PlannedNode
 from mxamp.passes.state import Done, State
+from mxamp.targets import fuses_batch_norm
 
 _FIRST_OUTPUT = frozenset({0})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
@@ -61,13 +62,13 @@ class FoldBatchNorm(PlannedPass):
         x -> Convolution(w * s, (b - mean) * s + beta) -> y        s = gamma / sqrt(variance + eps)
 
     Refuses: where the layer is none of ``layers``; where one of the two stays FP32 and the other does not;
-    where both do, in a model of which anything is low or by a rule of the user's that picks one of them,
-    unless ``float32`` is given; where anything but the BatchNorm reads the layer, or the layer is a graph
-    output; where the BatchNorm is a graph output (its name would go) or its statistics are read; where
-    the layer's weight or bias has other readers, is no parameter, or is not FP32; where the BatchNorm's axis
-    is not the layer's channel axis; where the folded weight would leave the dtype's range, or have so many
-    subnormal values that it would be less precise than the layer and the BatchNorm are
-    (:mod:`mxamp.passes.folded_range`).
+    where both do, by a rule of the user's that picks one of them, or in a model of which anything is low and
+    where the backend fuses them by itself or none at all, unless ``float32`` is given; where anything but the
+    BatchNorm reads the layer, or the layer is a graph output; where the BatchNorm is a graph output (its name
+    would go) or its statistics are read; where the layer's weight or bias has other readers, is no parameter,
+    or is not FP32; where the BatchNorm's axis is not the layer's channel axis; where the folded weight would
+    leave the dtype's range, or have so many subnormal values that it would be less precise than the layer and
+    the BatchNorm are (:mod:`mxamp.passes.folded_range`).
 
     Parameters
     ----------
@@ -75,8 +76,8 @@ class FoldBatchNorm(PlannedPass):
         The operators to fold into.
     float32
         Whether a BatchNorm that computes in FP32 is folded into an FP32 layer beside low ones, too. In a
-        model without low precision it always is: MXNet's fusion does so by itself (rightly, in FP32), but not
-        for every layer.
+        model without low precision it always is. MXNet's fusion does so by itself (rightly, in FP32), but not
+        for every layer: not for those of sequences, which are folded into beside low ones as well.
 
     Notes
     -----
@@ -179,7 +180,13 @@ class FoldBatchNorm(PlannedPass):
         handed_on = dtype in of_layer.outputs and dtype in of_norm.outputs
         is_folded = dtype is state.policy.target_dtype or (
             dtype is DType.FLOAT32
-            and (self._float32 or (self.plan(state).is_float32 and not _is_users(state, layer, norm)))
+            and (
+                self._float32
+                or (
+                    (self.plan(state).is_float32 or _is_left_to_us(state, layer))
+                    and not _is_users(state, layer, norm)
+                )
+            )
         )
         return dtype if is_folded and handed_on else None
 
@@ -218,6 +225,12 @@ class FoldBatchNorm(PlannedPass):
             inputs = (*layer.inputs[:2], fold.dtype)
             found[fold.layer] = layer._replace(inputs=inputs, outputs=norm.outputs[:1])
         return found
+
+
+def _is_left_to_us(state: State, layer: int) -> bool:
+    """Return whether the backend fuses a BatchNorm with layers, and not with this one, as of sequences."""
+    node, target = state.graph.nodes[layer], state.target
+    return bool(target.rounds_once) and not fuses_batch_norm(target, FACTS.canonical(node.op), node.attrs)
 
 
 def _is_users(state: State, *positions: int) -> bool:

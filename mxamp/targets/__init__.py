@@ -3,7 +3,7 @@
 from mxamp.targets.backend import MXNET, RUNTIMES, Backend
 from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, resolve_target
 from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates
-from mxamp.targets.fusion import fusion_groups
+from mxamp.targets.fusion import folded_patterns, fuses_batch_norm, fusion_groups
 from mxamp.targets.layout import read_volumes
 from mxamp.targets.mismatch import Mismatch, machine_mismatch
 from mxamp.targets.overrun import overrunning
@@ -29,6 +29,8 @@ __all__ = [
     "Target",
     "Work",
     "automatic_target",
+    "folded_patterns",
+    "fuses_batch_norm",
     "fusion_groups",
     "machine_mismatch",
     "overrunning",

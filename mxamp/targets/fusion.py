@@ -6,11 +6,13 @@ is slow or biased on its own may belong to a low group.
 
 from __future__ import annotations
 
-from typing import AbstractSet, Sequence
+from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Use
-from mxamp.targets.parts import FusionPattern
+from mxamp.targets.parts import FusionPattern, FusionStep
 from mxamp.targets.target import Target
+
+_FOLDED = "BatchNorm"
 
 
 def fusion_groups(
@@ -65,6 +67,36 @@ def fusion_groups(
             taken.update(best)
             groups.append(tuple(best))
     return groups
+
+
+def folded_patterns(target: Target) -> tuple[FusionPattern, ...]:
+    """Return a layer and a BatchNorm behind it, as a chain that runs as one: what a conversion folds.
+
+    Parameters
+    ----------
+    target
+        The target. There are none where the backend fuses nothing by itself: what it runs as it stands is
+        left as it stands in FP32.
+    """
+    if not target.rounds_once:
+        return ()
+    return (FusionPattern((FusionStep(target.fold_into), FusionStep((_FOLDED,)))),)
+
+
+def fuses_batch_norm(target: Target, op: str, attrs: Mapping[str, str]) -> bool:
+    """Return whether the backend itself runs a layer and a BatchNorm behind it as one kernel.
+
+    Parameters
+    ----------
+    target
+        The target.
+    op, attrs
+        The layer's canonical operator name, and its attributes.
+    """
+    return any(
+        pattern.steps[0].accepts(op, attrs) and any(_FOLDED in step.operators for step in pattern.steps)
+        for pattern in (*target.rounds_once, *target.fusion)
+    )
 
 
 def _match(

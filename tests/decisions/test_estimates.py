@@ -20,8 +20,15 @@ from tests.building import BF16, Net, capable, convert, dtypes_of
 from tests.decisions.priced import shapes_of, target
 
 
-def estimated(net: Net, head: Entry, where: Target, *, choices: set[str] | None = None) -> dict[str, Any]:
-    """Return name -> (FP32, low) of every operator, for tensors of 1x4x5x5."""
+def estimated(
+    net: Net,
+    head: Entry,
+    where: Target,
+    *,
+    choices: set[str] | None = None,
+    shape: tuple[int, ...] = (1, 4, 5, 5),
+) -> dict[str, Any]:
+    """Return name -> (FP32, low) of every operator, for tensors of a shape."""
     graph = net.graph(head)
     assert where.cost is not None
     operators = {n for n, node in enumerate(graph.nodes) if not node.is_variable}
@@ -31,7 +38,7 @@ def estimated(net: Net, head: Entry, where: Target, *, choices: set[str] | None 
         [FACTS.canonical(node.op) for node in graph.nodes],
         where,
         where.cost,
-        shapes_of(graph, net, (1, 4, 5, 5)),
+        shapes_of(graph, net, shape),
         choices=open_nodes,
     )
     assert isinstance(found, Estimates)
@@ -107,6 +114,29 @@ def test_a_layer_with_batch_norm_costs_what_it_takes_without(name: str) -> None:
         return {layer: found[layer] for layer in ("0", "1", "2")}
 
     assert layers(with_norms=True) == layers(with_norms=False)
+
+
+@pytest.mark.parametrize("op", ["Convolution", "FullyConnected"])
+@pytest.mark.parametrize("name", ["cpu-bf16", "cpu-bf16-zen5"])
+def test_a_layer_that_mxnet_does_not_fuse_costs_the_same_with_what_a_conversion_folds(
+    name: str, op: str
+) -> None:
+    """Of sequences, and of rows: in PointNet the norms were counted, and stayed float32 behind low layers."""
+
+    def layers(*, with_norm: bool) -> dict[str, Any]:
+        net = Net()
+        is_dense = op == "FullyConnected"
+        weight = net.param("weight", 4, 4) if is_dense else net.param("weight", 4, 4, 1)
+        bias = () if with_norm else (net.param("bias", 4),)
+        attrs = {"num_hidden": 4} if is_dense else {"num_filter": 4, "kernel": "(1,)"}
+        value = net.op(op, net.var("x"), weight, *bias, name="layer", no_bias=with_norm, **attrs)
+        value = net.bn(value, "norm") if with_norm else value
+        shape = (50, 4) if is_dense else (1, 4, 5)
+        return estimated(net, net.op("sin", value, name="y"), Target.builtin(name), shape=shape)
+
+    with_norm, without = layers(with_norm=True), layers(with_norm=False)
+    assert with_norm["norm"] == (0, 0)
+    assert with_norm["layer"] == without["layer"]
 
 
 @pytest.mark.parametrize(

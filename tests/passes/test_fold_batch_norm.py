@@ -14,6 +14,7 @@ from mxamp.graph import Entry, Graph
 from mxamp.model import Model
 from mxamp.passes import Done, FoldBatchNorm, PlannedNode, State, run_passes
 from mxamp.policy import Policy
+from mxamp.targets import Target
 from tests.building import (
     AUXILIARY,
     BF16,
@@ -256,6 +257,39 @@ def test_float32_norms_go_into_float32_layers_only_where_all_is_float32() -> Non
     assert model.report is not None
     assert model.report.node("bn").rule == "fold batch norm"
     assert not model.report.casts
+
+
+def sequence_bn(kernel: str) -> tuple[Net, Graph]:
+    """Return a layer and a BatchNorm, and a layer behind."""
+    net = Net()
+    sides = [1] * (kernel.count(",") if kernel != "(1, 1)" else 2)
+    options = {"num_filter": 4, "kernel": kernel, "no_bias": True}
+    x = net.op("Convolution", net.var("x"), net.param("w0", 4, 4, *sides), name="conv", **options)
+    x = net.bn(x, "bn")
+    statistics(net)
+    return net, net.graph(net.op("Convolution", x, net.param("w1", 4, 4, *sides), name="behind", **options))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "target", "is_folded"),
+    [("(1,)", "cpu-bf16", True), ("(1, 1)", "cpu-bf16", False), ("(1,)", "cuda-fp16", False)],
+)
+def test_beside_low_layers_a_float32_norm_is_folded_where_mxnet_would_not_fuse_it(
+    kernel: str, target: str, is_folded: bool
+) -> None:
+    net, graph = sequence_bn(kernel)
+    where = Target.builtin(target)
+    kept = dict.fromkeys(["conv", "bn"], "it is measured")
+    options = {"fold_batch_norm": True, "kept": kept, "target": where, "low_precision": LowPrecision.REQUIRED}
+    model = convert(graph, net.params, where.dtype, **options)
+    names = {node.name for node in model.graph.nodes}
+    assert ("bn" not in names) is is_folded
+    assert model.report is not None
+    assert model.report.node("behind").compute == where.dtype.label
+    assert model.report.node("conv").compute == "float32"
+    policy = Policy.default(where.dtype).excluding(names=["bn"])
+    left = convert(graph, net.params, where.dtype, **{**options, "policy": policy})
+    assert "bn" in {node.name for node in left.graph.nodes}
 
 
 @pytest.mark.parametrize("name", ["conv", "bn"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mxamp.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.policy import Policy
-from mxamp.targets import Support, Target, fusion_groups
+from mxamp.targets import Support, Target, folded_patterns, fuses_batch_norm, fusion_groups
 from tests.building import BF16, Net, convert, dtypes_of
 
 CONV_BN_RELU_CLIP: list[list[dict[str, Any]]] = [
@@ -173,3 +175,27 @@ def test_of_two_chains_that_meet_in_a_sum_the_second_ends_before_it() -> None:
     left, right = (net.bn(net.conv(x, f"conv{n}"), f"bn{n}") for n in (0, 1))
     total = net.op("elemwise_add", left, right, name="sum")
     assert groups(net.graph(total), target([pattern])) == [["conv0", "bn0", "sum"], ["conv1", "bn1"]]
+
+
+def test_what_a_conversion_folds_is_a_chain_where_the_backend_fuses_by_itself() -> None:
+    cpu = Target.builtin("cpu-bf16")
+    (pattern,) = folded_patterns(cpu)
+    assert pattern.steps[0].operators == cpu.fold_into
+    assert pattern.steps[1].operators == ("BatchNorm",)
+    assert not folded_patterns(Target.builtin("cuda-fp16"))
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "is_fused"),
+    [
+        ("Convolution", "(3, 3)", True),
+        ("Convolution", "(3, 3, 3)", True),
+        ("Convolution", "(3,)", False),
+        ("FullyConnected", "", False),
+    ],
+)
+def test_mxnet_fuses_a_batch_norm_with_layers_of_images_and_volumes(
+    op: str, kernel: str, is_fused: bool
+) -> None:
+    attrs = {"kernel": kernel} if kernel else {}
+    assert fuses_batch_norm(Target.builtin("cpu-bf16"), op, attrs) is is_fused
