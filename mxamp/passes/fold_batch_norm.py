@@ -12,6 +12,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.cast import float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
@@ -65,10 +66,10 @@ class FoldBatchNorm(PlannedPass):
     where both do, by a rule of the user's that picks one of them, or in a model of which anything is low and
     where the backend fuses them by itself or none at all, unless ``float32`` is given; where anything but the
     BatchNorm reads the layer, or the layer is a graph output; where the BatchNorm is a graph output (its name
-    would go) or its statistics are read; where the layer's weight or bias has other readers, is no parameter,
-    or is not FP32; where the BatchNorm's axis is not the layer's channel axis; where the folded weight would
-    leave the dtype's range, or have so many subnormal values that it would be less precise than the layer and
-    the BatchNorm are (:mod:`mxamp.passes.folded_range`).
+    would go), or in FP32 what a cast makes one of, or its statistics are read; where the layer's weight or
+    bias has other readers, is no parameter, or is not FP32; where the BatchNorm's axis is not the layer's
+    channel axis; where the folded weight would leave the dtype's range, or have so many subnormal values that
+    it would be less precise than the layer and the BatchNorm are (:mod:`mxamp.passes.folded_range`).
 
     Parameters
     ----------
@@ -106,12 +107,20 @@ class FoldBatchNorm(PlannedPass):
         """Return the graph without the BatchNorms that could be folded; their layers have their values."""
         graph = state.graph
         heads = frozenset(head.node for head in graph.heads)
+        behind_casts = frozenset(
+            entry.node
+            for head in heads
+            if FACTS.canonical(graph.nodes[head].op) in CAST_OPERATORS
+            for entry in graph.nodes[head].inputs
+        )
         candidates = [
             candidate
             for position, node in enumerate(graph.nodes)
             if node.op == "BatchNorm"
             for candidate in [self._candidate(state, heads, position, node)]
             if candidate is not None
+            # It was a graph output itself before outputs were cast, and is to stay as it was then.
+            and not (candidate.dtype is DType.FLOAT32 and position in behind_casts)
         ]
         if not candidates:
             return None

@@ -259,6 +259,16 @@ def test_float32_norms_go_into_float32_layers_only_where_all_is_float32() -> Non
     assert not model.report.casts
 
 
+def test_a_float32_norm_behind_which_an_output_is_cast_stays() -> None:
+    """Before outputs were cast it was one itself: converting again is to change nothing."""
+    net, last = conv_bn()
+    kept = dict.fromkeys(["conv", "bn"], "it is measured")
+    for cast in ("amp_cast", "Cast"):
+        head = net.op(cast, last, name=f"y_{cast}", dtype="bfloat16")
+        model = convert(net.graph(head), net.params, fold_batch_norm=True, kept=kept)
+        assert "bn" in {node.name for node in model.graph.nodes}
+
+
 def sequence_bn(kernel: str) -> tuple[Net, Graph]:
     """Return a layer and a BatchNorm, and a layer behind."""
     net = Net()
