@@ -331,6 +331,15 @@ def _stretched_to(node: Node, sizes: Sizes) -> _Found:
     return [own if size == 0 else size for own, size in zip(sizes, shape)]
 
 
+def _repeated(node: Node, sizes: Sizes) -> _Found:
+    place, times = _one_axis(node, "axis", len(sizes), ""), integers(node.attrs.get("repeats", ""))
+    if place is None or times is None or len(times) != 1:
+        return None
+    size = sizes[place]
+    grown = size * times[0] if isinstance(size, int) else None
+    return [*sizes[:place], grown, *sizes[place + 1 :]]
+
+
 def _dense(node: Node, sizes: Sizes) -> _Found:
     hidden = integers(node.attrs.get("num_hidden", ""))
     if hidden is None or len(hidden) != 1:
@@ -370,6 +379,7 @@ _RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
     "broadcast_to": _stretched_to,
     "expand_dims": _expanded,
     "ones_like": lambda node, sizes: sizes,
+    "repeat": _repeated,
     "slice_axis": _cut,
     "squeeze": _squeezed,
     "tile": _tiled,

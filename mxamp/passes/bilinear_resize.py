@@ -43,10 +43,10 @@ class RewriteBilinearResize(NodeRewrite):
     repeated as often for as many results.
 
     Refuses: sizes that are 1, or are given in another way; scales that are no whole numbers, or not given for
-    both; ``align_corners=False``; where no
-    shape is known, there are fewer than 2^17 results, or more than 160 products for each; other dtypes than
-    float32; numpy's shape semantics; a node that a rule of the user's picks; targets that do not name the
-    pass; the bodies of control flow. The node may be a graph output, for its name stays.
+    both; ``align_corners=False``; where no shape is known, there are fewer than 2^17 results, or more than
+    160 products for each; other dtypes than float32; numpy's shape semantics; a node that a rule of the
+    user's picks; targets that do not name the pass; the bodies of control flow. The node may be a graph
+    output, for its name stays.
 
     Notes
     -----

@@ -22,7 +22,7 @@ from mxamp.passes.folded_range import overflows_folded, underflows_folded
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.records import PlannedNode
 from mxamp.passes.state import Done, State
-from mxamp.targets import fuses_batch_norm
+from mxamp.targets import folded_patterns, fuses_batch_norm
 
 _FIRST_OUTPUT = frozenset({0})
 _CHANNEL_AXIS_ONE = frozenset({"None", "NCHW", "NCW", "NCDHW"})
@@ -239,7 +239,9 @@ class FoldBatchNorm(PlannedPass):
 def _is_left_to_us(state: State, layer: int) -> bool:
     """Return whether the backend fuses a BatchNorm with layers, and not with this one, as of sequences."""
     node, target = state.graph.nodes[layer], state.target
-    return bool(target.rounds_once) and not fuses_batch_norm(target, FACTS.canonical(node.op), node.attrs)
+    return bool(folded_patterns(target)) and not fuses_batch_norm(
+        target, FACTS.canonical(node.op), node.attrs
+    )
 
 
 def _is_users(state: State, *positions: int) -> bool:

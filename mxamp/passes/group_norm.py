@@ -146,8 +146,7 @@ class _Form:
         like = (*each[:-1], self._width)
         scaled = self._put("broadcast_mul", "scaled", like, normal, factors)
         whole = self._put("broadcast_add", "whole", like, scaled, terms)
-        inputs = (whole, image)
-        self._edit.replace(self._position, Node("reshape_like", self._node.name, attrs, inputs))
+        self._edit.replace(self._position, Node("reshape_like", self._node.name, attrs, (whole, image)))
 
     def _put(self, op: str, what: str, like: _Shape, *inputs: Entry, **attrs: str) -> Entry:
         known = None if self._shape is None else like
@@ -170,11 +169,11 @@ class _Form:
         zeros = self._put("zeros_like", "zeros", (self._width,), ones)
         attrs = {"axis": "-1", "eps": _EPSILON, "output_mean_var": "True"}
         each = (*self._batch, self._rows, 1)
-        shapes = None if self._shape is None else ((*each[:-1], self._width), each, each)
+        known = ((*each[:-1], self._width), each, each)
         first = self._edit.insert(
             Node("LayerNorm", f"{self._node.name}_normalized", attrs, (rows, ones, zeros), 3),
             before=self._position,
-            shapes=shapes or (None, None, None),
+            shapes=(None,) * len(known) if self._shape is None else known,
         )
         return first, Entry(first.node, 1), Entry(first.node, 2)
 

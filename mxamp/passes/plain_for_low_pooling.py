@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.plain_for_pooling import block_of_group
+from mxamp.passes.plain_for_pooling import block_of_group, read_plain
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 
@@ -27,8 +26,7 @@ class PlainForLowPooling(PlannedPass):
         x -> Convolution {num_filter: 64, num_group: 8} [-> Activation] -> Reshape -> Pooling
 
     Refuses: pooling in float32, and channels last; what no grouped Convolution wrote, or one whose groups
-    have another number of channels than 8, 24, 40 and so on; where no shapes are known; a node that a rule of
-    the user's picks.
+    have another number of channels than 8, 24, 40 and so on; a node that a rule of the user's picks.
 
     Notes
     -----
@@ -59,13 +57,7 @@ class PlainForLowPooling(PlannedPass):
                 or block_of_group(state, source) != _FLOAT32_BLOCK
             ):
                 continue
-            shape = state.shape(source)
-            plain = edit.insert(
-                Node("Reshape", f"{node.name}_plain", {"shape": "(0, 0, 0, -1)"}, (source,)),
-                before=position,
-                shapes=None if shape is None else (shape,),
-            )
-            edit.replace(position, node._replace(inputs=(plain, *node.inputs[1:])))
+            plain = read_plain(edit, position, state.shape(source))
             decisions[plain.node] = decision._replace(inputs=(dtype,), outputs=(dtype,), attrs=())
             reason = (
                 "a Reshape before it brings plain order, for in low dtypes it has no kernel for blocks of 8"

@@ -84,9 +84,26 @@ class PlainForPooling(NodeRewrite):
         )
         if not is_joined and block_of_group(state, source) != _SMALLEST_BLOCK:
             return None
-        plain = edit.part(position, "Reshape", "plain", source, like=shape, shape="(0, 0, 0, -1)")
-        edit.replace(position, node._replace(inputs=(plain, *node.inputs[1:])))
+        read_plain(edit, position, shape)
         return "reads plain planes, for it has no kernel for blocks of so few channels"
+
+
+def read_plain(edit: GraphEdit, position: int, shape: tuple[int, ...] | None) -> Entry:
+    """Put in the Reshape through which a pooling reads plain planes, and return it.
+
+    Parameters
+    ----------
+    edit
+        What the graph is changed by.
+    position
+        The pooling.
+    shape
+        The shape of the image that it reads; None where that is not known.
+    """
+    node = edit.node(Entry(position))
+    plain = edit.part(position, "Reshape", "plain", node.inputs[0], like=shape, shape="(0, 0, 0, -1)")
+    edit.replace(position, node._replace(inputs=(plain, *node.inputs[1:])))
+    return plain
 
 
 def block_of_group(state: State, entry: Entry) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from mxamp.graph.graph import Entry, Node
+from mxamp.graph.graph import Entry
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.passes.edit import GraphEdit
@@ -66,12 +66,12 @@ class RewriteSecondAxisSum(NodeRewrite):
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one sum."""
         node = state.graph.nodes[position]
-        if not _pays(state, position, node):
+        axis = _axis(state, position)
+        if axis is None:
             return None
         x = node.inputs[0]
-        shape, axis = state.usual_shape(x), _axis(state, position)
-        assert shape is not None  # it pays
-        assert axis is not None  # it pays
+        shape = state.usual_shape(x)
+        assert shape is not None  # an axis is summed up
         terms, others = shape[axis], shape[axis + 1 :]
         batch, sums = math.prod(shape[:axis]), math.prod(others)
 
@@ -101,7 +101,7 @@ class RewriteSecondAxisSum(NodeRewrite):
 
 
 def _axis(state: State, position: int) -> int | None:
-    """Return the axis that a sum goes over, from the first on; None where the form is none of it."""
+    """Return the axis that a sum goes over, from the first on; None where the form is no better for it."""
     axis = summed_axis(state, position)
     if axis is None:
         return None
@@ -109,13 +109,9 @@ def _axis(state: State, position: int) -> int | None:
     x = node.inputs[0]
     shape = state.usual_shape(x)
     assert shape is not None  # an axis is summed up
-    if state.shape(x) is None:  # other calls may have other numbers of axes
-        is_right = axis == _SECOND and is_true(node.attrs, "keepdims", default=False)
-        return axis if is_right and len(shape) > axis + 1 else None
+    has_certain_axes = state.shape(x) is not None
+    if not has_certain_axes and (axis != _SECOND or not is_true(node.attrs, "keepdims", default=False)):
+        return None
     axis %= len(shape)
-    return axis if axis in (_SECOND, _THIRD) and len(shape) > axis + 1 else None
-
-
-def _pays(state: State, position: int, node: Node) -> bool:
-    axis, shape = _axis(state, position), state.usual_shape(node.inputs[0]) if node.inputs else None
-    return axis is not None and shape is not None and 1 < shape[axis] <= _MOST_TERMS
+    is_between = axis in (_SECOND, _THIRD) and axis < len(shape) - 1
+    return axis if is_between and 1 < shape[axis] <= _MOST_TERMS else None

@@ -6,12 +6,11 @@ import math
 from typing import NamedTuple
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Node
+from mxamp.graph.graph import Entry
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
 from mxamp.passes.axis_sizes import Sizes
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
 _FEWEST = 1 << 12
@@ -74,65 +73,31 @@ class StretchAxis(NodeRewrite):
             or state.certain_dtypes[position][0] is not DType.FLOAT32
         ):
             return None
-        sizes, shape = state.axis_sizes.of(node.inputs[0]), state.shape(node.inputs[0])
-        if sizes is None or shape is None:
+        before, after = state.axis_sizes.of(node.inputs[0]), state.axis_sizes.of(Entry(position))
+        shape = state.shape(node.inputs[0])
+        if before is None or after is None or shape is None:
             return None
         op = FACTS.canonical(node.op)
-        stretch = _stretched(op, node, sizes)
+        stretch = _stretched(before, after)
         if stretch is None or math.prod(shape) * stretch.size < _FEWEST:
             return None
         is_last = stretch.axis == len(shape) - 1
         if is_last and op == "broadcast_axis":
-            twin = _written(node, "tile", reps=str((stretch.size,)))
+            op, own = "tile", {"reps": str((stretch.size,))}
         elif not is_last and op != "broadcast_axis" and math.prod(shape[stretch.axis + 1 :]) >= _WIDE:
-            twin = _written(node, "broadcast_axis", axis=str(stretch.axis), size=str(stretch.size))
+            op, own = "broadcast_axis", {"axis": str(stretch.axis), "size": str(stretch.size)}
         else:
             return None
-        edit.replace(position, twin)
-        return f"{twin.op} copies the same values, faster"
+        edit.replace(position, node._replace(op=op, attrs={**own_attributes(node), **own}))
+        return f"{op} copies the same values, faster"
 
 
-_OWN = frozenset({"axis", "repeats", "reps", "shape", "size"})
-"""The attributes of all of these operators."""
-
-
-def _written(node: Node, op: str, **own: str) -> Node:
-    """Return a node as another operator, with what other attributes it has."""
-    kept = {name: value for name, value in node.attrs.items() if name not in _OWN}
-    return node._replace(op=op, attrs={**kept, **own})
-
-
-def _stretched(op: str, node: Node, sizes: Sizes) -> _Stretch | None:
+def _stretched(before: Sizes, after: Sizes) -> _Stretch | None:
     """Return the one axis that grows; None where it is not certain that it is one, of length one."""
-    wanted = _wanted(op, node, sizes)
-    if wanted is None:
+    if len(before) != len(after):
         return None
-    grows = [axis for axis, (size, own) in enumerate(zip(wanted, sizes)) if size != own]
-    if len(grows) != 1 or sizes[grows[0]] != 1:
+    grows = [axis for axis, (own, size) in enumerate(zip(before, after)) if size != own]
+    if len(grows) != 1 or before[grows[0]] != 1:
         return None
-    size = wanted[grows[0]]
+    size = after[grows[0]]
     return _Stretch(grows[0], size) if isinstance(size, int) else None
-
-
-def _wanted(op: str, node: Node, sizes: Sizes) -> Sizes | None:
-    """Return how long the axes of the result are; None where it is not told."""
-    found = list(sizes)
-    if op == "broadcast_to":
-        shape = integers(node.attrs.get("shape", "")) or ()
-        if len(shape) != len(sizes):
-            return None
-        return tuple([own if size == 0 else size for own, size in zip(sizes, shape)])
-    if op == "tile":
-        times = integers(node.attrs.get("reps", "")) or ()
-        if len(times) > len(sizes):
-            return None
-        placed = enumerate(times, len(sizes) - len(times))
-        grows = [(axis, number) for axis, number in placed if number != 1]
-    else:
-        axes = integers(node.attrs.get("axis", ""))
-        grows = list(zip(axes or (), integers(node.attrs.get("size", node.attrs.get("repeats", ""))) or ()))
-    for axis, size in grows:
-        if not -len(sizes) <= axis < len(sizes) or found[axis] != 1:
-            return None
-        found[axis] = size
-    return tuple(found)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Use
+from mxamp.ops.parameters import FOLDED
 from mxamp.targets.parts import FusionPattern, FusionStep
 from mxamp.targets.target import Target
-
-_FOLDED = "BatchNorm"
 
 
 def fusion_groups(
@@ -80,7 +79,7 @@ def folded_patterns(target: Target) -> tuple[FusionPattern, ...]:
     """
     if not target.rounds_once:
         return ()
-    return (FusionPattern((FusionStep(target.fold_into), FusionStep((_FOLDED,)))),)
+    return (FusionPattern((FusionStep(target.fold_into), FusionStep(tuple(FOLDED)))),)
 
 
 def fuses_batch_norm(target: Target, op: str, attrs: Mapping[str, str]) -> bool:
@@ -94,7 +93,8 @@ def fuses_batch_norm(target: Target, op: str, attrs: Mapping[str, str]) -> bool:
         The layer's canonical operator name, and its attributes.
     """
     return any(
-        pattern.steps[0].accepts(op, attrs) and any(_FOLDED in step.operators for step in pattern.steps)
+        pattern.steps[0].accepts(op, attrs)
+        and any(not FOLDED.isdisjoint(step.operators) for step in pattern.steps)
         for pattern in (*target.rounds_once, *target.fusion)
     )
 

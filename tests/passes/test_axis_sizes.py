@@ -52,6 +52,8 @@ JOINED = joined(X[:2])
         ("SwapAxis", {"dim1": 1, "dim2": -1}, [X[0], X[3], X[2], X[1]]),
         ("expand_dims", {"axis": -1}, [*X, 1]),
         ("tile", {"reps": (1, 2)}, [*X[:3], ("axis", 1, 3)]),
+        ("repeat", {"repeats": 3, "axis": -1}, [*X[:3], ("axis", 1, 3)]),
+        ("repeat", {"repeats": 3}, [("axis", 1, 0)]),
         ("sum", {"axis": 1}, [X[0], *X[2:]]),
         ("sum", {"axis": 1, "keepdims": True}, [X[0], 1, *X[2:]]),
         ("sum", {"axis": (0, 1), "exclude": True, "keepdims": True}, [*X[:2], 1, 1]),
