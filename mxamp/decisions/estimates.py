@@ -6,26 +6,17 @@ inputs and its last output move through memory.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import AbstractSet, Mapping, Sequence
 
-from mxamp.decisions.workload import (
-    BLOCKED_RANKS,
-    Layout,
-    as_depthwise,
-    chain_work,
-    model_work,
-    with_bias,
-    written_layouts,
-)
+from mxamp.decisions.pricing import Pricing
+from mxamp.decisions.reorders import Reorder, beside_casts, reorders
+from mxamp.decisions.workload import model_work, written_layouts
 from mxamp.graph.graph import Entry, Graph
-from mxamp.ops.equivalents import EVEN_CHANNELS, depthwise_of, reads_odd_channels
+from mxamp.ops.equivalents import EVEN_CHANNELS
 from mxamp.ops.parameters import FOLDED, LAYERS
-from mxamp.placement import PlacementCosts
-from mxamp.targets import CostModel, Target, Work, folded_patterns, fusion_groups
-from mxamp.targets.image_layout import PLAIN
+from mxamp.placement import Crossing, PlacementCosts
+from mxamp.targets import CostModel, Target, folded_patterns, fusion_groups
 from mxamp.targets.work import Shapes
 
 _NANOSECONDS = 1000
@@ -55,6 +46,8 @@ class Estimates:
         The nodes that were measured in this very model.
     float32_beside
         For every node, what it takes in FP32 beside low ones; None where that is not told apart.
+    reorders
+        What layers take longer because a cast wrote what they read.
     """
 
     groups: Sequence[tuple[int, ...]]
@@ -65,6 +58,7 @@ class Estimates:
     casts_down: Sequence[tuple[float, ...]] | None = None
     in_model: AbstractSet[int] = frozenset()
     float32_beside: Sequence[float] | None = None
+    reorders: Sequence[Reorder] = ()
 
     @property
     def _in_float32(self) -> Sequence[float]:
@@ -92,14 +86,22 @@ class Estimates:
                 tuple([(_nanoseconds(cost), _nanoseconds(other)) for cost, other in zip(up, down)])
                 for up, down in zip(self.casts, self.casts if self.casts_down is None else self.casts_down)
             ],
+            crossings=[
+                Crossing(one.writer, one.reader, _nanoseconds(one.up), _nanoseconds(one.down))
+                for one in self.reorders
+            ],
         )
 
     def mixed(self, low: AbstractSet[int]) -> Sequence[float]:
         """Return for every node what it adds to a forward pass in which some nodes are low."""
-        return [
+        found = [
             self.low[position] if position in low and position in self.low else cost
             for position, cost in enumerate(self._in_float32)
         ]
+        for writer, reader, up, down in self.reorders:
+            if (writer in low) != (reader in low):
+                found[reader] += up if writer in low else down
+        return found
 
 
 def estimate(
@@ -149,10 +151,8 @@ def estimate(
         if names[position] in FOLDED and names[chain[0]] in LAYERS
     )
     works = model_work(graph, shapes, layouts, folded)
-    around = max((work.around for work in works if work is not None), default=0)
-    operators = max((work.operators for work in works if work is not None), default=0)
     evens = EVEN_CHANNELS in target.rewrites
-    pricing = _Pricing(graph, names, shapes, works, folded, model, evens=evens)
+    pricing = Pricing(graph, names, shapes, works, layouts, folded, model, evens=evens)
     # A chain costs what its head stands for; of what is in one, nothing else is priced.
     in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))
     float32 = [
@@ -177,168 +177,24 @@ def estimate(
                 if position not in choices
             )
 
-    @lru_cache(maxsize=None)  # few shapes occur in a network, most of them often
-    def cast(shape: tuple[int, ...] | None, is_blocked: bool, arrives_in: int, down: bool) -> float:
-        return model.cast_microseconds(
-            0 if shape is None else math.prod(shape),
-            shape=shape or (),
-            is_blocked=is_blocked and len(shape or ()) in BLOCKED_RANKS,
-            arrives_in=arrives_in,
-            around=around,
-            operators=operators,
-            down=down,
-        )
-
     def casts(*, down: bool) -> Sequence[tuple[float, ...]]:
-        found = []
-        for position, (node, outputs) in enumerate(zip(graph.nodes, shapes)):
-            if node.is_variable and node.name in cast_offline:
-                found.append((0.0,) * len(outputs))
-                continue
-            layout = layouts[position]
-            order = PLAIN if layout is None else layout[not down]
-            is_blocked = layout is not None and (down or not layout.is_cast_plain)
-            found.append(tuple([cast(shape, is_blocked, order, down) for shape in outputs]))
-        return found
+        return [
+            (0.0,) * len(outputs)
+            if node.is_variable and node.name in cast_offline
+            else tuple([pricing.cast(Entry(position, index), down=down) for index in range(len(outputs))])
+            for position, (node, outputs) in enumerate(zip(graph.nodes, shapes))
+        ]
 
     return Estimates(
         groups=groups,
         float32=float32,
-        float32_beside=_beside_casts(graph, pricing, float32, layouts, choices, groups),
+        float32_beside=beside_casts(graph, pricing, float32, layouts, choices, groups),
+        reorders=reorders(graph, pricing, layouts, choices, fused, groups),
         low=low,
         casts=casts(down=False),
         is_measured=model.is_measured,
         casts_down=casts(down=True) if model.kernels else None,
     )
-
-
-def _beside_casts(
-    graph: Graph,
-    pricing: _Pricing,
-    float32: Sequence[float],
-    layouts: Sequence[Layout | None],
-    choices: AbstractSet[int],
-    groups: Sequence[tuple[int, ...]],
-) -> Sequence[float]:
-    """Return what nodes take in FP32, with what is spent on plain order at those that write blocks.
-
-    What can only be FP32 and reads plain order reorders blocks for itself, but finds plain order behind a
-    cast. So what the reorder takes is a cost of the FP32 layer that wrote the blocks, and none where it is
-    low.
-    """
-    found = list(float32)
-    head = {position: chain[0] for chain in groups for position in chain}
-    for position, node in enumerate(graph.nodes):
-        if position in choices or not float32[position]:
-            continue
-        writers = [
-            entry.node
-            for entry in dict.fromkeys(node.inputs)
-            if entry.node in choices and layouts[entry.node] is not None
-        ]
-        reorder = pricing.reorder(position) if writers else 0.0
-        found[position] -= reorder
-        for writer in writers:
-            found[head.get(writer, writer)] += reorder / len(writers)
-    return found
-
-
-class _Pricing:
-    """The price of one chain after the other."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        names: Sequence[str],
-        shapes: Shapes,
-        works: Sequence[Work | None],
-        folded: AbstractSet[int],
-        model: CostModel,
-        *,
-        evens: bool,
-    ) -> None:
-        self._graph, self._names, self._shapes = graph, names, shapes
-        self._works, self._folded, self._model = works, folded, model
-        self._evens = evens
-        self._known: dict[tuple[object, ...], float] = {}
-
-    def microseconds(self, chain: tuple[int, ...], *, low: bool) -> float:
-        """Return what a chain costs; one node is a chain too. Variables cost nothing."""
-        head = chain[0]
-        if self._graph.nodes[head].is_variable:
-            return 0.0
-        ran = (head, *[position for position in chain[1:] if position not in self._folded])
-        works = [self._works[position] for position in ran]
-        if len(ran) < len(chain) and works[0] is not None:
-            works[0] = with_bias(works[0])
-        work = chain_work(self._graph, ran, self._shapes, works)
-        curves = sum(self._curve(position, low=low) for position in chain[1:])
-        if low and self._evens and work is not None and self._is_odd(head, work):
-            return curves + self._evened(head, work)
-        return curves + self._kernel(self._names[head], work or Work(0, 0), low=low)
-
-    def _kernel(self, op: str, work: Work, *, low: bool) -> float:
-        """Return what a kernel costs; many of a network's are alike."""
-        key = (op, low, tuple(work.attributes.items()), *work[:_ATTRIBUTES], *work[_ATTRIBUTES + 1 :])
-        if key not in self._known:
-            self._known[key] = self._model.microseconds(op, work, low=low)
-        return self._known[key]
-
-    def _curve(self, position: int, *, low: bool) -> float:
-        work = self._works[position]
-        return 0.0 if work is None else self._model.curve_microseconds(self._names[position], work, low=low)
-
-    def _is_odd(self, head: int, work: Work) -> bool:
-        return len(work.inputs) > 1 and reads_odd_channels(self._names[head], work.attributes, work.inputs[1])
-
-    def _evened(self, head: int, work: Work) -> float:
-        """Return what a low layer costs that reads one channel more, and what it takes to put that there."""
-        data, weight, *others = work.inputs
-        more = math.prod((data[0], *data[2:]))
-        wide = (data[0], data[1] + 1, *data[2:])
-        twin = work._replace(
-            multiply_adds=work.multiply_adds // data[1] * wide[1],
-            elements=work.elements + more + math.prod(weight) // weight[1],
-            channels=wide[1],
-            inputs=(wide, (weight[0], wide[1], *weight[2:]), *others),
-        )
-        # Two copies, which take about as long as a cast of what they write.
-        moved = self._model.cast_microseconds(
-            math.prod(wide), shape=wide, around=work.around, operators=work.operators, down=True
-        )
-        return self._kernel(self._names[head], twin, low=True) + moved
-
-    def reorder(self, position: int) -> float:
-        """Return how much longer an FP32 node takes because it finds blocks of channels."""
-        work = self._works[position]
-        if work is None or not work.is_blocked:
-            return 0.0
-        name = self._names[position]
-        found = work._replace(is_blocked=False, arrives_in=(PLAIN, PLAIN))
-        plain = self._kernel(name, found, low=False)
-        return max(0.0, self._kernel(name, work, low=False) - plain)
-
-    def convolved(self, position: int) -> Sequence[float]:
-        """Return what a low BatchNorm costs as a depthwise convolution, for those that become one.
-
-        Where it reads plain tensors, the convolution has to bring them into blocks first, and gains nothing.
-        """
-        node, work = self._graph.nodes[position], self._works[position]
-        if work is None or len(work.output) != _IMAGE or set(self._graph.uses[position]) - {0}:
-            return ()
-        if not work.finds_blocks(low=True):
-            return ()
-        layer = depthwise_of(self._names[position], node.attrs, work.output[1])
-        if layer is None:
-            return ()
-        op, attributes = layer
-        return (self._kernel(op, as_depthwise(work, attributes), low=True),)
-
-
-_ATTRIBUTES = Work._fields.index("attributes")
-
-_IMAGE = 4
-"""What has so many axes may become a convolution (:mod:`mxamp.passes.convolve_batch_norm`)."""
 
 
 def _nanoseconds(microseconds: float) -> int:

@@ -26,13 +26,18 @@ class Layout(NamedTuple):
     ----------
     float32, low
         Where layers compute in FP32, and where in the low dtype.
-    is_cast_plain
-        Whether what wrote it is FP32 in any case: low data come of a cast then, which writes plain order.
+    over
+        The node over whose values something was written that is FP32 in any case; None where nothing was.
     """
 
     float32: int
     low: int
-    is_cast_plain: bool = False
+    over: int | None = None
+
+    @property
+    def is_cast_plain(self) -> bool:
+        """Whether low data come of a cast, which writes plain order: what wrote it is FP32 in any case."""
+        return self.over is not None
 
 
 _IMAGE = 4
@@ -246,7 +251,7 @@ def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[Layout | None]:
             over = _written_over(graph, position, shapes)
             below = None if over is None else found[over]
             if below is not None and below.float32 != PLAIN:
-                layout = Layout(below.float32, PLAIN, True)
+                layout = Layout(below.float32, PLAIN, over if below.over is None else below.over)
         found.append(layout)
     return found
 

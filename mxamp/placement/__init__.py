@@ -10,7 +10,7 @@ from mxamp.placement.envelope import (
     trade_offs,
 )
 from mxamp.placement.place import place
-from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
+from mxamp.placement.problem import Crossing, Demand, PlacementCosts, PlacementProblem, Price, Supply
 from mxamp.placement.totals import (
     Totals,
     change_in_float32,
@@ -19,6 +19,7 @@ from mxamp.placement.totals import (
 )
 
 __all__ = [
+    "Crossing",
     "Demand",
     "PlacementCosts",
     "PlacementProblem",

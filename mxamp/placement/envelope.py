@@ -263,6 +263,7 @@ class _Solver:
             {p: (scaled(fp32), scaled(low)) for p, (fp32, low) in self._costs.nodes.items()},
             [tuple([(scaled(up), scaled(down)) for up, down in outputs]) for outputs in self._costs.casts],
             [Price(price.nodes, round(price.error * by_error)) for price in self._prices],
+            [one._replace(up=scaled(one.up), down=scaled(one.down)) for one in self._costs.crossings],
         )
         copies = {parameter: scaled(cost) for parameter, cost in self._problem.copies.items()}
         problem = replace(self._problem, costs=costs, copies=copies)

@@ -7,6 +7,7 @@ The cost of a placement is that of its nodes and that of its casts:
     + sum of down(e) over entries e that an FP32 node hands on and some consumer needs low
     + sum of copy(p) over parameters p that some consumer needs in FP32 and some low
     + sum of price(S) over sets S of nodes of which one is low at least
+    + sum of up(u, v) over pairs of nodes of which u alone is low, and of down(u, v) where v alone is
 
 It is minimised by one cut. u's vertex is on the source's side where u is low: source -> u costs c_u(0), and
 u -> sink costs c_u(1). One cast serves all consumers of an entry, so each entry has one extra vertex a
@@ -17,6 +18,7 @@ direction:
 
     copy(p)  every consumer -> A_p (infinite), A_p -> B_p (copy(p)), B_p -> every consumer (infinite)
     price(S) every node of S -> A_S (infinite), A_S -> sink (price(S))
+    pair     u -> v (up(u, v)), v -> u (down(u, v))
 
 The cut is exact: no assignment costs less. Parameters are cast offline: that costs nothing, but memory where
 both dtypes are stored.
@@ -83,6 +85,9 @@ def place(problem: PlacementProblem) -> set[int]:
     if costs is not None:
         _add_node_costs(cut, costs, vertex)
         _add_prices(cut, costs.prices, vertex)
+        for writer, reader, up, down in costs.crossings:
+            cut.add_edge(side(writer), side(reader), up)
+            cut.add_edge(side(reader), side(writer), down)
     graph = problem.graph
     for position, (offers, readers) in enumerate(zip(problem.supply, graph.uses)):
         for index, offer in enumerate(offers):
@@ -134,7 +139,8 @@ def _scaled(costs: PlacementCosts, copies: Mapping[int, int]) -> tuple[Placement
     if total <= _MOST:
         return costs, copies
     # Rounding may add half a unit each.
-    count = 2 * len(costs.nodes) + 2 * sum(map(len, costs.casts)) + len(copies) + len(costs.prices)
+    pairs = len(costs.nodes) + sum(map(len, costs.casts)) + len(costs.crossings)
+    count = 2 * pairs + len(copies) + len(costs.prices)
     divisor = -(-total // max(1, _MOST - count))
 
     def scale(cost: int) -> int:
@@ -144,6 +150,7 @@ def _scaled(costs: PlacementCosts, copies: Mapping[int, int]) -> tuple[Placement
         {position: (scale(fp32), scale(low)) for position, (fp32, low) in costs.nodes.items()},
         [tuple([(scale(up), scale(down)) for up, down in outputs]) for outputs in costs.casts],
         [price._replace(cost=scale(price.cost)) for price in costs.prices],
+        [one._replace(up=scale(one.up), down=scale(one.down)) for one in costs.crossings],
     )
     return scaled, {parameter: scale(cost) for parameter, cost in copies.items()}
 

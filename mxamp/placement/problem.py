@@ -42,6 +42,25 @@ class Demand(enum.Enum):
     """Any dtype."""
 
 
+class Crossing(NamedTuple):
+    """What is paid where two nodes compute in different dtypes, besides the casts between them.
+
+    Attributes
+    ----------
+    writer, reader
+        The nodes; what is FP32 or low in any case counts as well.
+    up
+        The price where the writer is low and the reader FP32.
+    down
+        The price where it is the other way around.
+    """
+
+    writer: int
+    reader: int
+    up: int
+    down: int
+
+
 class Price(NamedTuple):
     """What is paid once where one node of a set is low: for a rounding that all of them have in common.
 
@@ -70,18 +89,22 @@ class PlacementCosts:
         For every node, what casting each of its outputs costs: up, and down.
     prices
         What is paid beside, for numerical reasons.
+    crossings
+        What neighbours of different dtypes pay besides their casts.
     """
 
     nodes: Mapping[int, tuple[int, int]]
     casts: Sequence[tuple[tuple[int, int], ...]]
     prices: Sequence[Price] = ()
+    crossings: Sequence[Crossing] = ()
 
     @property
     def total(self) -> int:
         """What they add up to: more than any placement costs."""
         nodes = sum(map(sum, self.nodes.values()))
         casts = sum(sum(map(sum, outputs)) for outputs in self.casts)
-        return nodes + casts + sum(price.cost for price in self.prices)
+        crossings = sum(crossing.up + crossing.down for crossing in self.crossings)
+        return nodes + casts + crossings + sum(price.cost for price in self.prices)
 
 
 @dataclass(frozen=True)

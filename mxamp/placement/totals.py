@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import AbstractSet, Collection, Iterable, Iterator, NamedTuple
 
 from mxamp.graph.graph import Entry
-from mxamp.placement.problem import Demand, PlacementProblem, Supply
+from mxamp.placement.problem import Crossing, Demand, PlacementProblem, Supply
 
 
 class Totals(NamedTuple):
@@ -37,9 +37,26 @@ def totals(problem: PlacementProblem, low: AbstractSet[int]) -> Totals:
     costs = problem.costs
     nodes = () if costs is None else costs.nodes
     found = _totals(problem, low, nodes, range(len(problem.graph.nodes)))
-    prices = () if costs is None else costs.prices
-    paid = sum(price.cost for price in prices if not price.nodes.isdisjoint(low))
+    if costs is None:
+        return found
+    paid = sum(price.cost for price in costs.prices if not price.nodes.isdisjoint(low))
+    paid += sum(crossing_cost(crossing, low) for crossing in costs.crossings)
     return Totals(found.cost + paid, found.casts)
+
+
+def crossing_cost(crossing: Crossing, low: AbstractSet[int]) -> int:
+    """Return what two neighbours pay in a placement.
+
+    Parameters
+    ----------
+    crossing
+        The two, and the prices.
+    low
+        The low nodes.
+    """
+    if (crossing.writer in low) == (crossing.reader in low):
+        return 0
+    return crossing.up if crossing.writer in low else crossing.down
 
 
 def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: Collection[int]) -> Totals:
@@ -56,7 +73,8 @@ def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: 
 
     Notes
     -----
-    Linear in these nodes, in the readers of what they read and write, and in the problem's prices.
+    Linear in these nodes, in the readers of what they read and write, and in the problem's prices and
+    crossings.
     """
     graph = problem.graph
     writers = {entry.node for position in raised for entry in graph.nodes[position].inputs} | set(raised)
@@ -64,16 +82,18 @@ def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: 
     low_before = {position for position in writers | readers if position in low}
     before = _totals(problem, low_before, raised, writers)
     after = _totals(problem, low_before.difference(raised), raised, writers)
-    spared = (
-        0
-        if problem.costs is None
-        else sum(
+    grown = after.cost - before.cost
+    if problem.costs is not None:
+        grown -= sum(
             price.cost
             for price in problem.costs.prices
             if not price.nodes.isdisjoint(raised) and low.isdisjoint(price.nodes.difference(raised))
         )
-    )
-    return Totals(after.cost - before.cost - spared, after.casts - before.casts)
+        left = low - set(raised)
+        for crossing in problem.costs.crossings:
+            if crossing.writer in raised or crossing.reader in raised:
+                grown += crossing_cost(crossing, left) - crossing_cost(crossing, low)
+    return Totals(grown, after.casts - before.casts)
 
 
 def stored_twice(problem: PlacementProblem, low: AbstractSet[int]) -> set[int]:

@@ -11,9 +11,10 @@ from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.slower import WHY_IMITATED, WHY_SLOWER
 from mxamp.decisions.workload import model_work, work_of, written_layouts
 from mxamp.errors import PolicyError
-from mxamp.graph import Entry
+from mxamp.graph import Entry, Graph
 from mxamp.model import Model
 from mxamp.ops import FACTS
+from mxamp.placement import Crossing
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, capable, convert, dtypes_of
@@ -302,6 +303,56 @@ def test_what_reads_plain_order_beside_a_layer_is_paid_by_the_layer(behind: str)
         for writer in writers:
             expected[writer] = 60.0 / len(writers)
     assert dict(enumerate(beside)) == pytest.approx(expected)
+
+
+IN_BLOCKS = {"trait": "arrives_in", "below": 1, "then": {"one": 90.0}, "else": {"one": 20.0}}
+"""A layer that takes 20 microseconds where it finds blocks, or channels last, and 90 in plain order."""
+
+
+def _two_layers(between: str = "") -> tuple[Net, Graph, list[int], Target]:
+    """Return two layers of 16 channels, perhaps with an operator in between, and what they cost."""
+    net = Net()
+    weights = [net.param(f"weight{n}", 16, 16, 1, 1) for n in range(2)]
+    attributes = {"kernel": "(1, 1)", "num_filter": 16, "no_bias": True}
+    first = net.op("Convolution", net.var("x"), weights[0], **attributes)
+    read = net.op(between, first) if between else first
+    second = net.op("Convolution", read, weights[1], **attributes)
+    kernels = {
+        "Convolution 1x1": {"float32": IN_BLOCKS, "low": {**IN_BLOCKS, "then": {"one": 50.0}}},
+        "cast down": {
+            "float32": {"trait": "arrives_in", "below": 1, "then": {"one": 3.0}, "else": {"one": 13.0}},
+            "low": {"one": 0.0},
+        },
+    }
+    return net, net.graph(second), [first.node, read.node, second.node], target({"kernels": kernels})
+
+
+def test_a_layer_that_reads_what_a_cast_wrote_brings_it_into_blocks() -> None:
+    net, graph, (first, _, second), where = _two_layers()
+    names = [FACTS.canonical(node.op) for node in graph.nodes]
+    assert where.cost is not None
+    shapes = shapes_of(graph, net, (1, 16, 4, 4))
+    found = estimate(graph, names, where, where.cost, shapes, choices={first, second})
+    assert found.mixed(set())[second] == found.mixed({first, second})[second] == 20
+    assert found.mixed({first})[second] == 90
+    assert found.mixed({second})[second] == 50
+    assert found.for_placement().crossings == [Crossing(first, second, 70_000, 30_000)]
+    # The second must be FP32: low, the first makes it slower.
+    found = estimate(graph, names, where, where.cost, shapes, choices={first})
+    assert found.for_placement().crossings == [Crossing(first, second, 70_000, 0)]
+
+
+def test_what_is_written_over_a_cast_is_plain_and_cast_down_from_that() -> None:
+    net, graph, (first, between, second), where = _two_layers("softmax")
+    names = [FACTS.canonical(node.op) for node in graph.nodes]
+    assert where.cost is not None
+    shapes = shapes_of(graph, net, (1, 16, 4, 4))
+    found = estimate(graph, names, where, where.cost, shapes, choices={first, second})
+    assert found.mixed(set())[second] == 20
+    assert found.mixed({first})[second] == 90  # the softmax found plain order, and left it so
+    assert found.mixed({first, second})[second] == 50  # behind a cast, as it would be behind an FP32 first
+    assert found.cast(Entry(between), down=True) == 3
+    assert found.mixed({second})[second] == 50 + (13 - 3)  # that cast reads the first's blocks
 
 
 # ---------------------------------------------------------------------- what is decided by them

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mxamp.graph import VARIABLE, Entry, Graph, Node, verify_graph
 from mxamp.placement import (
+    Crossing,
     Demand,
     PlacementCosts,
     PlacementProblem,
@@ -132,4 +133,7 @@ def costed(draw: st.DrawFn, most_nodes: int, most_free: int) -> PlacementProblem
     ]
     sets = st.frozensets(st.sampled_from(range(len(problem.graph.nodes))), min_size=1, max_size=4)
     prices = [Price(*drawn) for drawn in draw(st.lists(st.tuples(sets, cost), max_size=4))]
-    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts, prices)})
+    place = st.integers(0, len(problem.graph.nodes) - 1)
+    pairs = draw(st.lists(st.tuples(place, place, cost, cost), max_size=4))
+    crossings = [Crossing(*drawn) for drawn in pairs]
+    return PlacementProblem(**{**vars(problem), "costs": PlacementCosts(nodes, casts, prices, crossings)})

@@ -32,11 +32,7 @@ def test_for_every_weight_of_the_error_a_corner_is_as_good_as_any_placement(
     drawn: tuple[PlacementProblem, list[RoundingPrice]],
 ) -> None:
     problem, prices = drawn
-    assert problem.costs is not None
-    bare = with_costs(problem, dict(problem.costs.nodes))
-    bare = PlacementProblem(
-        **{**vars(bare), "costs": type(problem.costs)(problem.costs.nodes, problem.costs.casts)}
-    )
+    bare = problem.unpriced
     corners = trade_offs(problem, prices)
     every = [(totals(bare, low).cost, rounding_cost(prices, low)) for low in allowed(problem)]
     for weight in (0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 1.7, 3.0, 10.0, 100.0):

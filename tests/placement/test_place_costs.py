@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxamp.placement import (
+    Crossing,
     PlacementCosts,
     PlacementProblem,
     Price,
@@ -85,6 +86,31 @@ def test_the_price_of_what_is_low_in_any_case_changes_nothing() -> None:
     assert place(priced(problem, ({1, 2}, 10_000))) == {1, 2}
 
 
+def test_neighbours_of_different_dtypes_pay_besides_their_casts() -> None:
+    sketch, nodes = chain("ff")
+    problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 10), 2: (100, 120)}, (10, 10))
+    assert problem.costs is not None
+
+    def crossed(up: int, down: int) -> PlacementProblem:
+        assert problem.costs is not None
+        return replace(problem, costs=replace(problem.costs, crossings=[Crossing(1, 2, up, down)]))
+
+    assert totals(crossed(5, 7), {1}).cost == 10 + 100 + 10 + 10 + 5
+    assert totals(crossed(5, 7), {2}).cost == 100 + 120 + 10 + 10 + 7
+    assert totals(crossed(5, 7), {1, 2}).cost == totals(problem, {1, 2}).cost
+    assert place(crossed(19, 1000)) == {1}
+    assert place(crossed(21, 0)) == {1, 2}
+
+
+def test_a_neighbour_that_is_fixed_makes_the_other_pay() -> None:
+    sketch, nodes = chain("fr")
+    problem = with_costs(sketch.problem(nodes[-1]), {1: (100, 50)}, (10, 10))
+    assert problem.costs is not None
+    for price, low in ((29, {1}), (31, set())):
+        costs = replace(problem.costs, crossings=[Crossing(1, 2, price, 0)])
+        assert place(replace(problem, costs=costs)) == low
+
+
 def test_what_fixed_nodes_cost_changes_nothing() -> None:
     sketch, nodes = chain("gfr")
     problem = with_costs(sketch.problem(nodes[-1]), {1: (0, 1000), 2: (10, 5), 3: (5, 0)}, (3, 3))
@@ -133,6 +159,7 @@ def test_what_is_scaled_to_32_bits_is_as_cheap_to_within_rounding(
         {n: (fp32 * unit, low * unit) for n, (fp32, low) in problem.costs.nodes.items()},
         [tuple((up * unit, down * unit) for up, down in outputs) for outputs in problem.costs.casts],
         [Price(nodes, cost * unit) for nodes, cost in problem.costs.prices],
+        [one._replace(up=one.up * unit, down=one.down * unit) for one in problem.costs.crossings],
     )
     scaled = PlacementProblem(**{**vars(problem), "costs": large})
     cheapest = min(totals(problem, other).cost for other in allowed(problem))
