@@ -59,19 +59,17 @@ class Pricing:
         What is FP32 in any case hands plain order on where it finds that, behind a cast of its own.
         """
         layout, work = self._layouts[entry.node], self._works[entry.node]
-        if layout is not None and (layout.is_cast_plain if is_plain is None else is_plain):
-            layout = None
         shape = self._shapes[entry.node][entry.output]
-        order = PLAIN if layout is None else layout.float32 if down else layout.low
-        is_blocked = layout is not None and len(shape or ()) in BLOCKED_RANKS
         around = self._around if work is None else work.around  # nodes that are alike have casts that are
-        key = (shape, is_blocked, order, around, down)
+        key = (shape, layout, around, down, is_plain)
         if key not in self._known:
+            if layout is not None and (layout.is_cast_plain if is_plain is None else is_plain):
+                layout = None
             self._known[key] = self._model.cast_microseconds(
                 0 if shape is None else math.prod(shape),
                 shape=shape or (),
-                is_blocked=is_blocked,
-                arrives_in=order,
+                is_blocked=layout is not None and len(shape or ()) in BLOCKED_RANKS,
+                arrives_in=PLAIN if layout is None else layout.float32 if down else layout.low,
                 around=around,
                 operators=self._operators,
                 down=down,
@@ -83,14 +81,16 @@ class Pricing:
         work = self._works[chain[0]]
         if work is None or work.arrives_in[low] == PLAIN:
             return 0.0
-        plain = self.microseconds(chain, low=low, is_plain=True)
-        return max(0.0, plain - self.microseconds(chain, low=low))
+        return max(0.0, self._chain(chain, low=low, is_plain=True) - self.microseconds(chain, low=low))
 
-    def microseconds(self, chain: tuple[int, ...], *, low: bool, is_plain: bool = False) -> float:
-        """Return what a chain costs, where it finds plain order if so said; one node is a chain too.
+    def microseconds(self, chain: tuple[int, ...], *, low: bool) -> float:
+        """Return what a chain costs; one node is a chain too. Variables cost nothing."""
+        key = (chain, low)
+        if key not in self._known:
+            self._known[key] = self._chain(chain, low=low, is_plain=False)
+        return self._known[key]
 
-        Variables cost nothing.
-        """
+    def _chain(self, chain: tuple[int, ...], *, low: bool, is_plain: bool) -> float:
         head = chain[0]
         if self._graph.nodes[head].is_variable:
             return 0.0
