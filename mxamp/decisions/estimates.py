@@ -140,7 +140,8 @@ def estimate(
     -----
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
-    layouts = written_layouts(graph, shapes)
+    evens = EVEN_CHANNELS in target.rewrites
+    layouts = written_layouts(graph, shapes, evens=evens)
     patterns = (*target.rounds_once, *target.fusion, *folded_patterns(target))
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
@@ -151,7 +152,6 @@ def estimate(
         if names[position] in FOLDED and names[chain[0]] in LAYERS
     )
     works = model_work(graph, shapes, layouts, folded)
-    evens = EVEN_CHANNELS in target.rewrites
     pricing = Pricing(graph, names, shapes, works, layouts, folded, model, evens=evens)
     # A chain costs what its head stands for; of what is in one, nothing else is priced.
     in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))

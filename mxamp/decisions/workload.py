@@ -10,6 +10,7 @@ from mxamp.graph.graph import Graph, Node
 from mxamp.graph.multiply_adds import multiply_adds
 from mxamp.ops import FACTS, InputRole, ValueKind
 from mxamp.ops.attributes import integers
+from mxamp.ops.equivalents import reads_odd_channels
 from mxamp.ops.parameters import LAYERS
 from mxamp.targets import Work
 from mxamp.targets.image_layout import BLOCKS, PLAIN, layer_layout
@@ -229,10 +230,19 @@ def as_depthwise(work: Work, attributes: Mapping[str, str]) -> Work:
     )
 
 
-def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[Layout | None]:
+def written_layouts(graph: Graph, shapes: Shapes, *, evens: bool = False) -> Sequence[Layout | None]:
     """Return the order in which nodes write images where layers compute in FP32, and where in low dtypes.
 
     None for what is no layer's, and plain. Of volumes it is known only whether they are plain.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    shapes
+        For every node of the graph the shape of each output.
+    evens
+        Whether a low layer of an odd number of channels, and few, will read one more.
 
     Notes
     -----
@@ -244,7 +254,7 @@ def written_layouts(graph: Graph, shapes: Shapes) -> Sequence[Layout | None]:
         source = layout_source(graph, position)
         layout = None
         if node.op in WRITE_BLOCKS:
-            layout = _layer_layouts(graph, position, shapes)
+            layout = _layer_layouts(graph, position, shapes, evens=evens)
         elif source is not None:
             layout = found[source]
         elif node.op in WRITE_OVER:
@@ -267,7 +277,7 @@ def _written_over(graph: Graph, position: int, shapes: Shapes) -> int | None:
     return None
 
 
-def _layer_layouts(graph: Graph, writer: int, shapes: Shapes) -> Layout:
+def _layer_layouts(graph: Graph, writer: int, shapes: Shapes, *, evens: bool) -> Layout:
     node = graph.nodes[writer]
     data, weight = (shapes[entry.node][entry.output] for entry in node.inputs[:2])
     output = shapes[writer][0]
@@ -275,10 +285,10 @@ def _layer_layouts(graph: Graph, writer: int, shapes: Shapes) -> Layout:
         return Layout(PLAIN, PLAIN)
     if len(output) != _IMAGE:
         return Layout(BLOCKS, BLOCKS)
-    float32, low = (
-        layer_layout(node.op, node.attrs, data, weight, output, low=is_low) for is_low in (False, True)
-    )
-    return Layout(float32, low)
+    float32 = layer_layout(node.op, node.attrs, data, weight, output, low=False)
+    if evens and reads_odd_channels(node.op, node.attrs, weight):
+        data, weight = ((size[0], size[1] + 1, *size[2:]) for size in (data, weight))
+    return Layout(float32, layer_layout(node.op, node.attrs, data, weight, output, low=True))
 
 
 def _only_tells_a_shape(node: Node, number: int) -> bool:

@@ -37,7 +37,7 @@ def depthwise_of(op: str, attrs: Mapping[str, str], channels: int) -> tuple[str,
 
 
 def reads_odd_channels(op: str, attrs: Mapping[str, str], weight: Sequence[int]) -> bool:
-    """Return whether a node is a Convolution of images that reads an odd number of channels, few but not one.
+    """Return whether a node is a Convolution of images that reads an odd number of channels, and few.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def reads_odd_channels(op: str, attrs: Mapping[str, str], weight: Sequence[int])
         op == "Convolution"
         and len(weight) == 4
         and weight[1] % 2 == 1
-        and 1 < weight[1] < IMAGE_CHANNELS
+        and weight[1] < IMAGE_CHANNELS
         and weight[0] % IMAGE_CHANNELS == 0
         and attrs.get("num_group", "1") == "1"
         and attrs.get("layout", "None") in ("None", "NCHW")

@@ -17,6 +17,7 @@ from mxamp.ops import FACTS
 from mxamp.placement import Crossing
 from mxamp.policy import Policy
 from mxamp.targets import Target
+from mxamp.targets.image_layout import CHANNELS_LAST, PLAIN
 from tests.building import BF16, Net, capable, convert, dtypes_of
 from tests.decisions.priced import shapes_of, target
 
@@ -229,7 +230,7 @@ def test_what_asks_for_a_shape_moves_nothing_that_it_reads(
     assert work.elements == made[0]
 
 
-@pytest.mark.parametrize(("channels", "is_evened"), [(3, True), (5, True), (4, False), (1, False)])
+@pytest.mark.parametrize(("channels", "is_evened"), [(3, True), (5, True), (4, False), (1, True)])
 def test_a_low_layer_of_odd_channels_costs_what_it_takes_with_one_more(
     channels: int, is_evened: bool
 ) -> None:
@@ -340,6 +341,20 @@ def test_a_layer_that_reads_what_a_cast_wrote_brings_it_into_blocks() -> None:
     # The second must be FP32: low, the first makes it slower.
     found = estimate(graph, names, where, where.cost, shapes, choices={first})
     assert found.for_placement().crossings == [Crossing(first, second, 70_000, 0)]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_low_layer_that_will_read_an_even_number_writes_its_best_order(channels: int) -> None:
+    net = Net()
+    weight = net.param("weight", 32, channels, 3, 3)
+    layer = net.op("Convolution", net.var("x"), weight, kernel="(3, 3)", pad="(1, 1)", num_filter=32)
+    graph, shape = net.graph(layer), (1, channels, 20, 20)
+    shapes = [*shapes_of(graph, net, shape)[:-1], ((1, 32, 20, 20),)]
+    for evens in (False, True):
+        layout = written_layouts(graph, shapes, evens=evens)[layer.node]
+        assert layout is not None
+        assert layout.float32 == CHANNELS_LAST
+        assert layout.low == (CHANNELS_LAST if evens or channels % 2 == 0 else PLAIN)
 
 
 def test_what_is_written_over_a_cast_is_plain_and_cast_down_from_that() -> None:

@@ -69,6 +69,23 @@ def test_one_channel_is_read_twice_and_its_weights_are_two_numbers(dtype: DType)
     assert record.reason.startswith("reads one channel twice")
 
 
+@pytest.mark.parametrize("dtype", LOW, ids=str)
+def test_of_one_channel_there_is_nothing_to_slice(dtype: DType) -> None:
+    net, layer = image_layer(channels=1)
+    after = done(net, layer, dtype=dtype)
+    assert after is not None
+    assert operators(after.graph) == [
+        "layer_channels = Concat(data, data) {dim: 1, num_args: 2}",
+        "layer = Convolution(layer_channels, weight) {kernel: (3, 3), no_bias: True, num_filter: 16}",
+    ]
+    assert after.plan is not None
+    assert [set(each.outputs) for each in after.plan.decisions if each is not None] == [{dtype}] * 2
+    weight, given = after.params["weight"].values(), net.params["weight"]
+    assert weight.shape == (16, 2, 3, 3)
+    np.testing.assert_array_equal(weight.sum(axis=1), given[:, 0])
+    np.testing.assert_array_equal(cast_array(weight[:, 1], dtype), weight[:, 1])
+
+
 def test_both_numbers_have_the_sign_of_the_weight_and_neither_is_zero() -> None:
     """So that an infinite value is multiplied to what it was: infinite, and not NaN."""
     net, layer = image_layer(16 - 1)
@@ -88,7 +105,6 @@ def test_both_numbers_have_the_sign_of_the_weight_and_neither_is_zero() -> None:
 
 REFUSED: dict[str, dict[str, Any]] = {
     "4 channels": {"channels": 4},
-    "1 channel": {"channels": 1},
     "17 channels": {"channels": 17},
     "24 filters": {"filters": 24},
     "groups": {"channels": 48, "num_group": 16},
@@ -149,6 +165,7 @@ def test_only_targets_that_name_it() -> None:
     ("weight", "attrs", "expected"),
     [
         ((16, 3, 7, 7), {}, True),
+        ((32, 1, 5, 5), {}, True),
         ((64, 15, 1, 1), {"num_group": "1", "layout": "NCHW"}, True),
         ((16, 3, 7), {}, False),
         ((16, 3, 3, 3, 3), {}, False),
@@ -181,12 +198,15 @@ def exact(graph: Graph, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, 
     return found.astype(np.float64)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_mxnet_computes_the_same_with_less_error(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+def test_mxnet_computes_the_same_with_less_error(
+    monkeypatch: pytest.MonkeyPatch, batch: int, channels: int
+) -> None:
     pytest.importorskip("mxnet", reason="networks are executed")
-    net, layer = image_layer(filters=64)
+    net, layer = image_layer(channels, filters=64)
     graph, given = net.graph(layer), parameters(net.params)
-    data = np.random.default_rng(5).normal(0, 1, (batch, 3, 40, 40)).astype(np.float32)
+    data = np.random.default_rng(5).normal(0, 1, (batch, channels, 40, 40)).astype(np.float32)
     data = cast_array(data, BF16).astype(np.float32)  # so that rounding the image is none of it
     wanted = exact(graph, given, monkeypatch, data)
     errors = []
