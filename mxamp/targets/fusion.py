@@ -69,7 +69,9 @@ def fusion_groups(
 
 
 def folded_patterns(target: Target) -> tuple[FusionPattern, ...]:
-    """Return a layer and a BatchNorm behind it, as a chain that runs as one: what a conversion folds.
+    """Return chains that run as one because a conversion folds a BatchNorm in them into the layer before it.
+
+    Those are a layer and a BatchNorm, and what the backend fuses behind the layer once that is gone.
 
     Parameters
     ----------
@@ -79,7 +81,14 @@ def folded_patterns(target: Target) -> tuple[FusionPattern, ...]:
     """
     if not target.rounds_once:
         return ()
-    return (FusionPattern((FusionStep(target.fold_into), FusionStep(tuple(FOLDED)))),)
+    norm = FusionStep(tuple(FOLDED))
+    behind = [
+        FusionPattern((pattern.steps[0], norm, *pattern.steps[1:]))
+        for pattern in (*target.rounds_once, *target.fusion)
+        if not FOLDED.intersection(*(step.operators for step in pattern.steps[1:2]))
+        and not set(target.fold_into).isdisjoint(pattern.steps[0].operators)
+    ]
+    return (FusionPattern((FusionStep(target.fold_into), norm)), *behind)
 
 
 def fuses_batch_norm(target: Target, op: str, attrs: Mapping[str, str]) -> bool:

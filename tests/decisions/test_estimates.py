@@ -126,19 +126,20 @@ def test_a_layer_that_mxnet_does_not_fuse_costs_the_same_with_what_a_conversion_
     """Of sequences, and of rows: in PointNet the norms were counted, and stayed float32 behind low layers."""
 
     def layers(*, with_norm: bool) -> dict[str, Any]:
-        net = Net()
-        is_dense = op == "FullyConnected"
+        net, is_dense = Net(), op == "FullyConnected"
         weight = net.param("weight", 4, 4) if is_dense else net.param("weight", 4, 4, 1)
         bias = () if with_norm else (net.param("bias", 4),)
         attrs = {"num_hidden": 4} if is_dense else {"num_filter": 4, "kernel": "(1,)"}
         value = net.op(op, net.var("x"), weight, *bias, name="layer", no_bias=with_norm, **attrs)
         value = net.bn(value, "norm") if with_norm else value
         shape = (50, 4) if is_dense else (1, 4, 5)
-        return estimated(net, net.op("sin", value, name="y"), Target.builtin(name), shape=shape)
+        value = net.op("Activation", value, name="relu", act_type="relu")
+        return estimated(net, value, Target.builtin(name), shape=shape)
 
     with_norm, without = layers(with_norm=True), layers(with_norm=False)
     assert with_norm["norm"] == (0, 0)
     assert with_norm["layer"] == without["layer"]
+    assert with_norm["relu"] == without["relu"]
 
 
 @pytest.mark.parametrize(

@@ -179,10 +179,28 @@ def test_of_two_chains_that_meet_in_a_sum_the_second_ends_before_it() -> None:
 
 def test_what_a_conversion_folds_is_a_chain_where_the_backend_fuses_by_itself() -> None:
     cpu = Target.builtin("cpu-bf16")
-    (pattern,) = folded_patterns(cpu)
-    assert pattern.steps[0].operators == cpu.fold_into
-    assert pattern.steps[1].operators == ("BatchNorm",)
+    alone, *behind = folded_patterns(cpu)
+    assert alone.steps[0].operators == cpu.fold_into
+    assert all(pattern.steps[1].operators == ("BatchNorm",) for pattern in (alone, *behind))
     assert not folded_patterns(Target.builtin("cuda-fp16"))
+
+
+@pytest.mark.parametrize("behind", [None, "relu", "sigmoid", "sin"])
+def test_what_the_backend_fuses_behind_a_layer_is_in_that_chain(behind: str | None) -> None:
+    """Once the norm is gone it stands right behind."""
+    cpu, net = Target.builtin("cpu-bf16"), Net()
+    layer = net.op("FullyConnected", net.var("x"), net.param("w", 4, 4), num_hidden=4, no_bias=True)
+    value = net.bn(layer, "norm")
+    if behind is not None:
+        is_kind = behind != "sin"
+        value = net.op(
+            "Activation" if is_kind else behind, value, **({"act_type": behind} if is_kind else {})
+        )
+    graph = net.graph(value)
+    names = [FACTS.canonical(node.op) for node in graph.nodes]
+    (chain,) = fusion_groups(graph, names, cpu, patterns=(*cpu.rounds_once, *folded_patterns(cpu)))
+    expected = ["FullyConnected", "BatchNorm", *(["Activation"] if behind in ("relu", "sigmoid") else [])]
+    assert [names[position] for position in chain] == expected
 
 
 @pytest.mark.parametrize(
