@@ -58,19 +58,20 @@ class Pricing:
 
         What is FP32 in any case hands plain order on where it finds that, behind a cast of its own.
         """
-        layout, work = self._layouts[entry.node], self._works[entry.node]
+        layout = self._layouts[entry.node]
         shape = self._shapes[entry.node][entry.output]
-        around = self._around if work is None else work.around  # nodes that are alike have casts that are
-        key = (shape, layout, around, down, is_plain)
+        if layout is not None and (layout.is_cast_plain if is_plain is None else is_plain):
+            layout = None
+        order = PLAIN if layout is None else layout.float32 if down else layout.low
+        is_blocked = layout is not None and len(shape or ()) in BLOCKED_RANKS
+        key = (shape, order, is_blocked, down)  # few occur in a network, most of them often
         if key not in self._known:
-            if layout is not None and (layout.is_cast_plain if is_plain is None else is_plain):
-                layout = None
             self._known[key] = self._model.cast_microseconds(
                 0 if shape is None else math.prod(shape),
                 shape=shape or (),
-                is_blocked=layout is not None and len(shape or ()) in BLOCKED_RANKS,
-                arrives_in=PLAIN if layout is None else layout.float32 if down else layout.low,
-                around=around,
+                is_blocked=is_blocked,
+                arrives_in=order,
+                around=self._around,
                 operators=self._operators,
                 down=down,
             )
