@@ -122,6 +122,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(RewriteInstanceNorm),
     preparing(RewriteGroupNorm),
+    preparing(FoldConstants),  # what these made of their parameters
     preparing(PadChannels),  # which knows a layer's bias where it stands,
     preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),
@@ -146,6 +147,11 @@ PLANNING: tuple[Step, ...] = (
     # Before casts are put in, so that a layer and its BatchNorm need none between them, and the product of
     # both is rounded once. A runtime that rounds parameters folds what is low by itself; of what it folds it
     # forgets that it is to stay FP32.
+    Step(
+        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.leaves_parameters),
+        lambda o: o.fold_batch_norm,
+    ),
+    # A norm behind a norm.
     Step(
         lambda o: FoldBatchNorm(o.target.fold_into, float32=o.leaves_parameters),
         lambda o: o.fold_batch_norm,

@@ -269,6 +269,28 @@ def test_a_float32_norm_behind_which_an_output_is_cast_stays() -> None:
         assert "bn" in {node.name for node in model.graph.nodes}
 
 
+@pytest.mark.parametrize("is_low", [False, True])
+def test_a_norm_behind_a_norm_is_folded_too(is_low: bool) -> None:
+    net, last = conv_bn()
+    graph = net.graph(net.bn(last, "second"))
+    kept = {} if is_low else dict.fromkeys(["conv", "bn", "second"], "it is measured")
+    model = convert(graph, net.params, fold_batch_norm=True, kept=kept)
+    found = [node.op for node in model.graph.nodes if not node.is_variable and node.op != "amp_cast"]
+    # What is an output keeps its name.
+    assert found == ["Convolution", "BatchNorm"]
+    model = convert(
+        net.graph(net.op("Activation", graph.heads[0], act_type="relu")),
+        net.params,
+        fold_batch_norm=True,
+        kept=kept,
+    )
+    found = [node.op for node in model.graph.nodes if not node.is_variable and node.op != "amp_cast"]
+    assert found == ["Convolution", "Activation"]
+    report = model.report
+    assert report is not None
+    assert {report.node(name).rule for name in ("bn", "second")} == {"fold batch norm"}
+
+
 def sequence_bn(kernel: str) -> tuple[Net, Graph]:
     """Return a layer and a BatchNorm, and a layer behind."""
     net = Net()

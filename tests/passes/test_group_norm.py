@@ -200,6 +200,16 @@ def test_groups_whose_squares_overflow_are_nan_as_in_mxnet() -> None:
     np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
 
 
+def test_converting_again_changes_nothing_for_what_is_made_of_parameters_is_one() -> None:
+    net, last = network()
+    first = mxamp.convert_model(net.graph(last), parameters(net.params), {}, "bfloat16", target="cpu-bf16")
+    assert "n_normalized" in {node.name for node in first.graph.nodes}
+    assert first.arg_params["n_gamma"].shape == first.arg_params["n_beta"].shape == (1, 2, 1, 1)
+    given = {name: parameter.numpy() for name, parameter in first.arg_params.items()}
+    again = mxamp.convert_model(first.graph, parameters(given), {}, "bfloat16", target="cpu-bf16")
+    assert operators(again.graph) == operators(first.graph)
+
+
 @pytest.mark.parametrize("side", [12, 33])
 def test_a_converted_network_runs_at_every_size(side: int) -> None:
     """A padded convolution, norm and relu, twice; converted for images of 24."""
