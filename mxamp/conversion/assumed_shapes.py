@@ -136,9 +136,10 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     a weight, which tells the number of channels and of axes; batches are of one. The sides of an image, and
     the length of a sequence, are tried, the usual ones of that kind of model first, until there is a shape
     for every layer: where one flattens its input, its weight has as many columns as there are values, and
-    only one side fits. Where every side does, as before a global pooling, the usual one stays, but a network
-    whose features are still large there was made for small images. Where nothing at all tells, because every
-    side fits and none is reduced, nothing is assumed.
+    only one side fits, or one height and every width: lines of text are as wide as images usually are. Where
+    every side does, as before a global pooling, the usual one stays, but a network whose features are still
+    large there was made for small images. Where nothing at all tells, because every side fits and none is
+    reduced, nothing is assumed.
     """
     told = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
     if not told:
@@ -155,6 +156,8 @@ def _first_that_fits(
         found = _inferred(graph, params, known)
         if found is None:
             continue
+        found = _widened(graph, params, forms, found)
+        known = found.inputs
         if _SIDES[0] in itertools.chain(*known.values()) and _has_large_features(graph, found.entries):
             small = {
                 name: tuple(_SIDE_OF_SMALL if size == _SIDES[0] else size for size in shape)
@@ -163,6 +166,19 @@ def _first_that_fits(
             return _inferred(graph, params, small) or found
         return found if _is_told(graph, params, forms, found) else None
     return None
+
+
+def _widened(
+    graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], found: AssumedShapes
+) -> AssumedShapes:
+    """Return shapes with images of the usual width, where only heights are told, as of lines of text."""
+    wide = dict(found.inputs)
+    for name, form in forms.items():
+        if form[-2:] == (_OPEN, _OPEN) and wide[name][-1] < _SIDES[0]:
+            wide[name] = (*wide[name][:-1], _SIDES[0])
+    if wide == found.inputs:
+        return found
+    return _inferred(graph, params, wide) or found
 
 
 def _candidates(

@@ -73,6 +73,15 @@ def test_a_layer_that_flattens_tells_the_side_of_the_image(side: int) -> None:
     assert assumed(sym, *arrays(sym, data=(1, 3, side, side))) == (1, 3, side, side)
 
 
+@pytest.mark.parametrize("height", [32, 48])
+def test_where_only_heights_are_told_images_have_the_usual_width(height: int) -> None:
+    """As lines of text: an image of 32 by 32 would be eight steps of a recurrent layer."""
+    x = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
+    steps = mx.sym.reshape(mx.sym.transpose(x, axes=(3, 0, 1, 2)), shape=(0, 0, -1))
+    sym = mx.sym.FullyConnected(steps, num_hidden=5, flatten=False, name="fc")
+    assert assumed(sym, *arrays(sym, data=(1, 1, height, 100))) == (1, 1, height, 224)
+
+
 @pytest.mark.parametrize(("strides", "side"), [(5, 224), (3, 32)])
 def test_before_a_global_pooling_the_strides_tell_large_images_from_small(strides: int, side: int) -> None:
     sym = classifier(flattens=False, strides=strides)
