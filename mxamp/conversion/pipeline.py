@@ -141,21 +141,18 @@ PREPARING: tuple[Step, ...] = (
     ),
 )
 
+_FOLD_BATCH_NORM = Step(
+    lambda o: FoldBatchNorm(o.target.fold_into, float32=o.leaves_parameters), lambda o: o.fold_batch_norm
+)
+
 PLANNING: tuple[Step, ...] = (
     # The only step that decides. It is done anew, with all behind it, where casts turn out to lose range.
     Step(Decide, lambda o: True),
     # Before casts are put in, so that a layer and its BatchNorm need none between them, and the product of
     # both is rounded once. A runtime that rounds parameters folds what is low by itself; of what it folds it
     # forgets that it is to stay FP32.
-    Step(
-        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.leaves_parameters),
-        lambda o: o.fold_batch_norm,
-    ),
-    # A norm behind a norm.
-    Step(
-        lambda o: FoldBatchNorm(o.target.fold_into, float32=o.leaves_parameters),
-        lambda o: o.fold_batch_norm,
-    ),
+    _FOLD_BATCH_NORM,
+    _FOLD_BATCH_NORM,  # and a norm behind a norm
     # What no layer took.
     Step(
         lambda o: ConvolveBatchNorm(),

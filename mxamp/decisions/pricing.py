@@ -143,10 +143,9 @@ class Pricing:
         work = self._works[position]
         if work is None or not work.is_blocked:
             return 0.0
-        name = self._names[position]
-        found = work._replace(is_blocked=False, arrives_in=(PLAIN, PLAIN))
-        plain = self._kernel(name, found, low=False)
-        return max(0.0, self._kernel(name, work, low=False) - plain)
+        alone = (position,)
+        plain = self._chain(alone, low=False, is_plain=True)
+        return max(0.0, self.microseconds(alone, low=False) - plain)
 
     def convolved(self, position: int) -> Sequence[float]:
         """Return what a low BatchNorm costs as a depthwise convolution, for those that become one.

@@ -40,23 +40,8 @@ def totals(problem: PlacementProblem, low: AbstractSet[int]) -> Totals:
     if costs is None:
         return found
     paid = sum(price.cost for price in costs.prices if not price.nodes.isdisjoint(low))
-    paid += sum(crossing_cost(crossing, low) for crossing in costs.crossings)
+    paid += sum(_crossing_cost(crossing, low) for crossing in costs.crossings)
     return Totals(found.cost + paid, found.casts)
-
-
-def crossing_cost(crossing: Crossing, low: AbstractSet[int]) -> int:
-    """Return what two neighbours pay in a placement.
-
-    Parameters
-    ----------
-    crossing
-        The two, and the prices.
-    low
-        The low nodes.
-    """
-    if (crossing.writer in low) == (crossing.reader in low):
-        return 0
-    return crossing.up if crossing.writer in low else crossing.down
 
 
 def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: Collection[int]) -> Totals:
@@ -92,7 +77,7 @@ def change_in_float32(problem: PlacementProblem, low: AbstractSet[int], raised: 
         left = low - set(raised)
         for crossing in problem.costs.crossings:
             if crossing.writer in raised or crossing.reader in raised:
-                grown += crossing_cost(crossing, left) - crossing_cost(crossing, low)
+                grown += _crossing_cost(crossing, left) - _crossing_cost(crossing, low)
     return Totals(grown, after.casts - before.casts)
 
 
@@ -134,6 +119,13 @@ def _totals(
     cost += sum(costs.nodes[position][position in low] for position in nodes if position in costs.nodes)
     cost += sum(costs.casts[entry.node][entry.output][down] for entry, down in casts)
     return Totals(cost, len(casts))
+
+
+def _crossing_cost(crossing: Crossing, low: AbstractSet[int]) -> int:
+    """Return what two neighbours pay in a placement."""
+    if (crossing.writer in low) == (crossing.reader in low):
+        return 0
+    return crossing.up if crossing.writer in low else crossing.down
 
 
 def _is_stored_twice(problem: PlacementProblem, low: AbstractSet[int], parameter: int) -> bool:
