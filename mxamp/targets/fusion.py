@@ -85,8 +85,7 @@ def folded_patterns(target: Target) -> tuple[FusionPattern, ...]:
     behind = [
         FusionPattern((pattern.steps[0], norm, *pattern.steps[1:]))
         for pattern in (*target.rounds_once, *target.fusion)
-        if not FOLDED.intersection(*(step.operators for step in pattern.steps[1:2]))
-        and not set(target.fold_into).isdisjoint(pattern.steps[0].operators)
+        if not _has_norm(pattern) and not set(target.fold_into).isdisjoint(pattern.steps[0].operators)
     ]
     return (FusionPattern((FusionStep(target.fold_into), norm)), *behind)
 
@@ -102,10 +101,13 @@ def fuses_batch_norm(target: Target, op: str, attrs: Mapping[str, str]) -> bool:
         The layer's canonical operator name, and its attributes.
     """
     return any(
-        pattern.steps[0].accepts(op, attrs)
-        and any(not FOLDED.isdisjoint(step.operators) for step in pattern.steps)
+        pattern.steps[0].accepts(op, attrs) and _has_norm(pattern)
         for pattern in (*target.rounds_once, *target.fusion)
     )
+
+
+def _has_norm(pattern: FusionPattern) -> bool:
+    return any(not FOLDED.isdisjoint(step.operators) for step in pattern.steps)
 
 
 def _match(
