@@ -7,6 +7,7 @@ from typing import Any
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.parameters import AUXILIARY_INPUTS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
@@ -20,6 +21,9 @@ _NOT_TWICE_THE_SAME = re.compile(
     r"|_contrib_dgl_.*"
 )
 """Operators that are random, or may be: equal inputs do not make equal outputs."""
+
+_FILLED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full", "_npi_zeros", "_npi_ones"})
+"""Operators that fill as many values as an attribute says with one number."""
 
 _OF_NO_MEANING = frozenset({"__profiler_scope__"})
 """Attributes that may differ between nodes that compute the same."""
@@ -39,7 +43,8 @@ class MergeCommonSubexpressions(PreparationPass):
                      -> z
 
     Refuses: operators that are random, that update auxiliary states (BatchNorm), run code of the user's or
-    have no facts; control flow; casts, of which the converter puts in no more than it needs; a second node
+    have no facts; what is filled with a value and says not all of its sizes, for its reader settles them, and
+    two readers need not alike; control flow; casts, of which the converter puts in no more than it needs; a second node
     that is a graph output, since the output has its name (the first may be one); nodes that a rule of the
     user's picks; attributes that are written differently, though they may mean the same; parameters of equal
     values.
@@ -106,4 +111,21 @@ def _is_function(node: Node) -> bool:
     if op in AUXILIARY_INPUTS or _NOT_TWICE_THE_SAME.fullmatch(op):
         return False
     facts = FACTS.of(node.op, node.attrs)
-    return facts is not None and op != "Custom" and not facts.never_in_inference
+    return (
+        facts is not None
+        and op != "Custom"
+        and not facts.never_in_inference
+        and (bool(node.inputs) or _has_a_size_of_its_own(node))
+    )
+
+
+def _has_a_size_of_its_own(node: Node) -> bool:
+    """Whether the attributes of a node that reads nothing say how large its output is.
+
+    MXNet takes a size of 0, or of -1, for one that it does not know yet, as of the first states of a
+    recurrent layer, and infers it from what reads it; so it does with ``infer_range``.
+    """
+    if FACTS.canonical(node.op) in _FILLED:
+        sizes = integers(node.attrs.get("shape", "")) or ()
+        return bool(sizes) and all(size > 0 for size in sizes)
+    return not is_true(node.attrs, "infer_range", default=False)

@@ -92,11 +92,25 @@ def test_an_output_may_be_the_one_that_stays() -> None:
             id="other attributes",
         ),
         pytest.param(twice(lambda net, x, name: net.fc(x, name)), id="other parameters"),
+        *(
+            pytest.param(twice(lambda net, _, name, op=op, attrs=attrs: net.op(op, name=name, **attrs)), id=what)
+            for what, op, attrs in (
+                ("a size that the reader tells", "_zeros", {"shape": "(2, 0, 50)"}),
+                ("sizes that the reader tells", "_ones", {}),
+                ("a range that the reader ends", "_arange", {"start": 0, "infer_range": "True"}),
+            )
+        ),
     ],
 )
 def test_refuses(graph: Graph) -> None:
     after, _ = prepared(MergeCommonSubexpressions, graph)
     assert after is graph
+
+
+def test_what_says_its_size_is_merged() -> None:
+    graph = twice(lambda net, _, name: net.op("_zeros", name=name, shape="(2, 8, 50)"))
+    after, _ = prepared(MergeCommonSubexpressions, graph)
+    assert len(operators(after)) == 2
 
 
 def test_batch_norms_are_left_alone() -> None:

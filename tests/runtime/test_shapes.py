@@ -87,6 +87,16 @@ def test_repeated_node_names_keep_their_own_shapes():
     assert shapes == [((2, 5),), ((5, 2),), ((5, 2),), ((2, 5),)]
 
 
+def test_an_operator_may_be_called_what_a_parameter_is():
+    weight = mx.sym.var("blur")
+    x = mx.sym.Convolution(
+        mx.sym.var("data"), weight, kernel=(3, 3), num_filter=4, num_group=4, no_bias=True, name="blur"
+    )
+    graph = graph_from_symbol(x)
+    shapes = infer_shapes(graph, {"data": (1, 4, 8, 8)}, {"blur": zeros(4, 1, 3, 3)})
+    assert shapes[graph.heads[0].node] == ((1, 4, 6, 6),)
+
+
 def test_nodes_the_outputs_do_not_need_are_known_too():
     nodes = (
         Node("null", "data"),
