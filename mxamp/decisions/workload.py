@@ -14,7 +14,7 @@ from mxamp.ops.equivalents import reads_odd_channels
 from mxamp.ops.parameters import LAYERS
 from mxamp.targets import Work
 from mxamp.targets.image_layout import BLOCKS, PLAIN, layer_layout
-from mxamp.targets.layout import WRITE_BLOCKS, WRITE_OVER, layout_source
+from mxamp.targets.layout import WRITE_BLOCKS, WRITE_OVER, layout_sources
 from mxamp.targets.work import Shapes
 
 _Shape = Tuple[int, ...]
@@ -251,12 +251,12 @@ def written_layouts(graph: Graph, shapes: Shapes, *, evens: bool = False) -> Seq
     """
     found: list[Layout | None] = []
     for position, node in enumerate(graph.nodes):
-        source = layout_source(graph, position)
+        sources = layout_sources(graph, position)
         layout = None
         if node.op in WRITE_BLOCKS:
             layout = _layer_layouts(graph, position, shapes, evens=evens)
-        elif source is not None:
-            layout = found[source]
+        elif sources:
+            layout = found[sources[0]]
         elif node.op in WRITE_OVER:
             over = _written_over(graph, position, shapes)
             below = None if over is None else found[over]

@@ -38,6 +38,9 @@ JOIN_LAYOUTS = frozenset({"Concat"})
 """Operators that keep the layout of all that they read; in DenseNet the first goes back through all before
 it, and the last is a layer's."""
 
+SUM_LAYOUTS = frozenset({"elemwise_add"})
+"""Operators that take the layout of whichever input is not plain: MXNet makes a sum a part of the layer that
+writes one of them, and oneDNN's own goes by the first in blocks."""
 
 WRITE_OVER = frozenset(
     {
@@ -52,28 +55,35 @@ WRITE_OVER = frozenset(
 """Operators that MXNet lets write over what they read where nothing reads that behind them. They compute in
 plain order, and what lay there in another is brought back into that: their reader finds the layer's."""
 
-_LOOK_BACK = 16
-"""How far back a layout is followed; nothing but operators that keep it stand in between."""
+_LOOK_BACK = 32
+"""How many nodes are looked at for a layout; nothing but operators that keep it stand in between."""
 
 
 def layout_writer(graph: Graph, position: int) -> int | None:
     """Return the layer in whose layout a node writes; None where that is the plain order."""
-    for _ in range(_LOOK_BACK):
-        if graph.nodes[position].op in WRITE_BLOCKS:
-            return position
-        source = layout_source(graph, position)
-        if source is None:
-            return None
-        position = source
+    ahead, seen = [position], {position}
+    while ahead and len(seen) < _LOOK_BACK:
+        at = ahead.pop()
+        if graph.nodes[at].op in WRITE_BLOCKS:
+            return at
+        for source in reversed(layout_sources(graph, at)):
+            if source not in seen:
+                seen.add(source)
+                ahead.append(source)
     return None
 
 
-def layout_source(graph: Graph, position: int) -> int | None:
-    """Return the node whose layout one hands on; None for layers, and for what writes plain order."""
+def layout_sources(graph: Graph, position: int) -> Sequence[int]:
+    """Return the nodes whose layout one may hand on: that of the first which is not plain.
+
+    There are none for layers, and for what writes plain order.
+    """
     node = graph.nodes[position]
     if not node.inputs or not (node.op in KEEP_LAYOUT or is_fused_clip(graph, position)):
-        return None
-    return node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node
+        return ()
+    if node.op in SUM_LAYOUTS:
+        return tuple([entry.node for entry in node.inputs])
+    return (node.inputs[-1 if node.op in JOIN_LAYOUTS else 0].node,)
 
 
 def clips_from_zero(node: Node) -> bool:

@@ -24,12 +24,18 @@ class Halves(Net):
     def __init__(self, *, batch: int = 1, side: int = 24) -> None:
         super().__init__()
         self.batch, self.side = batch, side
+        self.x = self.var("x")
         weight = self.param("layer_weight", 20, 4, 1, 1)
         options = {"num_filter": 20, "kernel": "(1, 1)", "no_bias": True}
-        self.layer = self.op("Convolution", self.var("x"), weight, name="layer", **options)
+        self.layer = self.op("Convolution", self.x, weight, name="layer", **options)
 
     def half(self, first: int, last: int) -> Entry:
         return self.op("slice_axis", self.layer, name=f"half{first}", axis=1, begin=first, end=last)
+
+    def narrow(self) -> Entry:
+        weight = self.param("narrow_weight", 8, 4, 1, 1)
+        options = {"num_filter": 8, "kernel": "(1, 1)", "no_bias": True}
+        return self.op("Convolution", self.x, weight, name="narrow", **options)
 
     def joined(self, *parts: Entry, **attrs: Any) -> Graph:
         return self.graph(
@@ -37,7 +43,7 @@ class Halves(Net):
         )
 
     def shapes(self, graph: Graph) -> list[Any]:
-        channels = {"x": 4, "layer": 20, "both": 20, "half0": 8, "half8": 12}
+        channels = {"x": 4, "layer": 20, "both": 20, "half0": 8, "half8": 12, "narrow": 8, "sum": 8}
         return [
             (self.params[node.name].shape if node.name in self.params else self.image(channels[node.name]),)
             for node in graph.nodes
@@ -67,7 +73,10 @@ def test_it_is_put_together_with_three_axes() -> None:
 
 @pytest.mark.parametrize(
     "case",
-    ["a batch", "small", "another axis", "one part", "of a layer", "written over", "no shapes", "rule"],
+    [
+        *("a batch", "small", "another axis", "one part", "of a layer", "summed with a layer"),
+        *("written over", "no shapes", "rule"),
+    ],
 )
 def test_refuses(case: str) -> None:
     net = Halves(batch=2 if case == "a batch" else 1, side=8 if case == "small" else 24)
@@ -76,6 +85,8 @@ def test_refuses(case: str) -> None:
         graph = net.joined(first)
     elif case == "of a layer":
         graph = net.joined(first, net.layer)
+    elif case == "summed with a layer":
+        graph = net.joined(first, net.op("elemwise_add", net.half(0, 8), net.narrow(), name="sum"))
     elif case == "written over":
         graph = net.joined(first, net.op("sigmoid", net.layer, name="half0"))
     else:
