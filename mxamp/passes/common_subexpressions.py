@@ -44,10 +44,10 @@ class MergeCommonSubexpressions(PreparationPass):
 
     Refuses: operators that are random, that update auxiliary states (BatchNorm), run code of the user's or
     have no facts; what is filled with a value and says not all of its sizes, for its reader settles them, and
-    two readers need not alike; control flow; casts, of which the converter puts in no more than it needs; a second node
-    that is a graph output, since the output has its name (the first may be one); nodes that a rule of the
-    user's picks; attributes that are written differently, though they may mean the same; parameters of equal
-    values.
+    two readers need not alike; control flow; casts, of which the converter puts in no more than it needs; a
+    second node that is a graph output, since the output has its name (the first may be one); nodes that a
+    rule of the user's picks; attributes that are written differently, though they may mean the same;
+    parameters of equal values.
 
     Notes
     -----

@@ -82,8 +82,9 @@ def infer_shapes(
         except mx.base.MXNetError as error:
             raise _explain(str(error), graph, input_shapes) from error
     for (node, _), shape in zip(entries, found):
-        # An operator may be called what a parameter is.
-        name = graph.nodes[node].name if graph.nodes[node].is_variable else None
+        name = graph.nodes[node].name
+        if not graph.nodes[node].is_variable:  # which may be called what a parameter is
+            continue
         if name in params and name in known and shape is not None and tuple(shape) != known[name]:
             # Some operators (BatchNorm) write what they want over what they get, and MXNet fails, or ends
             # the process, where the model is bound.

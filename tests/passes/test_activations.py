@@ -40,6 +40,19 @@ def test_refuses(case: str) -> None:
     assert prepared(RewriteActivations, graph, policy=policy)[0] is graph
 
 
+@pytest.mark.parametrize(("op", "values"), [("sigmoid", 256), ("tanh", 128)])
+def test_few_values_stay_where_no_layer_wrote_them(op: str, values: int) -> None:
+    graph = single(op)
+    for count, stays in ((values - 1, True), (values, False)):
+        after, _ = prepared(RewriteActivations, graph, shapes=[((1, count),)] * 2)
+        assert (after is graph) is stays
+    net = Net()
+    graph = net.graph(net.op(op, net.fc(net.var("x", __dtype__="0"), "fc", hidden=4), name="y"))
+    shapes = [(net.params[node.name].shape if node.name in net.params else (1, 4),) for node in graph.nodes]
+    after, _ = prepared(RewriteActivations, graph, net.params, shapes=shapes)
+    assert operators(after)[-1] == f"y = Activation(fc) {{act_type: {op}}}"
+
+
 @pytest.mark.parametrize("op", ["sigmoid", "tanh"])
 def test_values_are_those_of_the_operator_but_for_rounding(monkeypatch: pytest.MonkeyPatch, op: str) -> None:
     graph = single(op)

@@ -93,8 +93,8 @@ def test_an_output_may_be_the_one_that_stays() -> None:
         ),
         pytest.param(twice(lambda net, x, name: net.fc(x, name)), id="other parameters"),
         *(
-            pytest.param(twice(lambda net, _, name, op=op, attrs=attrs: net.op(op, name=name, **attrs)), id=what)
-            for what, op, attrs in (
+            pytest.param(twice(lambda net, _, name, op=op, own=own: net.op(op, name=name, **own)), id=what)
+            for what, op, own in (
                 ("a size that the reader tells", "_zeros", {"shape": "(2, 0, 50)"}),
                 ("sizes that the reader tells", "_ones", {}),
                 ("a range that the reader ends", "_arange", {"start": 0, "infer_range": "True"}),
