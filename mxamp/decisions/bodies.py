@@ -11,6 +11,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.control_flow import body_inputs, invariant_inputs
 from mxamp.graph.graph import Node
 from mxamp.graph.infer import EntryDtypes
+from mxamp.graph.shapes import infer_body_shapes
 
 
 def decide_bodies(
@@ -30,6 +31,8 @@ def decide_bodies(
         Makes the plan of one body.
     """
     invariant = invariant_inputs(node)
+    shapes = given.shapes
+    outer_shapes = None if shapes is None else [shapes[entry.node][entry.output] for entry in node.inputs]
     plans = []
     for number, body in enumerate(node.subgraphs):
         mapping = body_inputs(node, number)
@@ -62,7 +65,12 @@ def decide_bodies(
                         for name, outer in mapping.items()
                         if outer in invariant and variables[name] is DType.FLOAT32
                     ),
-                    placing=given.placing if given.placing is not None and given.placing.in_bodies else None,
+                    shapes=None if outer_shapes is None else infer_body_shapes(node, number, outer_shapes),
+                    are_shapes_assumed=given.are_shapes_assumed,
+                    # What was measured is of nodes outside.
+                    placing=None
+                    if given.placing is None or not given.placing.in_bodies
+                    else replace(given.placing, times=None),
                 )
             )
         )

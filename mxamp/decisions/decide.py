@@ -355,7 +355,7 @@ class _Decider:
                     target,
                     target.cost,
                     shapes,
-                    cast_offline=self.castable_params,
+                    cast_offline=self.castable_params | self.given.free_inputs,
                     **places,
                 )
                 self.is_short = self.given.are_shapes_assumed and is_short(found)

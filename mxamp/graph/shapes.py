@@ -185,18 +185,9 @@ class _Inference:
 
     def _of_bodies(self, node: Node, inputs: Sequence[MaybeShape]) -> Sequence[MaybeShape]:
         """Return the shapes of what control flow returns: its last body's, for each iteration one."""
-        flow = CONTROL_FLOW[node.op]
-        sliced, steps = flow.sliced(node.attrs), flow.iterations(node.attrs, inputs)
-        inputs = [shape if place >= sliced or not shape else shape[1:] for place, shape in enumerate(inputs)]
-        last = len(node.subgraphs) - 1
-        body = node.subgraphs[last]
-        known = {
-            name: shape
-            for name, place in body_inputs(node, last).items()
-            for shape in [inputs[place]]
-            if shape is not None
-        }
-        inner = _Inference(body, known, self._given, self._numpy)
+        flow, last = CONTROL_FLOW[node.op], len(node.subgraphs) - 1
+        steps, body = flow.iterations(node.attrs, inputs), node.subgraphs[last]
+        inner = _Inference(body, _of_one_iteration(node, last, inputs), self._given, self._numpy)
         found = inner.run().entries
         for op, name in inner._without_rule.items():
             self._without_rule.setdefault(op, f"{node.name}/{name}")
@@ -257,6 +248,36 @@ class _Inference:
             for entry, shape in zip(node.inputs, wanted):
                 found |= self._say(entry.node, entry.output, shape)
         return found
+
+
+def infer_body_shapes(
+    node: Node, number: int, inputs: Sequence[MaybeShape]
+) -> Sequence[tuple[MaybeShape, ...]]:
+    """Return the shape of every entry of a body of control flow, in one iteration.
+
+    Parameters
+    ----------
+    node
+        The control flow.
+    number
+        Which of its bodies.
+    inputs
+        The shape of each of the node's inputs; None where it is not known.
+    """
+    body = node.subgraphs[number]
+    known = _of_one_iteration(node, number, inputs)
+    return _Inference(body, known, {}, body.has_numpy_shapes).run().entries
+
+
+def _of_one_iteration(node: Node, number: int, inputs: Sequence[MaybeShape]) -> Mapping[str, Shape]:
+    """Return what is known of the variables of a body: a loop reads its data along the first axis."""
+    sliced = CONTROL_FLOW[node.op].sliced(node.attrs)
+    return {
+        name: shape if place >= sliced or not shape else shape[1:]
+        for name, place in body_inputs(node, number).items()
+        for shape in [inputs[place]]
+        if shape is not None
+    }
 
 
 def shapes_error(where: str, why: str, input_shapes: Mapping[str, Sequence[int]]) -> DataError:
