@@ -14,6 +14,9 @@ from mxamp.passes.state import State
 _FEWEST_VALUES = {"sigmoid": 1 << 8, "tanh": 1 << 7}
 """Of fewer values the operator takes less time than calling oneDNN does."""
 
+_ROWS = 2
+"""Axes of a recurrent cell's gates; how many values images and boxes have, the shapes of a call decide."""
+
 
 class RewriteActivations(NodeRewrite):
     """Replace the operators ``sigmoid`` and ``tanh`` by ``Activation``.
@@ -26,8 +29,8 @@ class RewriteActivations(NodeRewrite):
 
         x -> Activation {act_type: sigmoid} -> y
 
-    Refuses: fewer than 2^8 values (tanh: 2^7) that no layer wrote, since only behind a layer it is a part of
-    that; other dtypes than float32; inputs that may be empty, for which oneDNN's kernels raise
+    Refuses: rows of fewer than 2^8 values (tanh: 2^7) that no layer wrote, since only behind a layer it is a
+    part of that; other dtypes than float32; inputs that may be empty, for which oneDNN's kernels raise
     (:mod:`mxamp.passes.never_empty`); a node that a rule of the user's picks; targets that do not name the
     pass; the bodies of control flow. The node may be a graph output, for its name stays.
 
@@ -74,6 +77,7 @@ def _is_small(state: State, position: int) -> bool:
     shape = state.usual_shape(node.inputs[0])
     return (
         shape is not None
+        and len(shape) == _ROWS
         and math.prod(shape) < _FEWEST_VALUES[FACTS.canonical(node.op)]
         and state.graph.nodes[node.inputs[0].node].op not in LAYERS
     )

@@ -46,6 +46,7 @@ def test_few_values_stay_where_no_layer_wrote_them(op: str, values: int) -> None
     for count, stays in ((values - 1, True), (values, False)):
         after, _ = prepared(RewriteActivations, graph, shapes=[((1, count),)] * 2)
         assert (after is graph) is stays
+    assert prepared(RewriteActivations, graph, shapes=[((1, 3, 16),)] * 2)[0] is not graph  # boxes
     net = Net()
     graph = net.graph(net.op(op, net.fc(net.var("x", __dtype__="0"), "fc", hidden=4), name="y"))
     shapes = [(net.params[node.name].shape if node.name in net.params else (1, 4),) for node in graph.nodes]
