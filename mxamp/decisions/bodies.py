@@ -31,7 +31,8 @@ def decide_bodies(
         Makes the plan of one body.
     """
     invariant = invariant_inputs(node)
-    shapes = given.shapes
+    # A body does not say that its sizes have NumPy's meaning, and in the other one its shapes would be wrong.
+    shapes = None if given.graph.has_numpy_shapes else given.shapes
     outer_shapes = None if shapes is None else [shapes[entry.node][entry.output] for entry in node.inputs]
     plans = []
     for number, body in enumerate(node.subgraphs):

@@ -255,7 +255,7 @@ def written_layouts(graph: Graph, shapes: Shapes, *, evens: bool = False) -> Seq
         layout = None
         if node.op in WRITE_BLOCKS:
             layout = _layer_layouts(graph, position, shapes, evens=evens)
-        elif sources:
+        elif sources:  # of a sum the first alone, as where kernels were timed that costs were fitted to
             layout = found[sources[0]]
         elif node.op in WRITE_OVER:
             over = _written_over(graph, position, shapes)

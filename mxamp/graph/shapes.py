@@ -262,11 +262,11 @@ def infer_body_shapes(
     number
         Which of its bodies.
     inputs
-        The shape of each of the node's inputs; None where it is not known.
+        The shape of each of the node's inputs; None where it is not known. They have no meaning of NumPy's,
+        for a body does not say that its own have.
     """
-    body = node.subgraphs[number]
     known = _of_one_iteration(node, number, inputs)
-    return _Inference(body, known, {}, body.has_numpy_shapes).run().entries
+    return _Inference(node.subgraphs[number], known, {}, numpy=False).run().entries
 
 
 def _of_one_iteration(node: Node, number: int, inputs: Sequence[MaybeShape]) -> Mapping[str, Shape]:

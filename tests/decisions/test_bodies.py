@@ -53,6 +53,12 @@ def test_without_shapes_the_fewest_casts_decide() -> None:
     assert computes(16, 1, shapes=False) == "bfloat16"
 
 
+def test_with_numpy_shapes_costs_do_not_decide_inside() -> None:
+    """A body does not say whose meaning its sizes have."""
+    with mx.util.np_shape(True):
+        assert computes(16, 1) == "bfloat16"
+
+
 def test_a_body_has_the_shapes_of_one_iteration() -> None:
     (node,) = (node for node in graph_from_symbol(loop(16)).nodes if node.op == "_foreach")
     found = infer_body_shapes(node, 0, [(5, 2, 16), (2, 16), (16, 16)])
