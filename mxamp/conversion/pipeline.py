@@ -23,6 +23,7 @@ from mxamp.passes import (
     InsertCasts,
     KeepBranches,
     KeepPlannedBranches,
+    KeepReferences,
     MergeCommonSubexpressions,
     MoveFewAxes,
     OneSpelling,
@@ -175,8 +176,9 @@ PLANNING: tuple[Step, ...] = (
     ),
     # What is only known to do nothing now that there is a plan.
     Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),
-    # And last what MXNet's fusion makes of all these, and of the casts.
+    # And last what MXNet's fusion and its plan of memory make of all these, and of the casts.
     Step(lambda o: KeepPlannedBranches(o.cast_op), lambda o: True),
+    Step(lambda o: KeepReferences(o.cast_op), lambda o: True),
 )
 
 CASTING: tuple[Step, ...] = (

@@ -127,11 +127,13 @@ class Graph:
         """Return the places that read ``entry`` (heads are not uses)."""
         return self.uses[entry.node].get(entry.output, ())
 
-    def input_order(self) -> tuple[int, ...]:
-        """Return the positions of the variables in the order of MXNet's ``Symbol.list_inputs``.
+    @cached_property
+    def visits(self) -> tuple[int, ...]:
+        """For each node when nnvm's ``DFSVisit`` comes by; -1 where no head depends on it.
 
-        NNVM lists them in depth-first post-order from the heads (``DFSVisit`` in nnvm/graph.h), which is
-        not always the order in which the file stores them.
+        A node comes after what it reads and waits for, in that order, from the first head on
+        (nnvm/graph.h). That is the order in which MXNet runs nodes and plans memory, and it is not always the
+        order in which the file stores them.
         """
         seen = bytearray(len(self.nodes))
         order: list[int] = []
@@ -141,22 +143,31 @@ class Graph:
             seen[head.node] = 1
             stack = [(head.node, 0)]
             while stack:
-                position, next_input = stack.pop()
+                position, number = stack.pop()
                 node = self.nodes[position]
                 reads = len(node.inputs)
-                if next_input < reads + len(node.control_deps):
-                    stack.append((position, next_input + 1))
-                    child = (
-                        node.inputs[next_input].node
-                        if next_input < reads
-                        else node.control_deps[next_input - reads]
-                    )
+                if number < reads + len(node.control_deps):
+                    stack.append((position, number + 1))
+                    child = node.inputs[number].node if number < reads else node.control_deps[number - reads]
                     if not seen[child]:
                         seen[child] = 1
                         stack.append((child, 0))
-                elif node.op == VARIABLE:
+                else:
                     order.append(position)
-        return tuple(order)
+        ranks = [-1] * len(self.nodes)
+        for rank, position in enumerate(order):
+            ranks[position] = rank
+        return tuple(ranks)
+
+    def input_order(self) -> tuple[int, ...]:
+        """Return the positions of the variables in the order of MXNet's ``Symbol.list_inputs``."""
+        visits = self.visits
+        read = [
+            position
+            for position, node in enumerate(self.nodes)
+            if node.op == VARIABLE and visits[position] >= 0
+        ]
+        return tuple(sorted(read, key=visits.__getitem__))
 
     def describe(self, entry: Entry) -> str:
         """Name an entry for a message: ``conv0``, or ``split0[1]`` where it is not the first output."""

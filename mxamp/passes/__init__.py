@@ -28,6 +28,7 @@ from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.keep_planned_branches import KeepPlannedBranches
+from mxamp.passes.keep_references import KeepReferences
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
@@ -80,6 +81,7 @@ __all__ = [
     "InsertedRound",
     "KeepBranches",
     "KeepPlannedBranches",
+    "KeepReferences",
     "MergeCommonSubexpressions",
     "MoveFewAxes",
     "NodeRewrite",

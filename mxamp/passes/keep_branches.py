@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Mapping
 
+from mxamp.decisions import Decision, Plan
+from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
+from mxamp.targets import Support
 
 
 class KeepBranches(PreparationPass):
@@ -89,3 +92,18 @@ def read_through_reshape(edit: GraphEdit, state: State, value: int, reader: int)
             edit.connect(Use(reader, number), kept)
         found[kept] = numbers[0]
     return found
+
+
+def handing_on(state: State, plan: Plan, use: Use) -> Decision:
+    """Return the decision for a Reshape that hands on what a node reads, in the dtype it is read in."""
+    decision, entry = plan.decisions[use.node], state.graph.nodes[use.node].inputs[use.input]
+    assert decision is not None  # it is an operator
+    dtype, made = decision.inputs[use.input], plan.decisions[entry.node]
+    if dtype is None and made is not None:  # any will do: its own
+        dtype = made.outputs[entry.output]
+    if dtype is not None and dtype.is_low_precision:
+        works = state.target.support("Reshape", {}).support is Support.WORKS
+        dtype = dtype if works else DType.FLOAT32
+    return decision._replace(
+        compute=dtype, inputs=(dtype,), outputs=(dtype,), attrs=(), bodies=(), of_operator=False
+    )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import AbstractSet
 
-from mxamp.decisions import Decision
-from mxamp.dtypes import DType
+from mxamp.graph.graph import Use
 from mxamp.ops.casts import AMP_CAST
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.insert_casts import InsertCasts
-from mxamp.passes.keep_branches import read_through_reshape
+from mxamp.passes.keep_branches import handing_on, read_through_reshape
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
-from mxamp.targets import Support
 
 
 class KeepPlannedBranches(PlannedPass):
@@ -65,7 +63,7 @@ class KeepPlannedBranches(PlannedPass):
         edit, decisions = GraphEdit(state.graph, state.params), {}
         for value, fused in new:
             for kept, number in read_through_reshape(edit, state, value, fused).items():
-                decisions[kept.node] = self._moves(state, fused, number)
+                decisions[kept.node] = handing_on(state, self.plan(state), Use(fused, number))
         if not decisions:
             return None
         reason = "reads it through a Reshape, so that MXNet's fusion does not lose what else reads {!r}"
@@ -84,11 +82,3 @@ class KeepPlannedBranches(PlannedPass):
                 branches = backend.lost_branches(trial.edited.graph)
                 return {(back(branch.value), back(branch.fused)) for branch in branches}
         return {(branch.value, branch.fused) for branch in state.lost_branches}
-
-    def _moves(self, state: State, position: int, number: int) -> Decision:
-        """Return the decision for what hands on an input of a node in the dtype that it is read in."""
-        decision = self.plan(state).decisions[position]
-        assert decision is not None  # it is an operator
-        works = state.target.support("Reshape", {}).support is Support.WORKS
-        dtype = decision.inputs[number] if works else DType.FLOAT32
-        return decision._replace(compute=dtype, inputs=(dtype,), outputs=(dtype,), attrs=())

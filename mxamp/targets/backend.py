@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Use
 from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches, order_of_readers_matters
+from mxamp.targets.memory_defect import references
 
 MXNET = "mxnet"
 
@@ -86,3 +87,7 @@ class Backend:
     def handed_on(self, graph: Graph) -> Mapping[Entry, Entry]:
         """Return what is deleted before fusion -> the value that is read in its place."""
         return handed_on(graph) if self.has_onednn else {}
+
+    def uncounted_references(self, graph: Graph) -> Sequence[Use]:
+        """Return where shapes are read of tensors whose memory may be another's by then."""
+        return references(graph) if self.has_onednn else ()

@@ -212,30 +212,10 @@ def _lost_dense(graph: Graph, end: int, readers: Sequence[int], *, is_head: bool
     if not any(_takes(_Chain.DENSE, graph.nodes[reader]) for reader in readers):
         return None
     if len(readers) > 1:  # the backend is offered the last one first
-        ranks = _visits(graph)
-        readers = sorted(readers, key=lambda reader: ranks[reader])
+        readers = sorted(readers, key=graph.visits.__getitem__)
     if not _takes(_Chain.DENSE, graph.nodes[readers[-1]]) or not (len(readers) > 1 or is_head):
         return None
     return LostBranch(end, readers[-1], readers[0] if len(readers) > 1 else None)
-
-
-def _visits(graph: Graph) -> Sequence[int]:
-    """Return for each node when nnvm's ``DFSVisit`` comes by: after what it reads, from the first head on."""
-    ranks = [-1] * len(graph.nodes)
-    count = 0
-    for head in graph.heads:
-        stack = [(head.node, 0)]
-        while stack:
-            position, number = stack.pop()
-            inputs = graph.nodes[position].inputs
-            if ranks[position] >= 0:
-                continue
-            if number < len(inputs):
-                stack += [(position, number + 1), (inputs[number].node, 0)]
-            else:
-                ranks[position] = count
-                count += 1
-    return ranks
 
 
 def _takes(chain: _Chain, node: Node) -> bool:

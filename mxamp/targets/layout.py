@@ -10,7 +10,9 @@ from typing import Sequence
 
 from mxamp.graph.graph import Graph, Node
 
-_MAKES = frozenset({"Convolution", "Deconvolution", "Pooling"})
+MAKE_BLOCKS = frozenset({"Convolution", "Deconvolution", "Pooling"})
+"""The operators that write another order than the plain one of what lies in that."""
+
 _KEEPS = frozenset(
     {
         "Activation",
@@ -30,6 +32,9 @@ _KEEPS = frozenset(
 
 WRITE_BLOCKS = frozenset({"Convolution", "Deconvolution"})
 """The operators that write blocks of channels, whatever they read."""
+
+MAY_WRITE_BLOCKS = MAKE_BLOCKS | _KEEPS
+"""The operators that may write another order than the plain one."""
 
 KEEP_LAYOUT = _KEEPS - {"amp_cast", "amp_multicast"}
 """The operators whose readers find the layout that they themselves found; casts write plain tensors."""
@@ -120,7 +125,7 @@ def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
     written = {
         position
         for position, op in enumerate(names)
-        if op in _MAKES and len(re.findall(r"\d+", graph.nodes[position].attrs.get("kernel", ""))) == 3
+        if op in MAKE_BLOCKS and len(re.findall(r"\d+", graph.nodes[position].attrs.get("kernel", ""))) == 3
     }
     if not written:  # most networks are of images
         return frozenset()
