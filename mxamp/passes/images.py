@@ -37,10 +37,18 @@ KEEPS_RANK = frozenset(
 )
 """Operators whose first output certainly has as many axes as their first input."""
 
+AS_ROWS: Mapping[str, str] = {"shape": "(0, 0, -1)"}
+"""The attributes of a Reshape that makes one axis of the places of an image, ..."""
+PLACES_BACK: Mapping[str, str] = {"lhs_begin": "2", "lhs_end": "3", "rhs_begin": "2", "rhs_end": "4"}
+"""... and those of a ``reshape_like`` the image that brings them back."""
+
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
 _KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"})
-_KEEPS_AXES = KEEPS_RANK | {"slice_axis"}
+_KEEPS_AXES = KEEPS_RANK | {"slice", "slice_axis", "slice_like"}
 """Some channels, or some places, are a batch of channels of places still."""
+_CUTS = "SliceChannel"
+_OF_ONE_RANK = frozenset({"Concat", "elemwise_add", "elemwise_mul", "elemwise_sub"})
+"""Operators of which all inputs have as many axes."""
 
 
 def axes_of_places(graph: Graph) -> Mapping[int, int]:
@@ -58,9 +66,30 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
                 continue
         if op in _OF_IMAGES:
             found[position] = _IMAGE
-        elif op in _KEEPS_AXES and node.inputs and node.inputs[0].node in found:
-            found[position] = found[node.inputs[0].node]
+        elif op in _KEEPS_AXES or (op == _CUTS and not is_true(node.attrs, "squeeze_axis", default=False)):
+            sources = node.inputs if op in _OF_ONE_RANK else node.inputs[:1]
+            known = [entry.node for entry in sources if entry.node in found and _is_told(graph, entry)]
+            if known:
+                found[position] = found[known[0]]
+        elif op == "reshape_like" and _gets_places_back(graph, node):
+            reference = node.inputs[1]
+            if found.get(reference.node) == _IMAGE and _is_told(graph, reference):
+                found[position] = _IMAGE
     return found
+
+
+def _is_told(graph: Graph, entry: Entry) -> bool:
+    """Return whether an output has the axes of its node's first one."""
+    return not entry.output or FACTS.canonical(graph.nodes[entry.node].op) == _CUTS
+
+
+def _gets_places_back(graph: Graph, node: Node) -> bool:
+    """Return whether rows of planes become images again (:mod:`mxamp.passes.plain_concat`)."""
+    rows = graph.nodes[node.inputs[0].node]
+    if FACTS.canonical(rows.op) == "Concat":
+        rows = graph.nodes[rows.inputs[0].node]
+    is_of_rows = FACTS.canonical(rows.op) == "Reshape" and rows.attrs.get("shape") == AS_ROWS["shape"]
+    return is_of_rows and all(node.attrs.get(key) == value for key, value in PLACES_BACK.items())
 
 
 def image_nodes(places: Mapping[int, int]) -> frozenset[int]:

@@ -7,9 +7,10 @@ from functools import partial
 
 from mxamp.graph.graph import Entry
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.images import AS_ROWS, PLACES_BACK
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
-from mxamp.targets.layout import WRITE_OVER, layout_writer
+from mxamp.targets.layout import WRITE_OVER, layout_writers, writes_plain
 
 _FEWEST_VALUES = 1 << 13
 """Of fewer results the reshapes take as long as they save."""
@@ -28,10 +29,10 @@ class PlainConcat(NodeRewrite):
 
         x, y -> Reshape {shape: (0, 0, -1)} -> Concat {dim: 1}, x -> reshape_like -> z
 
-    Refuses: where no input is certainly an image, or one may lie in the order of a layer; another axis;
-    batches of more than one; fewer than 2^13 results, or an unknown number; a node that a rule of the user's
-    picks; targets that do not name the pass; the bodies of control flow. The node may be a graph output, for
-    its name stays.
+    Refuses: where no input is certainly an image, or one may lie in the order of a layer, unless that writes
+    plain images because its filters fill no block; another axis; batches of more than one; fewer than 2^13
+    results, or an unknown number; a node that a rule of the user's picks; targets that do not name the pass;
+    the bodies of control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -64,18 +65,17 @@ class PlainConcat(NodeRewrite):
         put = partial(edit.part, position)
         planes = [math.prod(shape[2:]) for shape in known]
         rows = [
-            put("Reshape", f"rows{number}", part, like=(*shape[:2], plane), shape="(0, 0, -1)")
+            put("Reshape", f"rows{number}", part, like=(*shape[:2], plane), **AS_ROWS)
             for number, (part, shape, plane) in enumerate(zip(node.inputs, known, planes))
         ]
         channels = sum(shape[1] for shape in known)
         attrs = {"dim": "1", "num_args": str(len(rows))}
         joined = put("Concat", "rows", *rows, like=(1, channels, planes[0]), **attrs)
-        places = {"lhs_begin": "2", "lhs_end": "3", "rhs_begin": "2", "rhs_end": "4"}
         edit.replace(
             position,
             node._replace(
                 op="reshape_like",
-                attrs={**own_attributes(node), **places},
+                attrs={**own_attributes(node), **PLACES_BACK},
                 inputs=(joined, node.inputs[0]),
             ),
         )
@@ -83,6 +83,8 @@ class PlainConcat(NodeRewrite):
 
 
 def _is_plain(state: State, entry: Entry) -> bool:
-    """Return whether a value is in plain order: it lies in that of no layer."""
-    writes_over = state.graph.nodes[entry.node].op in WRITE_OVER
-    return not writes_over and layout_writer(state.graph, entry.node) is None
+    """Return whether a value is in plain order: it lies in that of no layer, or of one that writes plain."""
+    graph = state.graph
+    if graph.nodes[entry.node].op in WRITE_OVER:
+        return False
+    return all(writes_plain(graph.nodes[layer]) for layer in layout_writers(graph, entry.node))

@@ -6,7 +6,7 @@ Some operators run in low precision on every tensor but those (:attr:`OperatorSu
 from __future__ import annotations
 
 import re
-from typing import Sequence
+from typing import Iterator, Sequence
 
 from mxamp.graph.graph import Graph, Node
 
@@ -60,22 +60,39 @@ WRITE_OVER = frozenset(
 """Operators that MXNet lets write over what they read where nothing reads that behind them. They compute in
 plain order, and what lay there in another is brought back into that: their reader finds the layer's."""
 
+_SMALLEST_BLOCK = 8
+"""Channels."""
+
 _LOOK_BACK = 32
 """How many nodes are looked at for a layout; nothing but operators that keep it stand in between."""
 
 
-def layout_writer(graph: Graph, position: int) -> int | None:
-    """Return the layer in whose layout a node writes; None where that is the plain order."""
+def layout_writers(graph: Graph, position: int) -> Iterator[int]:
+    """Yield the layers in whose layout a node may write; none where that is certainly the plain order."""
     ahead, seen = [position], {position}
     while ahead and len(seen) < _LOOK_BACK:
         at = ahead.pop()
         if graph.nodes[at].op in WRITE_BLOCKS:
-            return at
+            yield at
         for source in reversed(layout_sources(graph, at)):
             if source not in seen:
                 seen.add(source)
                 ahead.append(source)
-    return None
+
+
+def layout_writer(graph: Graph, position: int) -> int | None:
+    """Return the first of the layers in whose layout a node may write; None where there is none."""
+    return next(layout_writers(graph, position), None)
+
+
+def writes_plain(node: Node) -> bool:
+    """Return whether a layer writes plain order, in FP32 as in low dtypes: its filters fill no block of any.
+
+    Layers in groups write blocks nevertheless (:func:`mxamp.targets.image_layout.layer_layout`).
+    """
+    filters = node.attrs.get("num_filter", "")
+    is_whole = not filters.isdigit() or int(filters) % _SMALLEST_BLOCK == 0
+    return not is_whole and node.attrs.get("num_group", "1") == "1"
 
 
 def layout_sources(graph: Graph, position: int) -> Sequence[int]:

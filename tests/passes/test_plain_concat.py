@@ -43,7 +43,17 @@ class Halves(Net):
         )
 
     def shapes(self, graph: Graph) -> list[Any]:
-        channels = {"x": 4, "layer": 20, "both": 20, "half0": 8, "half8": 12, "narrow": 8, "sum": 8}
+        channels = {
+            "x": 4,
+            "layer": 20,
+            "both": 20,
+            "half0": 8,
+            "half8": 12,
+            "narrow": 8,
+            "sum": 8,
+            "grouped": 20,
+            "twice": 20,
+        }
         return [
             (self.params[node.name].shape if node.name in self.params else self.image(channels[node.name]),)
             for node in graph.nodes
@@ -71,11 +81,25 @@ def test_it_is_put_together_with_three_axes() -> None:
     assert [(change.node, change.into) for change in done.changes] == [("both", "both")]
 
 
+def test_layers_whose_filters_fill_no_block_write_plain_images() -> None:
+    net = Halves()
+    both = net.op("elemwise_add", net.layer, net.layer, name="twice")
+    graph = net.joined(net.half(0, 8), both)
+    after, _ = prepared(
+        PlainConcat,
+        graph,
+        net.params,
+        inserted=["both_rows0", "both_rows1", "both_rows"],
+        shapes=net.shapes(graph),
+    )
+    assert named(after, "both").op == "reshape_like"
+
+
 @pytest.mark.parametrize(
     "case",
     [
-        *("a batch", "small", "another axis", "one part", "of a layer", "summed with a layer"),
-        *("written over", "no shapes", "rule"),
+        *("a batch", "small", "another axis", "one part", "of a layer", "of a layer in groups"),
+        *("summed with a layer", "written over", "no shapes", "rule"),
     ],
 )
 def test_refuses(case: str) -> None:
@@ -84,7 +108,11 @@ def test_refuses(case: str) -> None:
     if case == "one part":
         graph = net.joined(first)
     elif case == "of a layer":
-        graph = net.joined(first, net.layer)
+        graph = net.joined(first, net.narrow())
+    elif case == "of a layer in groups":
+        weight = net.param("grouped_weight", 20, 2, 1, 1)
+        options = {"num_filter": 20, "num_group": 2, "kernel": "(1, 1)", "no_bias": True}
+        graph = net.joined(first, net.op("Convolution", net.x, weight, name="grouped", **options))
     elif case == "summed with a layer":
         graph = net.joined(first, net.op("elemwise_add", net.half(0, 8), net.narrow(), name="sum"))
     elif case == "written over":

@@ -1,0 +1,96 @@
+"""What is certainly an image, a sequence or a volume is known of every operator that keeps axes."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+from mxamp.graph import Entry
+from mxamp.passes.images import axes_of_places
+from tests.building import Net, named
+
+Network = Callable[[Net, Entry], Entry]
+
+
+class Layers(Net):
+    """A layer of images, and something of unknown rank."""
+
+    def __init__(self, kernel: str = "(3, 3)") -> None:
+        super().__init__()
+        weight = self.param("layer_weight", 12, 4, 3, 3)
+        x = self.var("x")
+        self.layer = self.op(
+            "Convolution", x, weight, name="layer", num_filter=12, kernel=kernel, no_bias=True
+        )
+        self.unknown = self.var("unknown")
+
+    def places(self, last: Entry) -> int | None:
+        graph = self.graph(last)
+        position = graph.nodes.index(named(graph, "last"))
+        return axes_of_places(graph).get(position)
+
+
+def rows(net: Net, *parts: Entry) -> Entry:
+    planes = [net.op("Reshape", part, shape="(0, 0, -1)") for part in parts]
+    return net.op("Concat", *planes, dim=1, num_args=len(planes))
+
+
+def mean(net: Layers) -> Entry:
+    """Return the mean that a BatchNorm hands on, one value a channel."""
+    statistics = [net.param(f"statistic{number}", 12) for number in range(4)]
+    return Entry(net.op("BatchNorm", net.layer, *statistics, outputs=3, output_mean_var=True).node, 1)
+
+
+BACK = {"lhs_begin": 2, "lhs_end": 3, "rhs_begin": 2, "rhs_end": 4}
+
+KEEP: dict[str, Callable[[Layers], Entry]] = {
+    "relu": lambda net: net.op("Activation", net.layer, name="last", act_type="relu"),
+    "cut": lambda net: net.op("SliceChannel", net.layer, name="last", num_outputs=3),
+    "cut out": lambda net: net.op("slice", net.layer, name="last", begin="(0, 2)", end="(None, 4)"),
+    "joined first": lambda net: net.op("Concat", net.layer, net.unknown, name="last", dim=1, num_args=2),
+    "joined last": lambda net: net.op("Concat", net.unknown, net.layer, name="last", dim=1, num_args=2),
+    "joined of parts": lambda net: net.op(
+        "Concat",
+        net.unknown,
+        Entry(net.op("SliceChannel", net.layer, num_outputs=3, outputs=3).node, 2),
+        name="last",
+        dim=1,
+        num_args=2,
+    ),
+    "summed": lambda net: net.op("elemwise_add", net.unknown, net.layer, name="last"),
+    "put together as rows": lambda net: net.op(
+        "reshape_like", rows(net, net.layer, net.layer), net.layer, name="last", **BACK
+    ),
+}
+
+LOSE: dict[str, Callable[[Layers], Entry]] = {
+    "squeezed": lambda net: net.op("SliceChannel", net.layer, name="last", num_outputs=12, squeeze_axis=True),
+    "flat": lambda net: net.op("Flatten", net.layer, name="last"),
+    "second output": lambda net: net.op("elemwise_add", net.unknown, mean(net), name="last"),
+    "rows of unknown rank": lambda net: net.op("reshape_like", net.unknown, net.layer, name="last", **BACK),
+    "like an unknown": lambda net: net.op(
+        "reshape_like", rows(net, net.layer, net.layer), net.unknown, name="last", **BACK
+    ),
+    "other axes": lambda net: net.op(
+        "reshape_like", rows(net, net.layer), net.layer, name="last", **{**BACK, "rhs_begin": 3}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEEP)
+def test_axes_are_kept(case: str) -> None:
+    net = Layers()
+    assert net.places(KEEP[case](net)) == 2
+
+
+@pytest.mark.parametrize("case", LOSE)
+def test_axes_are_not_certain(case: str) -> None:
+    net = Layers()
+    assert net.places(LOSE[case](net)) is None
+
+
+@pytest.mark.parametrize(("kernel", "axes"), [("(3,)", 1), ("(3, 3)", 2), ("(3, 3, 3)", 3)])
+def test_layers_tell_axes(kernel: str, axes: int) -> None:
+    net = Layers(kernel)
+    assert net.places(net.op("SliceChannel", net.layer, name="last", num_outputs=2)) == axes
