@@ -9,8 +9,8 @@ from mxamp.decisions.decision import Plan
 from mxamp.decisions.inputs import DecisionInputs
 from mxamp.dtypes import DType
 from mxamp.graph.graph import VARIABLE, Node
-from mxamp.ops import InputRole
-from mxamp.ops.casts import AMP_CAST, CASTABLE
+from mxamp.ops import FACTS, InputRole
+from mxamp.ops.casts import AMP_CAST, CASTABLE, cast_target
 from mxamp.placement import Demand, Supply
 from mxamp.policy.color import Verdict
 from mxamp.policy.context import ColoringContext
@@ -127,6 +127,8 @@ class Edges:
                 dtype = self.dtypes[producer][index]
                 if dtype is not None and dtype not in CASTABLE:
                     needs.append(Demand.ANY)
+                elif dtype is DType.FLOAT32 and self._casts_to_another_low_dtype(node):
+                    needs.append(Demand.FP32)
                 elif role is None:
                     needs.append(self._demand_without_facts(position, node, number, dtype))
                 elif role in _ANY_DTYPE or (role is InputRole.KEPT and dtype is None):
@@ -137,6 +139,13 @@ class Edges:
                     needs.append(Demand.LOW if dtype is self.low else Demand.FP32)
             demand.append(tuple(needs))
         return demand
+
+    def _casts_to_another_low_dtype(self, node: Node) -> bool:
+        """Return whether a cast of the user's makes 16 bits of other 16: MXNet makes noise, or raises."""
+        if not FACTS.is_cast(node.op):
+            return False
+        target = cast_target(node.attrs, str(node))
+        return target.is_low_precision and target is not self.low
 
     def _demand_without_facts(self, position: int, node: Node, number: int, dtype: DType | None) -> Demand:
         if node.op == AMP_CAST:

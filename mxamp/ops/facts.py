@@ -67,6 +67,8 @@ class OperatorFacts:
         Whether DATA inputs of different dtypes are brought to one (:mod:`mxamp.ops.promotion`), not refused.
     refuses
         The dtypes of data that MXNet has no such operator for.
+    refuses_by_attributes
+        Gives them from the attributes where they differ; replaces ``refuses``.
     never_in_inference
         Why no inference graph holds the operator (it updates weights, it is a gradient ...); empty for all
         others. Such an operator stays FP32 and what it returns has no known dtype.
@@ -92,6 +94,7 @@ class OperatorFacts:
     averaging_by_attributes: Callable[[Mapping[str, str]], Averaging] | None = None
     promotes: bool = False
     refuses: frozenset[DType] = frozenset()
+    refuses_by_attributes: Callable[[Mapping[str, str]], frozenset[DType]] | None = None
     never_in_inference: str = ""
     apart: str = ""
 
@@ -163,6 +166,11 @@ class OperatorFacts:
         """Return what an output value is the mean of, for a node with these attributes."""
         by_attributes = self.averaging_by_attributes
         return self.averaging if by_attributes is None else by_attributes(attrs)
+
+    def refused(self, attrs: Mapping[str, str]) -> frozenset[DType]:
+        """Return the dtypes of data that MXNet has no such operator for, of a node with these attributes."""
+        by_attributes = self.refuses_by_attributes
+        return self.refuses if by_attributes is None else by_attributes(attrs)
 
     def output_name(self, index: int, count: int) -> str:
         """Return what MXNet appends, after an underscore, to a node's name to name one of its outputs.

@@ -31,11 +31,13 @@ class RewriteGlobalPooling(NodeRewrite):
 
         x -> _contrib_AdaptiveAvgPooling2D {output_size: 1} -> y
         x -> mean {axis: (2, 3)} -> z
+        x -> Pooling {global_pool: True} -> w
 
     After::
 
         x -> Pooling {global_pool: True, pool_type: avg} -> y
         x -> Pooling {global_pool: True, pool_type: avg} -> Flatten -> z
+        x -> Pooling {global_pool: True, kernel: (1, 1)} -> w
 
     Likewise ``max``, and reductions over the one axis of a sequence and the three of a volume. With
     ``keepdims`` there is no Flatten.
@@ -60,13 +62,16 @@ class RewriteGlobalPooling(NodeRewrite):
     order that oneDNN's pooling looks up value by value: 16 channels of 112 x 112 take 6.5 ms, and adaptive
     pooling 0.5 (an Intel Xeon, one thread, FP32). In that order GhostNet begins.
 
+    A global Pooling that says no kernel is kept from oneDNN by MXNet, which has a loop of its own for it, and
+    none in bfloat16; the kernel says how many axes there are, and is not looked at otherwise.
+
     All are the sum over all places divided by their number; the order of summation is the backend's, so
     results differ by rounding: ``mean`` corrects for what its additions lose, Pooling does not, as
     convolutions do not. A maximum is the same, but for NaN and the sign of a zero. Linear in nodes.
     """
 
     step = "global_pooling"
-    operators = frozenset({ADAPTIVE_POOLING, "mean", "max", "max_axis"})
+    operators = frozenset({ADAPTIVE_POOLING, "Pooling", "mean", "max", "max_axis"})
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one pooling."""
@@ -77,6 +82,8 @@ class RewriteGlobalPooling(NodeRewrite):
         if any(channels_of(state.graph, image) == _ONE_BLOCK for image in joined):
             return None
         source = node.inputs[0].node
+        if node.op == "Pooling":
+            return self._with_a_kernel(state, edit, position)
         axes = state.places.get(source, _IMAGE)
         attrs = own_attributes(node)
         attrs.update(kernel=str((1,) * axes), global_pool="True")
@@ -102,3 +109,13 @@ class RewriteGlobalPooling(NodeRewrite):
             image = edit.insert(pooled, before=position, shapes=(pixel,))
             edit.replace(position, node._replace(op="Flatten", attrs=own_attributes(node), inputs=(image,)))
         return "global Pooling reduces all places as well, and backends have kernels for it"
+
+    def _with_a_kernel(self, state: State, edit: GraphEdit, position: int) -> str | None:
+        node = state.graph.nodes[position]
+        source = node.inputs[0].node
+        is_whole = is_true(node.attrs, "global_pool", default=False)
+        if not is_whole or integers(node.attrs.get("kernel", "")) or source not in state.places:
+            return None
+        kernel = str((1,) * state.places[source])
+        edit.replace(position, node._replace(attrs={**node.attrs, "kernel": kernel}))
+        return "a global Pooling that has a kernel does the same, and backends have kernels for it"

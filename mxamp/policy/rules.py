@@ -145,7 +145,7 @@ class Float32Kernel:
 
 
 class RefusedDtype:
-    """Some operators of MXNet's NumPy mode refuse one low dtype."""
+    """Some operators, most of MXNet's NumPy mode, refuse one low dtype."""
 
     name = "refused dtype"
     is_hard = True
@@ -153,9 +153,11 @@ class RefusedDtype:
     def judge(self, context: ColoringContext, position: int) -> Verdict | None:
         """Return RED where MXNet's type inference would refuse the graph."""
         facts, dtype = context.facts[position], context.policy.target_dtype
-        if facts is None or dtype not in facts.refuses:
+        attrs = context.graph.nodes[position].attrs
+        if facts is None or dtype not in facts.refused(attrs):
             return None
-        return Verdict(Color.RED, self.name, f"MXNet refuses {dtype} inputs of {facts.name}")
+        how = "" if facts.refuses_by_attributes is None else " with such attributes"
+        return Verdict(Color.RED, self.name, f"MXNet refuses {dtype} inputs of {facts.name}{how}")
 
 
 class PromotedInputs:

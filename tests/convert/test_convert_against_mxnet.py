@@ -163,3 +163,31 @@ def test_a_sparse_parameter_is_carried_over_and_its_reader_stays_float32(tmp_pat
     from_files.save(tmp_path / "same")
     same = (tmp_path / "same-0000.params").read_bytes()
     assert same == (tmp_path / "net-0000.params").read_bytes()
+
+
+@pytest.mark.parametrize("op", ["Cast", "amp_cast"])
+@pytest.mark.parametrize("layer", ["Convolution", "FullyConnected", "relu"])
+def test_a_users_cast_to_the_other_16_bits_reads_float32(op: str, layer: str) -> None:
+    """MXNet raises where Cast makes float16 of what a low layer wrote, and amp_cast makes noise of it."""
+    data = mx.sym.var("data")
+    first = mx.sym.Convolution(data, num_filter=16, kernel=(3, 3), pad=(1, 1), name="first")
+    read = {
+        "Convolution": first,
+        "FullyConnected": mx.sym.FullyConnected(first, num_hidden=32, name="dense"),
+        "relu": mx.sym.Activation(first, act_type="relu"),
+    }[layer]
+    cast = getattr(mx.sym, op)
+    symbol = cast(cast(read, dtype="float16", name="half"), dtype="float32", name="back")
+    symbol = mx.sym.FullyConnected(symbol, num_hidden=8, name="last")
+    shapes, _, _ = symbol.infer_shape(data=(1, 4, 12, 12))
+    draw = np.random.default_rng(0)
+    args = {
+        name: mx.nd.array(draw.normal(0, 0.2, shape)) for name, shape in zip(symbol.list_arguments(), shapes)
+    }
+    weights = {name: value for name, value in args.items() if name != "data"}
+    model = mxamp.convert_model(symbol, weights, {}, "bfloat16", target="generic-bf16")
+    assert model.report.node("first").compute == "bfloat16"
+    expected = symbol.bind(mx.cpu(), args, grad_req="null").forward()[0].asnumpy()
+    inputs = {**model.args, "data": args["data"]}
+    found = model.sym.bind(mx.cpu(), inputs, grad_req="null").forward()[0].asnumpy()
+    np.testing.assert_allclose(found, expected, atol=3e-2 * np.abs(expected).max())

@@ -164,3 +164,56 @@ def test_mxnet_computes_the_same_but_for_rounding(shape: tuple[int, ...]) -> Non
     for each in (graph, after):
         (found,) = run_outputs(Model.of(each, {}, {}), data)
         np.testing.assert_allclose(found, exact, rtol=0, atol=2e-6)
+
+
+def whole(window: tuple[int, ...] = (3, 3), **attrs: object) -> Graph:
+    """Return a layer and a Pooling of all that it makes, as symbols written by hand have it."""
+    net = Net()
+    data = net.op("Pooling", net.var("data"), name="layer", kernel=window)
+    return net.graph(net.op("Pooling", data, name="pool", global_pool=True, **attrs))
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("kernel", [(3,), (3, 3), (3, 3, 3)])
+def test_a_global_pooling_gets_a_kernel(kernel: tuple[int, ...], kind: str) -> None:
+    after, done = prepared(RewriteGlobalPooling, whole(kernel, pool_type=kind))
+    ones = str((1,) * len(kernel))
+    assert (
+        operators(after)[-1]
+        == f"pool = Pooling(layer) {{global_pool: True, kernel: {ones}, pool_type: {kind}}}"
+    )
+    assert [(change.node, change.into) for change in done.changes] == [("pool", "pool")]
+
+
+def test_other_poolings_keep_theirs() -> None:
+    for graph in (
+        whole(pool_type="avg", kernel="(7, 7)"),
+        reduced("Pooling", "", image=False, global_pool=True),  # of how many axes is not known
+    ):
+        assert prepared(RewriteGlobalPooling, graph)[0] is graph
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("prepare", [[RewriteGlobalPooling.step], []], ids=["with a kernel", "as it was"])
+def test_a_network_with_a_pooling_without_a_kernel_runs_low(kind: str, prepare: list[str]) -> None:
+    mx = pytest.importorskip("mxnet", reason="the network is executed")
+    import mxamp
+
+    data = mx.sym.var("data")
+    layer = mx.sym.Convolution(data, num_filter=16, kernel=(3, 3), name="layer")
+    pooled = mx.sym.Pooling(layer, global_pool=True, pool_type=kind, name="pool")
+    symbol = mx.sym.Convolution(pooled, num_filter=16, kernel=(1, 1), name="squeezed")
+    shapes, _, _ = symbol.infer_shape(data=(1, 16, 9, 9))
+    draw = np.random.default_rng(0)
+    args = {
+        name: mx.nd.array(draw.normal(0, 0.2, shape)) for name, shape in zip(symbol.list_arguments(), shapes)
+    }
+    weights = {name: value for name, value in args.items() if name != "data"}
+    model = mxamp.convert_model(symbol, weights, {}, "bfloat16", target="generic-bf16", prepare=prepare)
+    computes = {node.name: node.compute for node in model.report.nodes}
+    assert computes["layer"] == "bfloat16"
+    assert computes["pool"] == ("bfloat16" if prepare else "float32")
+    expected = symbol.bind(mx.cpu(), args, grad_req="null").forward()[0].asnumpy()
+    inputs = {**model.args, "data": args["data"]}
+    found = model.sym.bind(mx.cpu(), inputs, grad_req="null").forward()[0].asnumpy()
+    np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())

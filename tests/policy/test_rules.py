@@ -181,15 +181,23 @@ def test_a_color_function_cannot_change_the_graph() -> None:
         ("Activation", {"act_type": "softrelu"}),
         ("LeakyReLU", {"act_type": "elu"}),
         ("LeakyReLU", {"act_type": "selu"}),
-        ("Pooling", {"pool_type": "sum"}),
-        ("Pooling", {"pool_type": "lp"}),
+        ("Pooling", {"kernel": "(2, 2)", "pool_type": "sum"}),
+        ("Pooling", {"kernel": "(2, 2)", "pool_type": "lp"}),
     ],
 )
 def test_attributes_that_change_the_answer_make_a_node_red(
     dtype: DType, op: str, attrs: dict[str, str]
 ) -> None:
     assert colors(one(op, **attrs), dtype=dtype)["n"][:2] == (Color.RED, "attribute")
-    assert colors(one(op), dtype=dtype)["n"].color is not Color.RED
+    others = {key: value for key, value in attrs.items() if key == "kernel"}
+    assert colors(one(op, **others), dtype=dtype)["n"].color is not Color.RED
+
+
+def test_a_pooling_without_a_kernel_is_not_for_bfloat16() -> None:
+    for kernel, dtypes in (("", {DType.BFLOAT16}), ("()", {DType.BFLOAT16}), ("(1, 1)", set())):
+        graph = one("Pooling", global_pool="True", **({"kernel": kernel} if kernel else {}))
+        found = {dtype for dtype in LOW if colors(graph, dtype=dtype)["n"].color is Color.RED}
+        assert found == dtypes
 
 
 def test_every_condition_of_the_default_policies_holds() -> None:
@@ -197,7 +205,8 @@ def test_every_condition_of_the_default_policies_holds() -> None:
         policy = Policy.default(dtype)
         for condition in policy.conditions:
             for value in condition.values:
-                verdict = colors(one(condition.op, **{condition.attribute: value}), dtype=dtype)["n"]
+                given = {"kernel": "(2, 2)", condition.attribute: value}
+                verdict = colors(one(condition.op, **given), dtype=dtype)["n"]
                 assert verdict[:3] == (condition.color, "attribute", condition.reason)
 
 

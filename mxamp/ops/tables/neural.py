@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Mapping
 
 from mxamp.dtypes import DType
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.roles import Averaging, InputRole, SameAsData, ValueKind
 from mxamp.ops.tables._notation import SAME, attribute, record, roles
 
@@ -28,6 +28,11 @@ def _averaged_by_pooling(attrs: Mapping[str, str]) -> Averaging:
     if attrs.get("pool_type", "max") != "avg":
         return Averaging.NOTHING
     return Averaging.IMAGE if is_true(attrs, "global_pool", default=False) else Averaging.WINDOW
+
+
+def _refused_by_pooling(attrs: Mapping[str, str]) -> frozenset[DType]:
+    """Return bfloat16 for a global pooling that has no kernel: oneDNN does not get to see it."""
+    return frozenset() if integers(attrs.get("kernel", "")) else frozenset({DType.BFLOAT16})
 
 
 RECORDS = (
@@ -112,6 +117,7 @@ RECORDS = (
         out=(SAME, DType.INT32),
         named="output workspace",
         averaging_by_attributes=_averaged_by_pooling,
+        refuses_by_attributes=_refused_by_pooling,
     ),
     record("Pooling_v1", "data", COMPUTE),
     record("_contrib_AdaptiveAvgPooling2D", "data", COMPUTE),
