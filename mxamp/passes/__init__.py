@@ -16,6 +16,7 @@ from mxamp.passes.emulated_graph import InsertedRound
 from mxamp.passes.even_channels import EvenChannels
 from mxamp.passes.few_axes import MoveFewAxes
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
+from mxamp.passes.fold_bias import FoldBias
 from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.fold_scale import FoldScale
@@ -72,6 +73,7 @@ __all__ = [
     "Emulation",
     "EvenChannels",
     "FoldBatchNorm",
+    "FoldBias",
     "FoldConstants",
     "FoldPadding",
     "FoldScale",

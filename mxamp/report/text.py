@@ -206,6 +206,7 @@ _PREPARED = {
     "common_subexpressions": ("node", "merged with an equal one"),
     "fold_constants": ("node", "of parameters alone computed now"),
     "fold_scale": ("product", "with a number done by the layer that made it"),
+    "fold_bias": ("sum", "with parameters done by the layer that made it"),
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
     "full_width": ("layer", "that takes rows of its image whole, as a sequence"),

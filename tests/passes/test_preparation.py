@@ -98,6 +98,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "instance_norm",
         "group_norm",
         "fold_scale",
+        "fold_bias",
         "summed_products",
         "full_width",
         "second_axis_max",
