@@ -39,6 +39,7 @@ from mxamp.passes import (
     RewriteBestBoxes,
     RewriteBilinearResize,
     RewriteBilinearUpsampling,
+    RewriteDenseLayer,
     RewriteFullWidth,
     RewriteGlobalPooling,
     RewriteGroupNorm,
@@ -101,6 +102,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteSummedProducts),  # of sums and products, before either is written otherwise,
     preparing(FoldConstants),  # of parameters,
+    preparing(RewriteDenseLayer),
     preparing(FoldScale),
     preparing(FoldBias),
     preparing(FoldPadding),

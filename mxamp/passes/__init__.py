@@ -10,6 +10,7 @@ from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.deconvolution_bias import SeparateDeconvolutionBias
 from mxamp.passes.dense_input import SeparateDenseInput
+from mxamp.passes.dense_layer import RewriteDenseLayer
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
 from mxamp.passes.emulated_graph import InsertedRound
@@ -103,6 +104,7 @@ __all__ = [
     "RewriteBestBoxes",
     "RewriteBilinearResize",
     "RewriteBilinearUpsampling",
+    "RewriteDenseLayer",
     "RewriteFullWidth",
     "RewriteGlobalPooling",
     "RewriteGroupNorm",

@@ -99,6 +99,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "group_norm",
         "fold_scale",
         "fold_bias",
+        "dense_layer",
         "summed_products",
         "full_width",
         "second_axis_max",
