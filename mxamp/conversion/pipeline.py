@@ -27,6 +27,7 @@ from mxamp.passes import (
     KeepReferences,
     MergeCommonSubexpressions,
     MoveFewAxes,
+    MoveTransposes,
     OneSpelling,
     PadChannels,
     Pass,
@@ -102,6 +103,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteSummedProducts),  # of sums and products, before either is written otherwise,
     preparing(FoldConstants),  # of parameters,
+    preparing(MoveTransposes),  # so that a layer and its bias, its norm and its activation meet
     preparing(RewriteDenseLayer),
     preparing(FoldScale),
     preparing(FoldBias),

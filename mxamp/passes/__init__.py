@@ -34,6 +34,7 @@ from mxamp.passes.keep_references import KeepReferences
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
+from mxamp.passes.move_transposes import MoveTransposes
 from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
 from mxamp.passes.one_spelling import OneSpelling
@@ -87,6 +88,7 @@ __all__ = [
     "KeepReferences",
     "MergeCommonSubexpressions",
     "MoveFewAxes",
+    "MoveTransposes",
     "NodeRewrite",
     "OneSpelling",
     "PadChannels",

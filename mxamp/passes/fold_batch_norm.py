@@ -320,11 +320,10 @@ def _values(state: State, entry: Entry) -> NDArray[Any] | None:
 
 
 def _channel_axes_agree(op: str, layer: Node, norm: Node) -> bool:
-    if norm.attrs.get("axis", "1") != "1":
-        return False
-    if op == "FullyConnected":
-        return is_true(layer.attrs, "flatten", default=True)
-    return layer.attrs.get("layout", "None") in _CHANNEL_AXIS_ONE
+    axis = norm.attrs.get("axis", "1")
+    if op == "FullyConnected":  # what is flattened has two axes
+        return axis == "-1" or (axis == "1" and is_true(layer.attrs, "flatten", default=True))
+    return axis == "1" and layer.attrs.get("layout", "None") in _CHANNEL_AXIS_ONE
 
 
 def _broadcast_factors(

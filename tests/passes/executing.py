@@ -36,5 +36,7 @@ def outputs(
     monkeypatch.setenv("MXNET_SUBGRAPH_BACKEND", backend)
     arrays = {name: mx.nd.array(value.values()) for name, value in params.items()}
     arrays.update({name: mx.nd.array(values) for name, values in data.items()})
-    bound = symbol_from_graph(graph).bind(mx.cpu(), arrays)
+    symbol = symbol_from_graph(graph)
+    states = {name: arrays.pop(name) for name in symbol.list_auxiliary_states()}
+    bound = symbol.bind(mx.cpu(), arrays, aux_states=states)
     return [output.asnumpy() for output in bound.forward()]

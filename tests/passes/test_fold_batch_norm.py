@@ -128,6 +128,22 @@ def test_a_dense_layer_folds_too() -> None:
     assert is_folded(after_it(net, last), statistics(net))
 
 
+@pytest.mark.parametrize(
+    ("flatten", "axis", "folds"),
+    [
+        *(("True", "1", True), ("True", "-1", True), ("True", "2", False)),
+        *(("False", "-1", True), ("False", "1", False), ("False", "2", False)),
+    ],
+)
+def test_a_dense_layer_folds_the_norm_of_its_units(flatten: str, axis: str, folds: bool) -> None:
+    net = Net()
+    layer = net.fc(net.var("x"), "fc")
+    net.nodes[layer.node].attrs["flatten"] = flatten
+    last = net.bn(layer, "bn")
+    net.nodes[last.node].attrs["axis"] = axis
+    assert is_folded(after_it(net, last), statistics(net)) == folds
+
+
 @pytest.mark.parametrize("attrs", [{"bn_axis": "3"}, {"conv_layout": "NHWC"}, {"bn_axis": "-1"}])
 def test_another_channel_axis_is_refused(attrs: dict[str, str]) -> None:
     net, last = conv_bn(**attrs)
