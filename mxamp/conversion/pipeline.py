@@ -13,6 +13,7 @@ from mxamp.messages.arguments import items
 from mxamp.passes import (
     BlocksForPooling,
     ConvolveBatchNorm,
+    DropKnownChoices,
     DropNeedlessCasts,
     DropNoOps,
     EvenChannels,
@@ -99,6 +100,7 @@ def preparing(kind: type[PreparationPass]) -> Step:
 PREPARING: tuple[Step, ...] = (
     # Nothing is decided yet, and every value is kept.
     preparing(DropNoOps),  # what does nothing hides duplicates,
+    preparing(DropKnownChoices),
     preparing(OneSpelling),  # as do several words for one thing,
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteSummedProducts),  # of sums and products, before either is written otherwise,

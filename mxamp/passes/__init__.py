@@ -31,6 +31,7 @@ from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.keep_planned_branches import KeepPlannedBranches
 from mxamp.passes.keep_references import KeepReferences
+from mxamp.passes.known_choice import DropKnownChoices
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
@@ -69,6 +70,7 @@ __all__ = [
     "BlocksForPooling",
     "ConvolveBatchNorm",
     "Done",
+    "DropKnownChoices",
     "DropNeedlessCasts",
     "DropNoOps",
     "EmulateLowPrecision",

@@ -202,6 +202,7 @@ def range_lines(report: Report) -> list[str]:
 
 _PREPARED = {
     "drop_no_ops": ("node", "without effect dropped"),
+    "known_choices": ("choice", "between two tensors known now"),
     "one_spelling": ("node", "written as the operator that backends run best"),
     "common_subexpressions": ("node", "merged with an equal one"),
     "fold_constants": ("node", "of parameters alone computed now"),

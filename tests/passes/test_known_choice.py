@@ -1,0 +1,63 @@
+"""A choice whose condition is known is what it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxamp.graph import Entry, Graph
+from mxamp.passes import DropKnownChoices
+from mxamp.policy import Policy
+from tests.building import BF16, Net, reads
+from tests.passes.executing import on_edges, outputs
+from tests.passes.preparing import prepared
+
+
+def choice(net: Net, condition: Entry, name: str = "choice") -> Entry:
+    return net.op("where", condition, net.op("exp", net.x), net.op("negative", net.x), name=name)
+
+
+def network(op: str = "ones_like") -> tuple[Net, Graph]:
+    net = Net()
+    net.x = net.var("x")
+    attrs = {"shape": "(2, 3)"} if op in ("_ones", "_zeros") else {}
+    condition = net.op(op, *(() if attrs else (net.x,)), **attrs)
+    return net, net.graph(net.op("abs", choice(net, condition), name="y"))
+
+
+@pytest.mark.parametrize(
+    ("op", "taken"),
+    [("ones_like", "exp"), ("_ones", "exp"), ("zeros_like", "negative"), ("_zeros", "negative")],
+)
+def test_what_is_taken_is_read(monkeypatch: pytest.MonkeyPatch, op: str, taken: str) -> None:
+    _, graph = network(op)
+    after, done = prepared(DropKnownChoices, graph)
+    (read,) = reads(after, "y")
+    assert read.startswith(taken)
+    assert [(change.node, change.into) for change in done.changes] == [("choice", read)]
+    data = {"x": on_edges(2, 3)}
+    for one, other in zip(outputs(monkeypatch, graph, {}, data), outputs(monkeypatch, after, {}, data)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_choices_of_choices_go_too() -> None:
+    net = Net()
+    net.x = net.var("x")
+    ones = net.op("ones_like", net.x)
+    inner = choice(net, ones, "inner")
+    graph = net.graph(net.op("abs", net.op("where", ones, inner, net.x, name="outer"), name="y"))
+    after, done = prepared(DropKnownChoices, graph)
+    assert reads(after, "y") == ["exp2"]
+    assert [(change.node, change.into) for change in done.changes] == [("inner", "exp2"), ("outer", "exp2")]
+
+
+def test_refuses() -> None:
+    net = Net()
+    net.x = net.var("x")
+    graph = net.graph(net.op("abs", choice(net, net.op("relu", net.x))))
+    assert prepared(DropKnownChoices, graph)[0] is graph
+    graph = net.graph(choice(net, net.op("ones_like", net.x), "output"))
+    assert prepared(DropKnownChoices, graph)[0] is graph
+    net, graph = network()
+    policy = Policy.default(BF16).excluding(names=["choice"])
+    assert prepared(DropKnownChoices, graph, policy=policy)[0] is graph
