@@ -31,8 +31,8 @@ class DropKnownChoices(PreparationPass):
     Notes
     -----
     Why: a ``ZoneoutCell`` that is run for inference, where its Dropout does nothing, chooses so in every
-    step: an LSTNet of GluonTS has 492 of them, and a GPVAR, with 1,506, runs 1.07 of FP32 without (AMD EPYC of
-    family 26, one thread).
+    step: an LSTNet of GluonTS has 492 of them, and a GPVAR, with 1,506, runs 1.07 of FP32 without (AMD EPYC
+    of family 26, one thread).
 
     Bit-exact: ``where`` takes tensors of one shape and one dtype. Linear in nodes and inputs.
     """
