@@ -24,6 +24,7 @@ from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
 from mxamp.decisions.inputs import DecisionInputs, Shape
 from mxamp.decisions.lone_roundings import WHY_LONE, lone_nodes
+from mxamp.decisions.loops import loop_times
 from mxamp.decisions.low_precision import LowPrecision, cannot_be_weighed
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.short_passes import doubted, is_short
@@ -340,11 +341,11 @@ class _Decider:
         """
         target, shapes, names = self.given.target, self.given.shapes, self.context.names
         places = {"choices": choices, "apart": {p for p in choices if self.verdicts[p].widest}}
-        times = None if self.given.placing is None else self.given.placing.times
-        if times is not None and shapes is not None:
+        measured = None if self.given.placing is None else self.given.placing.times
+        if measured is not None and shapes is not None:
             from mxamp.decisions.measured import measured_estimates  # most conversions measure nothing
 
-            return measured_estimates(self.graph, names, target, shapes, times, **places)
+            return measured_estimates(self.graph, names, target, shapes, measured, **places)
         unknown = []
         if shapes is not None and target.cost is not None and self._weighs:
             unknown = unknown_work(self.graph, shapes, green)
@@ -358,6 +359,9 @@ class _Decider:
                     cast_offline=self.castable_params | self.given.free_inputs,
                     **places,
                 )
+                if self.bodies:
+                    times = loop_times(self.graph, shapes, self.bodies, target.cost.call_us)
+                    found = found.with_loops(times)
                 self.is_short = self.given.are_shapes_assumed and is_short(found)
                 weighed = doubted(found, target.cost) if self.is_short else found
                 if weighed is not None:

@@ -6,8 +6,8 @@ inputs and its last output move through memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import AbstractSet, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import AbstractSet, Mapping, NamedTuple, Sequence
 
 from mxamp.decisions.pricing import Pricing
 from mxamp.decisions.reorders import Reorder, beside_casts, reorders
@@ -21,6 +21,21 @@ from mxamp.targets.work import Shapes
 
 _NANOSECONDS = 1000
 """In a microsecond; the placement's costs are whole nanoseconds."""
+
+
+class LoopTime(NamedTuple):
+    """What a control-flow node takes in a forward pass, in microseconds.
+
+    Attributes
+    ----------
+    float32
+        In the FP32 model.
+    mixed
+        With its bodies as they were decided.
+    """
+
+    float32: float
+    mixed: float
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,8 @@ class Estimates:
         For every node, what it takes in FP32 beside low ones; None where that is not told apart.
     reorders
         What layers take longer because a cast wrote what they read.
+    decided_inside
+        Control-flow node -> what it adds with its bodies as they were decided.
     """
 
     groups: Sequence[tuple[int, ...]]
@@ -59,6 +76,7 @@ class Estimates:
     in_model: AbstractSet[int] = frozenset()
     float32_beside: Sequence[float] | None = None
     reorders: Sequence[Reorder] = ()
+    decided_inside: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def _in_float32(self) -> Sequence[float]:
@@ -73,6 +91,19 @@ class Estimates:
         """Return what casting an entry costs."""
         casts = self.casts if not down or self.casts_down is None else self.casts_down
         return casts[entry.node][entry.output]
+
+    def with_loops(self, times: Mapping[int, LoopTime]) -> Estimates:
+        """Return the same, and what control flow takes, which no kernel's cost tells."""
+
+        def told(costs: Sequence[float]) -> Sequence[float]:
+            return [times[at].float32 if at in times else cost for at, cost in enumerate(costs)]
+
+        return replace(
+            self,
+            float32=told(self.float32),
+            float32_beside=None if self.float32_beside is None else told(self.float32_beside),
+            decided_inside={position: time.mixed for position, time in times.items()},
+        )
 
     def for_placement(self) -> PlacementCosts:
         """Return the costs as the placement wants them: whole nanoseconds."""
@@ -98,6 +129,8 @@ class Estimates:
             self.low[position] if position in low and position in self.low else cost
             for position, cost in enumerate(self._in_float32)
         ]
+        for position, cost in self.decided_inside.items():
+            found[position] = cost
         for writer, reader, up, down in self.reorders:
             if (writer in low) != (reader in low):
                 found[reader] += up if writer in low else down
