@@ -27,6 +27,9 @@ _BEFORE_PLACES = 2
 _WITHOUT_BIAS = 2
 """Data and weight."""
 
+_LARGEST = 2.0**15
+"""What is larger is a mask, and would not fit every dtype."""
+
 
 class FoldBias(PreparationPass):
     """Make the bias of a layer of an array of parameters that is added to its result.
@@ -43,9 +46,9 @@ class FoldBias(PreparationPass):
     that has a bias, to which c is added.
 
     Refuses: where anything else reads the layer, or it is a graph output; an array that is no dense float32
-    parameter, or does not lie along the filters alone; a bias that others read; other dtypes than float32; a
-    node that a rule of the user's picks; the bodies of control flow. The sum may be a graph output, for its
-    name stays.
+    parameter, does not lie along the filters alone, or holds values beyond 2^15, as masks do; a bias that
+    others read; other dtypes than float32; a node that a rule of the user's picks; the bodies of control
+    flow. The sum may be a graph output, for its name stays.
 
     Notes
     -----
@@ -93,6 +96,8 @@ class FoldBias(PreparationPass):
             bias = before.inputs[_WITHOUT_BIAS:]
             own = state.own_parameter(bias[0]) if bias else None
             if values is None or (bias and own is None):
+                continue
+            if not np.all(np.abs(values) <= _LARGEST):
                 continue
             values = -values if is_difference else values
             sources = [graph.nodes[added.node].name]

@@ -133,6 +133,14 @@ def test_refuses(case: str) -> None:
     assert prepared(FoldBias, graph, net.params)[0] is graph
 
 
+@pytest.mark.parametrize("value", [-3.4e38, 1e9, np.inf, np.nan])
+def test_a_mask_is_no_bias(value: float) -> None:
+    net = Sum()
+    graph = net.graph(net.added(FILTERS, 1, 1))
+    net.params["added"][1] = value
+    assert prepared(FoldBias, graph, net.params)[0] is graph
+
+
 @pytest.mark.parametrize("name", ["sum", "layer"])
 def test_what_a_rule_of_the_users_picks_stays(name: str) -> None:
     net = Sum()
