@@ -124,6 +124,24 @@ def test_refuses(case: str) -> None:
     assert prepared(PlainConcat, graph, net.params, policy, shapes=shapes)[0] is graph
 
 
+@pytest.mark.parametrize(("first", "rest", "is_rows"), [(1, 19, False), (2, 18, True), (19, 1, True)])
+def test_what_begins_with_one_channel_stays(first: int, rest: int, is_rows: bool) -> None:
+    net = Halves()
+    parts = [
+        net.op("slice_axis", net.layer, name=name, axis=1, begin=begin, end=end)
+        for name, begin, end in (("head", 0, first), ("tail", first, 20))
+    ]
+    graph = net.joined(*parts)
+    wide = {"x": 4, "layer": 20, "both": 20, "head": first, "tail": rest}
+    shapes = [
+        (net.params[node.name].shape if node.name in net.params else net.image(wide[node.name]),)
+        for node in graph.nodes
+    ]
+    inserted = ["both_rows0", "both_rows1", "both_rows"]
+    after, _ = prepared(PlainConcat, graph, net.params, inserted=inserted, shapes=shapes)
+    assert (named(after, "both").op == "reshape_like") == is_rows
+
+
 def test_what_is_certainly_no_image_stays() -> None:
     net = Halves()
     parts = [net.var("x1"), net.var("x2")]
