@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from mxamp.decisions import Decision
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Node
+from mxamp.graph.graph import Entry, Node
 from mxamp.ops.equivalents import EVEN_CHANNELS, reads_odd_channels
 from mxamp.params.cast import cast_array
 from mxamp.params.parameter import ArrayParameter, Parameter
@@ -73,7 +74,7 @@ class EvenChannels(PlannedPass):
 
     def run(self, state: State) -> Done | None:
         """Return the graph in which they are even."""
-        graph, low = state.graph, state.policy.target_dtype
+        graph = state.graph
         if not all(state.target.support(op, {}).support is Support.WORKS for op in ("Concat", "slice_axis")):
             return None
         found = {
@@ -88,29 +89,45 @@ class EvenChannels(PlannedPass):
         edit = GraphEdit(graph, state.params)
         decisions: dict[int, Decision] = {}
         for position, split in found.items():
-            node, decision = graph.nodes[position], self.plan(state).decisions[position]
-            assert decision is not None  # a Convolution is an operator
-            source, shape = node.inputs[0], state.shape(node.inputs[0])
-            one, all_of_them = _shapes(shape)
-            channel = source
-            if split.weight.shape[1] > _OF_ONE_CHANNEL:
-                taken = {"axis": "1", "begin": str(split.channel), "end": str(split.channel + 1)}
-                channel = edit.insert(
-                    Node("slice_axis", f"{node.name}_channel", taken, (source,)), before=position, shapes=one
-                )
-                decisions[channel.node] = decision._replace(inputs=(low,), outputs=(low,), attrs=())
-            joined = {"dim": "1", "num_args": "2"}
-            read = edit.insert(
-                Node("Concat", f"{node.name}_channels", joined, (channel, source)),
-                before=position,
-                shapes=all_of_them,
+            node = graph.nodes[position]
+            read = edit.once(  # by layers that read one image
+                (node.inputs[0], split.channel),
+                partial(self._put_channels, state, edit, decisions, position, split),
             )
-            decisions[read.node] = decision._replace(inputs=(low, low), outputs=(low,), attrs=())
             edit.change_parameter(node.inputs[1].node, ArrayParameter(split.weight))
             edit.replace(position, node._replace(inputs=(read, *node.inputs[1:])))
         reason = "reads one channel twice, for an even number is faster, and that one's weights in two parts"
         records = [self.changed(state, position, reason) for position in found]
         return Done(edit.finish(), tuple(records), decisions)
+
+    def _put_channels(
+        self,
+        state: State,
+        edit: GraphEdit,
+        decisions: dict[int, Decision],
+        position: int,
+        split: _Split,
+    ) -> Entry:
+        """Put in what reads a channel of a layer's data twice, and return it."""
+        node, decision = state.graph.nodes[position], self.plan(state).decisions[position]
+        assert decision is not None  # a Convolution is an operator
+        source, low = node.inputs[0], state.policy.target_dtype
+        one, all_of_them = _shapes(state.shape(source))
+        channel = source
+        if split.weight.shape[1] > _OF_ONE_CHANNEL:
+            taken = {"axis": "1", "begin": str(split.channel), "end": str(split.channel + 1)}
+            channel = edit.insert(
+                Node("slice_axis", f"{node.name}_channel", taken, (source,)), before=position, shapes=one
+            )
+            decisions[channel.node] = decision._replace(inputs=(low,), outputs=(low,), attrs=())
+        joined = {"dim": "1", "num_args": "2"}
+        read = edit.insert(
+            Node("Concat", f"{node.name}_channels", joined, (channel, source)),
+            before=position,
+            shapes=all_of_them,
+        )
+        decisions[read.node] = decision._replace(inputs=(low, low), outputs=(low,), attrs=())
+        return read
 
     def _split(self, state: State, position: int, node: Node) -> _Split | None:
         plan, low = self.plan(state), state.policy.target_dtype

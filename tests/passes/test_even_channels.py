@@ -69,6 +69,19 @@ def test_one_channel_is_read_twice_and_its_weights_are_two_numbers(dtype: DType)
     assert record.reason.startswith("reads one channel twice")
 
 
+@pytest.mark.parametrize(("other", "reads"), [(1, 1), (2, 2)], ids=["the same channel", "another"])
+def test_layers_that_read_one_image_share_it(other: int, reads: int) -> None:
+    net, layer = image_layer()
+    net.params["weight"][:, 1] *= 8
+    weight = net.param("twin_weight", 16, 3, 3, 3)
+    net.params["twin_weight"][:, other] *= 8
+    data = net.nodes[layer.node].inputs[0]
+    options = {"num_filter": 16, "kernel": "(3, 3)", "no_bias": True}
+    after = done(net, layer, net.op("Convolution", data, weight, name="twin", **options))
+    assert after is not None
+    assert sum(node.op == "Concat" for node in after.graph.nodes) == reads
+
+
 @pytest.mark.parametrize("dtype", LOW, ids=str)
 def test_of_one_channel_there_is_nothing_to_slice(dtype: DType) -> None:
     net, layer = image_layer(channels=1)
