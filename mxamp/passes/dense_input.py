@@ -7,6 +7,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.roles import ValueKind
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.keep_branches import put_reshape
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
@@ -72,8 +73,7 @@ class SeparateDenseInput(PreparationPass):
         changes = []
         for position in sorted(faulty):
             node, source = graph.nodes[position], graph.nodes[position].inputs[0]
-            reshape = Node("Reshape", f"{node.name}_data", {"shape": "(-2,)"}, (source,))
-            put_in = edit.insert(reshape, before=position, origin=source.node)
+            put_in = put_reshape(edit, f"{node.name}_data", source, before=position)
             edit.connect(Use(position, 0), put_in)
             name = edit.node(put_in).name
             reason = (

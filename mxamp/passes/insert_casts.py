@@ -141,6 +141,28 @@ class InsertCasts(PlannedPass):
             raise PassError("The names of the graph's inputs or parameters changed.")
 
 
+class OnTrial(PlannedPass):
+    """A pass that puts casts in on trial, to see what MXNet makes of the graph with them.
+
+    Parameters
+    ----------
+    cast_op
+        As in :class:`InsertCasts`.
+    """
+
+    def __init__(self, cast_op: str = AMP_CAST) -> None:
+        self._insert_casts = InsertCasts(cast_op)
+
+    def with_casts(self, state: State) -> tuple[Graph, NodeMap, InsertedCasts]:
+        """Return the graph with casts, where the nodes are in it, and which casts there are."""
+        trial = self._insert_casts.run(state)
+        assert trial is not None  # it always says what casts there are
+        (inserted,) = (record for record in trial.records if isinstance(record, InsertedCasts))
+        if trial.edited is None:
+            return state.graph, NodeMap.identity(len(state.graph.nodes)), inserted
+        return trial.edited.graph, trial.edited.nodes, inserted
+
+
 class _Rewriter:
     """One run of :class:`InsertCasts`."""
 

@@ -85,13 +85,18 @@ def read_through_reshape(edit: GraphEdit, state: State, value: int, reader: int)
     inputs, name = state.graph.nodes[reader].inputs, state.graph.nodes[value].name
     found = {}
     for source in sorted({entry for entry in inputs if behind.get(entry, entry) == (value, 0)}):
-        reshape = Node("Reshape", f"{name}_kept", {"shape": "(-2,)"}, (source,))
-        kept = edit.insert(reshape, before=reader, origin=source.node)
+        kept = put_reshape(edit, f"{name}_kept", source, before=reader)
         numbers = [number for number, entry in enumerate(inputs) if entry == source]
         for number in numbers:
             edit.connect(Use(reader, number), kept)
         found[kept] = numbers[0]
     return found
+
+
+def put_reshape(edit: GraphEdit, name: str, source: Entry, *, before: int) -> Entry:
+    """Put in a Reshape of an entry to the shape that it has, in front of a node, and return it."""
+    reshape = Node("Reshape", name, {"shape": "(-2,)"}, (source,))
+    return edit.insert(reshape, before=before, origin=source.node)
 
 
 def handing_on(state: State, plan: Plan, use: Use) -> Decision:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import AbstractSet
 
 from mxamp.graph.graph import Use
-from mxamp.ops.casts import AMP_CAST
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.insert_casts import InsertCasts
+from mxamp.passes.insert_casts import OnTrial
 from mxamp.passes.keep_branches import handing_on, read_through_reshape
-from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 
 
-class KeepPlannedBranches(PlannedPass):
+class KeepPlannedBranches(OnTrial):
     """Put a Reshape to the same shape where MXNet's oneDNN fusion is right in FP32, and would be wrong now.
 
     Before::
@@ -30,11 +28,6 @@ class KeepPlannedBranches(PlannedPass):
     Refuses: what was lost before anything was planned, for which :class:`mxamp.passes.KeepBranches` is;
     backends without oneDNN.
 
-    Parameters
-    ----------
-    cast_op
-        As in :class:`mxamp.passes.InsertCasts`.
-
     Notes
     -----
     Why: behind a FullyConnected the backend sees no other readers once an activation is taken, and it takes
@@ -46,9 +39,6 @@ class KeepPlannedBranches(PlannedPass):
     """
 
     step = "keep_branches"
-
-    def __init__(self, cast_op: str = AMP_CAST) -> None:
-        self._insert_casts = InsertCasts(cast_op)
 
     def run(self, state: State) -> Done | None:
         """Return the graph of which fusion loses nothing that it did not lose before."""
@@ -76,9 +66,7 @@ class KeepPlannedBranches(PlannedPass):
         """Return which values fusion loses, with what takes them: behind casts, where these may matter."""
         backend = state.target.backend
         if backend.order_of_readers_matters(state.graph):
-            trial = self._insert_casts.run(state)
-            if trial is not None and trial.edited is not None:
-                back = trial.edited.nodes.back
-                branches = backend.lost_branches(trial.edited.graph)
-                return {(back(branch.value), back(branch.fused)) for branch in branches}
+            graph, nodes, _ = self.with_casts(state)
+            branches = backend.lost_branches(graph)
+            return {(nodes.back(branch.value), nodes.back(branch.fused)) for branch in branches}
         return {(branch.value, branch.fused) for branch in state.lost_branches}

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from mxamp.decisions import Decision
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Node, Use
-from mxamp.graph.node_map import NodeMap
+from mxamp.graph.graph import Entry, Use
 from mxamp.ops import FACTS, InputRole
-from mxamp.ops.casts import AMP_CAST
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.insert_casts import InsertCasts
-from mxamp.passes.keep_branches import handing_on
-from mxamp.passes.planned import PlannedPass
-from mxamp.passes.records import InsertedCasts
+from mxamp.passes.insert_casts import OnTrial
+from mxamp.passes.keep_branches import handing_on, put_reshape
 from mxamp.passes.state import Done, State
 from mxamp.targets.memory_defect import Memory
 
 
-class KeepReferences(PlannedPass):
+class KeepReferences(OnTrial):
     """Let operators that read the shape of a tensor alone read one that MXNet still keeps.
 
     Before::
@@ -31,11 +27,6 @@ class KeepReferences(PlannedPass):
 
     Refuses: references that MXNet keeps as it is; the bodies of control flow; backends without oneDNN.
 
-    Parameters
-    ----------
-    cast_op
-        As in :class:`mxamp.passes.InsertCasts`.
-
     Notes
     -----
     Why: MXNet does not count such readers, and where another tensor in oneDNN's order lies in that memory
@@ -48,20 +39,12 @@ class KeepReferences(PlannedPass):
 
     step = "keep_references"
 
-    def __init__(self, cast_op: str = AMP_CAST) -> None:
-        self._insert_casts = InsertCasts(cast_op)
-
     def run(self, state: State) -> Done | None:
         """Return the graph in which every reference is kept until its shape is read."""
         uses = state.target.backend.uncounted_references(state.graph)
         if not uses:
             return None
-        trial = self._insert_casts.run(state)
-        assert trial is not None  # it always says what casts there are
-        (inserted,) = (record for record in trial.records if isinstance(record, InsertedCasts))
-        graph, nodes = state.graph, NodeMap.identity(len(state.graph.nodes))
-        if trial.edited is not None:
-            graph, nodes = trial.edited.graph, trial.edited.nodes
+        graph, nodes, inserted = self.with_casts(state)
         memory = Memory(graph)
         edit, decisions, records = GraphEdit(state.graph, state.params), {}, []
         for use in uses:
@@ -75,13 +58,8 @@ class KeepReferences(PlannedPass):
             if kept and self._takes_any_dtype(state, use):
                 decisions[use.node] = self._reading(state, use, kept[0].dtype)
             else:
-                copy = Node(
-                    "Reshape",
-                    f"{state.graph.nodes[reference.node].name}_kept",
-                    {"shape": "(-2,)"},
-                    (reference,),
-                )
-                put = edit.insert(copy, before=use.node, origin=reference.node)
+                name = f"{state.graph.nodes[reference.node].name}_kept"
+                put = put_reshape(edit, name, reference, before=use.node)
                 edit.connect(use, put)
                 decisions[put.node] = handing_on(state, self.plan(state), use)
             reason = (

@@ -67,10 +67,13 @@ class _Plan(NamedTuple):
         What it reads from then on: positions of the graph before.
     attrs
         Its attributes.
+    order
+        How what it read was transposed.
     """
 
     inputs: tuple[Entry, ...]
     attrs: Mapping[str, str]
+    order: Permutation
 
 
 class MoveTransposes(PreparationPass):
@@ -168,7 +171,7 @@ class _Found:
             self._reduce(position, node, order)
             return
         if inputs:
-            self.moved[position] = _Plan(inputs, attrs)
+            self.moved[position] = _Plan(inputs, attrs, order)
             self.turned[Entry(position)] = _Turned(Entry(position), order)
 
     def _is_dense(self, turned: Entry) -> bool:
@@ -189,7 +192,7 @@ class _Found:
         keeps = is_true(node.attrs, "keepdims", default=False)
         if keeps or rest == sorted(rest):
             axis = str(tuple(sorted(order[axis] for axis in reduced)))
-            self.moved[position] = _Plan(inputs, {**node.attrs, "axis": axis})
+            self.moved[position] = _Plan(inputs, {**node.attrs, "axis": axis}, order)
             if keeps:
                 self.turned[Entry(position)] = _Turned(Entry(position), order)
 
@@ -245,9 +248,15 @@ class _Found:
         graph, edit, changes = self.graph, GraphEdit(self.graph, self.state.params), []
         reason = "computes in the order that its inputs had before they were transposed"
         for position, plan in self.moved.items():
-            node, entry = graph.nodes[position], Entry(position)
-            order = self.turned[self._first(node)].order
-            inputs = tuple([self._array(edit, read, order, position) for read in plan.inputs])
+            node, entry, order = graph.nodes[position], Entry(position), plan.order
+            inputs = plan.inputs
+            if self.names[position] in _TOGETHER:
+                inputs = tuple(
+                    [
+                        read if own in self.turned else self._array(edit, read, order, position)
+                        for read, own in zip(plan.inputs, node.inputs)
+                    ]
+                )
             shape = self.state.usual_shape(entry)
             shapes = None
             if shape is not None and entry in self.turned:
@@ -282,16 +291,10 @@ class _Found:
         for use in self.read[entry]:
             edit.connect(use, put)
 
-    def _first(self, node: Node) -> Entry:
-        return next(entry for entry in node.inputs if entry in self.turned)
-
     def _array(self, edit: GraphEdit, entry: Entry, order: Permutation, reader: int) -> Entry:
-        """Return an array of parameters in the order before; everything else as it is."""
-        if self.graph.nodes[reader].inputs.count(entry) == 0 or self.names[reader] not in _TOGETHER:
-            return entry
+        """Return an array of parameters in the order before."""
         parameter = self.state.parameter(entry)
-        if parameter is None or entry in self.turned:
-            return entry
+        assert parameter is not None  # nothing else is read beside what was transposed
         whole = (1,) * (len(order) - len(parameter.shape)) + parameter.shape
 
         def make() -> Entry:
