@@ -41,6 +41,7 @@ from mxamp.passes import (
     RewriteBestBoxes,
     RewriteBilinearResize,
     RewriteBilinearUpsampling,
+    RewriteDenseConvolution,
     RewriteDenseLayer,
     RewriteFullWidth,
     RewriteGlobalPooling,
@@ -136,6 +137,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),
+    preparing(RewriteDenseConvolution),  # of layers that no other form was found for
     preparing(PlainForPooling),
     preparing(PlainConcat),
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,

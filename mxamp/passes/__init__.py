@@ -9,6 +9,7 @@ from mxamp.passes.blocks_for_pooling import BlocksForPooling
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.deconvolution_bias import SeparateDeconvolutionBias
+from mxamp.passes.dense_convolution import RewriteDenseConvolution
 from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.dense_layer import RewriteDenseLayer
 from mxamp.passes.drop_no_ops import DropNoOps
@@ -108,6 +109,7 @@ __all__ = [
     "RewriteBestBoxes",
     "RewriteBilinearResize",
     "RewriteBilinearUpsampling",
+    "RewriteDenseConvolution",
     "RewriteDenseLayer",
     "RewriteFullWidth",
     "RewriteGlobalPooling",

@@ -20,7 +20,7 @@ Permutation = Tuple[int, ...]
 
 _EACH_VALUE = frozenset(
     {
-        *("Activation", "BlockGrad", "Dropout", "_copy", "abs", "clip", "erf", "exp", "hard_sigmoid"),
+        *("Activation", "BlockGrad", "_copy", "abs", "clip", "erf", "exp", "hard_sigmoid"),
         *("negative", "relu", "sigmoid", "softsign", "sqrt", "square", "tanh"),
         *(
             f"_{name}_scalar"
@@ -28,7 +28,7 @@ _EACH_VALUE = frozenset(
         ),
     }
 )
-"""Operators that look at each value for itself."""
+"""Operators that look at each value for itself, whatever their attributes are."""
 
 _ALONE = frozenset({"elu", "gelu", "leaky", "selu"})
 """Kinds of LeakyReLU without a parameter."""
@@ -153,7 +153,7 @@ class _Found:
             return
         name = self.names[position]
         attrs, inputs = dict(node.attrs), None
-        if name in _EACH_VALUE or (name == "LeakyReLU" and node.attrs.get("act_type", "leaky") in _ALONE):
+        if is_of_each_value(node):
             inputs = self._alike(node.inputs, order)
         elif name in _TOGETHER:
             inputs = self._alike(node.inputs, order, arrays=True)
@@ -304,6 +304,16 @@ class _Found:
             return edit.add_parameter(f"{name}_turned", ArrayParameter(values), [name], before=reader)
 
         return edit.once((entry, order), make)
+
+
+def is_of_each_value(node: Node) -> bool:
+    """Return whether a node looks at each value of one tensor for itself, wherever it stands."""
+    name = FACTS.canonical(node.op)
+    if name == "LeakyReLU":
+        return node.attrs.get("act_type", "leaky") in _ALONE
+    if name == "Dropout":  # one that drops whole axes minds which
+        return not integers(node.attrs.get("axes", "()"))
+    return name in _EACH_VALUE
 
 
 def _is_as_before(order: Permutation) -> bool:

@@ -208,6 +208,7 @@ _PREPARED = {
     "fold_constants": ("node", "of parameters alone computed now"),
     "move_transposes": ("node", "moved in front of a transpose, or gone with one"),
     "dense_layer": ("product", "with a matrix of parameters written as FullyConnected"),
+    "dense_convolution": ("layer", "of few rows and many weights written as a convolution"),
     "fold_scale": ("product", "with a number done by the layer that made it"),
     "fold_bias": ("sum", "with parameters done by the layer that made it"),
     "padding": ("Pad", "done by the layer that reads it"),

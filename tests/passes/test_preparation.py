@@ -100,6 +100,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "fold_scale",
         "fold_bias",
         "dense_layer",
+        "dense_convolution",
         "known_choices",
         "move_transposes",
         "summed_products",
