@@ -7,7 +7,7 @@ from typing import Iterable, Mapping, Optional, Sequence, Tuple
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
 from mxamp.graph.control_flow import body_inputs, is_control_flow
-from mxamp.graph.graph import VARIABLE, Graph, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CASTABLE, cast_target, multicast_dtypes
 from mxamp.ops.facts import OperatorFacts
@@ -22,8 +22,9 @@ def variable_dtypes(
     """Return the dtype of every variable.
 
     What is stored for a parameter holds; then the variable's ``__dtype__`` attribute; then the dtype that
-    an operator forces on it through a neighbour whose dtype is known (MXNet infers the input of an FP16
-    network this way); then ``default``.
+    an operator forces on it through what it reads beside it, for MXNet infers inputs this way: beside a
+    parameter of an FP16 network it is FP16, and what is stacked with positions of INT32 is INT32, also
+    behind a reshape; then ``default``.
 
     Parameters
     ----------
@@ -55,8 +56,16 @@ def variable_dtypes(
                 f"The variable {name!r} has the attribute __dtype__={code!r}, which is no dtype code: {error}"
             ) from None
         open_variables.append((name, position))
+    undecided = []
     for name, position in open_variables:
-        known[name] = _forced_dtype(graph, position, known) or default
+        forced = _forced_dtype(graph, position, known)
+        if forced is None:
+            undecided.append(name)
+        else:
+            known[name] = forced
+    if undecided:
+        demanded = _demanded_dtypes(graph, known)
+        known.update({name: demanded.get(name, default) for name in undecided})
     return known
 
 
@@ -77,6 +86,36 @@ def _forced_dtype(graph: Graph, position: int, known: Mapping[str, DType]) -> DT
                 if graph.nodes[entry.node].is_variable and dtype is not None and dtype.is_float:
                     return dtype
     return None
+
+
+def _demanded_dtypes(graph: Graph, known: Mapping[str, DType]) -> Mapping[str, DType]:
+    """Return dtypes of other variables, which follow from what operators read beside what is made of them."""
+    dtypes = infer_dtypes(graph, known)
+    demanded: dict[Entry, DType] = {}
+    for position in reversed(range(len(graph.nodes))):
+        node = graph.nodes[position]
+        facts = None if node.is_variable else FACTS.of(node.op, node.attrs)
+        if facts is None or facts.promotes:
+            continue
+        roles = facts.all_roles(len(node.inputs), node.attrs)
+        sharing = [entry for entry, role in zip(node.inputs, roles) if role.shares_dtype]
+        unknown = [entry for entry in sharing if dtypes[entry.node][entry.output] is None]
+        if not unknown:
+            continue
+        data = facts.data_dtype(node.attrs, [dtypes[entry.node][entry.output] for entry in node.inputs])
+        if data is None:  # then what its outputs have to be, where they are of its inputs' dtype
+            for output, own in enumerate(dtypes[position]):
+                wanted = demanded.get(Entry(position, output))
+                if own is None and wanted is not None:
+                    follows = facts.output_dtypes(node.attrs, wanted, node.num_outputs)[output] is wanted
+                    data = wanted if follows else data
+        if data is not None:
+            demanded.update(dict.fromkeys(unknown, data))
+    return {
+        graph.nodes[entry.node].name: dtype
+        for entry, dtype in demanded.items()
+        if graph.nodes[entry.node].is_variable
+    }
 
 
 def infer_dtypes(graph: Graph, variables: Mapping[str, DType]) -> EntryDtypes:

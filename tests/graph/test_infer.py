@@ -32,6 +32,25 @@ def test_an_input_beside_a_low_weight_is_low_as_mxnet_infers_it() -> None:
     assert variable_dtypes(net.graph(Entry(2)), {"fc_weight": F16})["data"] is F16
 
 
+@pytest.mark.parametrize("op", ["_npi_stack", "stack", "elemwise_add"])
+def test_an_input_beside_integers_is_of_their_dtype_as_mxnet_infers_it(op: str) -> None:
+    net = Net()
+    places = net.op("_arange", start=0, stop=4, dtype="int32")
+    flat = net.op("Reshape", net.op("transpose", net.var("data")), shape="(-1,)")
+    both = net.op(op, net.op("repeat", places, repeats=2), flat)
+    net.op("gather_nd", net.var("features"), both)
+    graph = net.graph(Entry(len(net.nodes) - 1))
+    assert variable_dtypes(graph, {}) == {"data": DType.INT32, "features": F32}
+    check_dtypes(graph, infer_dtypes(graph, variable_dtypes(graph, {})))
+
+
+def test_an_input_beside_integers_that_are_promoted_is_what_it_would_be() -> None:
+    net = Net()
+    places = net.op("_arange", start=0, stop=4, dtype="int32")
+    net.op("_npi_add", places, net.var("data"))
+    assert variable_dtypes(net.graph(Entry(2)), {}) == {"data": F32}
+
+
 @pytest.mark.parametrize("code", ["99", "float16", "", "2.0"])
 def test_a_dtype_attribute_that_is_no_code_is_named(code: str) -> None:
     net = Net()
