@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Mapping
 
 CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
 """What the attribute ``layout`` says of a layer or a Pooling whose second axis is channels."""
 
-_TRUE = frozenset({"True", "true", "1"})
+_TRUE = frozenset({"true", "1"})
+
+_WRITTEN_OTHERWISE = re.compile(r"(?<=\d)L|(?<=[\dL]),\s*(?=[)\]])")
+"""What MXNet reads over in a tuple: the ``L`` behind a long integer of Python 2, and a last comma."""
 
 
 def is_true(attrs: Mapping[str, str], key: str, *, default: bool) -> bool:
     """Return a boolean attribute, or ``default`` where it is absent."""
     text = attrs.get(key)
-    return default if text is None else text in _TRUE
+    return default if text is None else text.lower() in _TRUE
 
 
 @lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
 def integers(text: str) -> tuple[int, ...] | None:
     """Return an attribute that holds one integer or several, or None when it holds anything else.
 
-    MXNet writes tuples both ways, ``[0, 1]`` and ``(0, 1)``, and takes ``3`` for ``(3,)``.
+    MXNet writes tuples both ways, ``[0, 1]`` and ``(0, 1)``, and takes ``3`` for ``(3,)``; Python 2 wrote
+    ``(0L, 1L)``.
     """
     try:
-        value = json.loads(text.replace("(", "[").replace(",)", "]").replace(")", "]"))
+        value = json.loads(_WRITTEN_OTHERWISE.sub("", text).replace("(", "[").replace(")", "]"))
     except (
         ValueError,
         RecursionError,

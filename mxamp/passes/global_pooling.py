@@ -88,7 +88,8 @@ class RewriteGlobalPooling(NodeRewrite):
         attrs = own_attributes(node)
         attrs.update(kernel=str((1,) * axes), global_pool="True")
         if node.op == ADAPTIVE_POOLING:
-            if set(integers(node.attrs.get("output_size", "()")) or (1,)) != {1}:
+            sizes = integers(node.attrs.get("output_size", "()"))
+            if sizes is None or set(sizes) - {1}:
                 return None
             edit.replace(position, node._replace(op="Pooling", attrs={**attrs, "pool_type": "avg"}))
             return "global Pooling is the same, and backends have kernels for it"

@@ -16,6 +16,11 @@ from mxamp.ops.attributes import integers, is_true
         ("3", (3,)),
         ("()", ()),
         ("(-1, 0)", (-1, 0)),
+        ("(3L, 1L)", (3, 1)),
+        ("(3, 1, )", (3, 1)),
+        ("[4L]", (4,)),
+        ("(L, 1)", None),
+        ("(,)", None),
         ("", None),
         ("None", None),
         ("(1.5, 2)", None),
@@ -34,7 +39,15 @@ def test_integers_reads_every_spelling_and_nothing_else(text: str, value: tuple[
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("True", True), ("true", True), ("1", True), ("False", False), ("0", False)],
+    [
+        ("True", True),
+        ("true", True),
+        ("TRUE", True),
+        ("1", True),
+        ("False", False),
+        ("FALSE", False),
+        ("0", False),
+    ],
 )
 def test_a_boolean_that_is_there_counts(text: str, value: bool) -> None:
     assert is_true({"flag": text}, "flag", default=not value) is value
