@@ -134,14 +134,18 @@ def _along_filters(layer: Node, parameter: Parameter | None) -> NDArray[np.float
         axes = _BEFORE_PLACES if is_true(layer.attrs, "flatten", default=True) else 1
     elif layer.attrs.get("layout", "None") in CHANNELS_FIRST:
         filters = integers(layer.attrs.get("num_filter", ""))
-        places = len(integers(layer.attrs.get("kernel", "")) or ())
+        kernel = integers(layer.attrs.get("kernel", ""))
+        if kernel is None:
+            return None
+        places = len(kernel)
         axes = _BEFORE_PLACES + places
     else:
         return None
     shape = parameter.shape
     of_channels = len(shape) - 1 - places
     along = math.prod(shape)
-    is_along = of_channels < 0 or shape[of_channels] == along
+    # One of fewer axes lies along the last of the layer's.
+    is_along = along == 1 or (of_channels >= 0 and shape[of_channels] == along)
     if not filters or along not in (1, filters[0]) or not is_along or len(shape) > axes:
         return None
     return np.broadcast_to(parameter.values().reshape(-1), filters)

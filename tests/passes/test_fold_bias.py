@@ -22,7 +22,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "FullyConnected": ((FILTERS, 4 * 6 * 6), {"num_hidden": FILTERS}),
 }
 SHAPES = {
-    "Convolution": [(1, FILTERS, 1, 1), (FILTERS, 1, 1), (1, 1, 1, 1), (1,)],
+    "Convolution": [(1, FILTERS, 1, 1), (FILTERS, 1, 1), (1, 1, 1, 1), (1,), (1, 1)],
     "Deconvolution": [(1, FILTERS, 1, 1), (FILTERS, 1, 1), (1, 1, 1)],
     "FullyConnected": [(1, FILTERS), (FILTERS,), (1, 1), (1,)],
 }
@@ -102,6 +102,9 @@ def refused(case: str) -> tuple[Sum, Graph]:
     if case == "places last":
         net = Sum(layout="NHWC")
         return net, net.graph(net.added(FILTERS, 1, 1))
+    if case == "a kernel that nobody can read":
+        net = Sum(kernel="three by three")
+        return net, net.graph(net.added(FILTERS, 1, 1))
     net = Sum(bias=case == "a shared bias")
     if case == "subtracted from":
         return net, net.graph(net.added(FILTERS, 1, 1, op="broadcast_sub", turned=True))
@@ -110,6 +113,9 @@ def refused(case: str) -> tuple[Sum, Graph]:
         "of rows": (6, 1),
         "of images": (2, 1, 1, 1),
         "more axes": (1, 1, FILTERS, 1, 1),
+        "as many columns": (FILTERS,),  # MXNet broadcasts from the last axis on
+        "as many columns in a row": (1, FILTERS),
+        "as many rows": (FILTERS, 1),
     }
     added = net.added(*shape.get(case, (FILTERS, 1, 1)))
     if case == "read again":
@@ -126,6 +132,7 @@ def refused(case: str) -> tuple[Sum, Graph]:
     [
         *("of places", "of rows", "of images", "more axes", "read again", "an output", "a shared bias"),
         *("subtracted from", "a dense layer of any rank", "places last"),
+        *("as many columns", "as many columns in a row", "as many rows", "a kernel that nobody can read"),
     ],
 )
 def test_refuses(case: str) -> None:
