@@ -139,7 +139,7 @@ class _Found:
 
     def _transpose(self, position: int, node: Node) -> None:
         order = integers(node.attrs.get("axes", ""))
-        if order is None or sorted(order) != list(range(len(order))):
+        if not order or sorted(order) != list(range(len(order))):  # without axes it turns all of them around
             return
         source = node.inputs[0]
         before = self.turned.get(source)

@@ -96,6 +96,15 @@ def test_what_is_reduced_away_needs_no_transpose(monkeypatch: pytest.MonkeyPatch
     del done
 
 
+@pytest.mark.parametrize("axes", ["()", None])
+def test_a_transpose_without_axes_turns_all_of_them_around(axes: str | None) -> None:
+    net = Turned()
+    given = {} if axes is None else {"axes": axes}
+    graph = net.graph(net.op("exp", net.op("negative", net.op("transpose", net.last, **given))))
+    after, _ = prepared(MoveTransposes, graph, net.params)
+    assert [node.op for node in after.nodes].count("transpose") == 2
+
+
 def test_two_transposes_are_one() -> None:
     net = Turned()
     graph = net.back(net.op("exp", net.last), axes=LAST)
