@@ -354,8 +354,12 @@ class ChannelRegions:
             return ()
         if name == "Convolution":
             groups = node.attrs.get("num_group", "1")
+            weight = self.own_parameter(node, 1)
+            # One filter a group alone says nothing of how many channels a group has.
             is_depthwise = groups != "1" and groups == node.attrs.get("num_filter")
-            return [node.inputs[0].node] if is_depthwise and self._has_own_parameters(position) else ()
+            if not is_depthwise or weight is None or weight.shape[1] != 1:
+                return ()
+            return [node.inputs[0].node] if self._has_own_parameters(position) else ()
         if name not in _CARRIERS:
             return ()
         if name in TERMS:

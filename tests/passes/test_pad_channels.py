@@ -117,6 +117,15 @@ def test_terms_of_a_sum_are_padded_together_with_their_batch_norm_and_depthwise_
     assert added == {"gamma": {1.0}, "beta": {0.0}, "moving_mean": {0.0}, "moving_var": {1.0}}
 
 
+def test_a_filter_a_group_is_not_depthwise_where_groups_have_several_channels() -> None:
+    net = Layers()
+    first = net.layer(net.var("x"), "first", 16, 48)
+    end = net.layer(net.layer(first, "grouped", 48, 24, num_group=24), "last", 24, 16)
+    after, done = net.done(end)
+    assert named(after, "grouped").attrs["num_group"] == "24"
+    assert done.params["grouped_weight"].shape == (24, 2, 3, 3)
+
+
 def test_a_layer_is_left_where_its_input_is_no_whole_blocks_either() -> None:
     net = Layers()
     after, _ = net.done(net.layer(net.var("x"), "layer", 120, 40))
