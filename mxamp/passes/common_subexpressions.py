@@ -7,9 +7,9 @@ from typing import Any
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.parameters import AUXILIARY_INPUTS
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.open_shapes import has_a_size_of_its_own
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
@@ -21,9 +21,6 @@ _NOT_TWICE_THE_SAME = re.compile(
     r"|_contrib_dgl_.*"
 )
 """Operators that are random, or may be: equal inputs do not make equal outputs."""
-
-_FILLED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full", "_npi_zeros", "_npi_ones"})
-"""Operators that fill as many values as an attribute says with one number."""
 
 _OF_NO_MEANING = frozenset({"__profiler_scope__"})
 """Attributes that may differ between nodes that compute the same."""
@@ -115,17 +112,5 @@ def _is_function(node: Node) -> bool:
         facts is not None
         and op != "Custom"
         and not facts.never_in_inference
-        and (bool(node.inputs) or _has_a_size_of_its_own(node))
+        and (bool(node.inputs) or has_a_size_of_its_own(node))
     )
-
-
-def _has_a_size_of_its_own(node: Node) -> bool:
-    """Whether the attributes of a node that reads nothing say how large its output is.
-
-    MXNet takes a size of 0, or of -1, for one that it does not know yet, as of the first states of a
-    recurrent layer, and infers it from what reads it; so it does with ``infer_range``.
-    """
-    if FACTS.canonical(node.op) in _FILLED:
-        sizes = integers(node.attrs.get("shape", "")) or ()
-        return bool(sizes) and all(size > 0 for size in sizes)
-    return not is_true(node.attrs, "infer_range", default=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.open_shapes import is_left_open, source_of_shape
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
@@ -25,8 +26,9 @@ class DropKnownChoices(PreparationPass):
 
         new -> y
 
-    Refuses: a choice that is a graph output, whose name it has; other conditions; a node that a rule of the
-    user's picks; the bodies of control flow.
+    Refuses: a choice that is a graph output, whose name it has; other conditions; what takes its shape from
+    the choice, as the zeros of a first state do, or an input beside other inputs; where an input would have
+    no reader any more; a node that a rule of the user's picks; the bodies of control flow.
 
     Notes
     -----
@@ -52,8 +54,33 @@ class DropKnownChoices(PreparationPass):
             if number is None:
                 continue
             entry = taken.get(node.inputs[number], node.inputs[number])
+            if _is_told_its_shape(graph, node, entry):
+                continue
             taken[Entry(position)] = entry
             edit.drop(position, entry)
             reason = f"its condition is all {'ones' if number == 1 else 'zeros'}"
             changes.append(self.changed(node, reason, into=graph.nodes[entry.node].name))
-        return Done(edit.finish(), tuple(changes)) if changes else None
+        edited = edit.finish() if changes else None
+        if edited is None or _read_inputs(edited.graph) != _read_inputs(graph):
+            return None
+        return Done(edited, tuple(changes))
+
+
+def _is_told_its_shape(graph: Graph, choice: Node, taken: Entry) -> bool:
+    """Return whether MXNet may infer the shape of what is taken from the other inputs of the choice."""
+    source = source_of_shape(graph, taken)
+    if graph.nodes[source].is_variable:
+        return any(source_of_shape(graph, entry) != source for entry in choice.inputs)
+    return is_left_open(graph, taken)
+
+
+def _read_inputs(graph: Graph) -> frozenset[str]:
+    """Return the variables that the outputs depend on."""
+    awaited = [head.node for head in graph.heads]
+    reached = set(awaited)
+    while awaited:
+        for entry in graph.nodes[awaited.pop()].inputs:
+            if entry.node not in reached:
+                reached.add(entry.node)
+                awaited.append(entry.node)
+    return frozenset(name for name, position in graph.variables.items() if position in reached)

@@ -11,6 +11,7 @@ from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.open_shapes import is_left_open
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
@@ -47,10 +48,10 @@ class RewriteLastAxisConcat(NodeRewrite):
 
     With five axes the first two become one, and ``reshape_like`` the first input brings them back.
 
-    Refuses: where shapes are not known, or fewer than 2,048 values are joined; other axes; other dtypes than
-    float32; numpy's shape semantics, where a tensor may be empty and 0 is a length; a node that a rule of the
-    user's picks; targets that do not name the pass; the bodies of control flow. The node may be a graph
-    output, for its name stays.
+    Refuses: where shapes are not known, or one is told by the others, as that of zeros may be; where fewer
+    than 2,048 values are joined; other axes; other dtypes than float32; numpy's shape semantics, where a
+    tensor may be empty and 0 is a length; a node that a rule of the user's picks; targets that do not name
+    the pass; the bodies of control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -107,6 +108,7 @@ def _join(state: State, position: int) -> _Join | None:
         or len(axis) != 1
         or axis[0] not in (-1, len(output) - 1)
         or len(node.inputs) < 2
+        or any(is_left_open(state.graph, entry) for entry in node.inputs)
         or math.prod(output) < _FEW_VALUES
         or state.certain_dtypes[position][0] is not DType.FLOAT32
     ):

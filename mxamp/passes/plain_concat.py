@@ -8,6 +8,7 @@ from functools import partial
 from mxamp.graph.graph import Entry
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import AS_ROWS, PLACES_BACK
+from mxamp.passes.open_shapes import is_left_open
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 from mxamp.targets.layout import WRITE_OVER, layout_writers, writes_plain
@@ -31,8 +32,9 @@ class PlainConcat(NodeRewrite):
 
     Refuses: where no input is certainly an image, or one may lie in the order of a layer, unless that writes
     plain images because its filters fill no block; another axis; batches of more than one; one channel and
-    then more; fewer than 2^13 results, or an unknown number; a node that a rule of the user's picks; targets
-    that do not name the pass; the bodies of control flow. The node may be a graph output, for its name stays.
+    then more; what may be empty, or is told its shape by the other parts, as zeros may be; fewer than 2^13
+    results, or an unknown number; a node that a rule of the user's picks; targets that do not name the pass;
+    the bodies of control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -60,6 +62,8 @@ class PlainConcat(NodeRewrite):
             or len(shapes) < _LEAST_PARTS
             or not any(part.node in state.images for part in node.inputs)
             or not all(_is_plain(state, part) for part in node.inputs)
+            or not all(part.node in state.never_empty for part in node.inputs)
+            or any(is_left_open(state.graph, part) for part in node.inputs)
         ):
             return None
         known = [shape for shape in shapes if shape is not None]

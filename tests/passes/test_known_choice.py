@@ -19,7 +19,7 @@ def choice(net: Net, condition: Entry, name: str = "choice") -> Entry:
 
 def network(op: str = "ones_like") -> tuple[Net, Graph]:
     net = Net()
-    net.x = net.var("x")
+    net.x = net.op("Flatten", net.var("x"))
     attrs = {"shape": "(2, 3)"} if op in ("_ones", "_zeros") else {}
     condition = net.op(op, *(() if attrs else (net.x,)), **attrs)
     return net, net.graph(net.op("abs", choice(net, condition), name="y"))
@@ -42,13 +42,29 @@ def test_what_is_taken_is_read(monkeypatch: pytest.MonkeyPatch, op: str, taken: 
 
 def test_choices_of_choices_go_too() -> None:
     net = Net()
-    net.x = net.var("x")
+    net.x = net.op("Flatten", net.var("x"))
     ones = net.op("ones_like", net.x)
     inner = choice(net, ones, "inner")
     graph = net.graph(net.op("abs", net.op("where", ones, inner, net.x, name="outer"), name="y"))
     after, done = prepared(DropKnownChoices, graph)
-    assert reads(after, "y") == ["exp2"]
-    assert [(change.node, change.into) for change in done.changes] == [("inner", "exp2"), ("outer", "exp2")]
+    assert reads(after, "y") == ["exp3"]
+    assert [(change.node, change.into) for change in done.changes] == [("inner", "exp3"), ("outer", "exp3")]
+
+
+@pytest.mark.parametrize("case", ["zeros without a size", "an input beside another", "an input read no more"])
+def test_what_the_choice_tells_a_shape_stays(case: str) -> None:
+    net = Net()
+    net.x = net.var("x")
+    other = net.op("exp", net.var("state"))
+    if case == "zeros without a size":
+        other = net.op("_copy", net.op("_zeros", shape="(0, 8)"))
+    if case == "an input read no more":
+        net.x = net.op("FullyConnected", net.x, net.param("weight", 3, 3), num_hidden=3, no_bias=True)
+        choice = net.op("where", net.op("ones_like", net.x), net.x, other)
+    else:
+        choice = net.op("where", net.op("zeros_like", net.x), net.x, other)
+    graph = net.graph(net.op("exp", choice, name="y"))
+    assert prepared(DropKnownChoices, graph, net.params)[0] is graph
 
 
 def test_refuses() -> None:

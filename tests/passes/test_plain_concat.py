@@ -99,7 +99,7 @@ def test_layers_whose_filters_fill_no_block_write_plain_images() -> None:
     "case",
     [
         *("a batch", "small", "another axis", "one part", "of a layer", "of a layer in groups"),
-        *("summed with a layer", "written over", "no shapes", "rule"),
+        *("summed with a layer", "written over", "no shapes", "rule", "zeros", "may be empty"),
     ],
 )
 def test_refuses(case: str) -> None:
@@ -115,6 +115,12 @@ def test_refuses(case: str) -> None:
         graph = net.joined(first, net.op("Convolution", net.x, weight, name="grouped", **options))
     elif case == "summed with a layer":
         graph = net.joined(first, net.op("elemwise_add", net.half(0, 8), net.narrow(), name="sum"))
+    elif case == "zeros":
+        graph = net.joined(first, net.op("_zeros", name="half0", shape="(0, 8, 0, 0)"))
+    elif case == "may be empty":
+        upper = net.op("UpSampling", net.x, name="half0", scale=1, sample_type="nearest")
+        graph = net.joined(net.op("UpSampling", net.x, name="half8", scale=1, sample_type="nearest"), upper)
+        graph = Graph(graph.nodes, graph.heads, {**graph.attrs, "is_np_shape": ["int", 1]})
     elif case == "written over":
         graph = net.joined(first, net.op("sigmoid", net.layer, name="half0"))
     else:
