@@ -73,7 +73,7 @@ class RewriteBilinearResize(NodeRewrite):
         """Write one resize."""
         graph, node = state.graph, state.graph.nodes[position]
         wanted = _wanted(node)
-        if wanted is None or graph.has_numpy_shapes or state.dtypes[position][0] is not DType.FLOAT32:
+        if wanted is None or graph.has_numpy_shapes or state.certain_dtypes[position][0] is not DType.FLOAT32:
             return None
         x = node.inputs[0]
         shape = state.usual_shape(x)

@@ -25,7 +25,7 @@ LARGE, SHAPE = (96, 128), (1, 16, 12, 20)
 def network(size: tuple[int, int] = LARGE, **attrs: Any) -> tuple[Net, Entry]:
     net = Net()
     given = {"height": size[0], "width": size[1], **attrs}
-    return net, net.op("_contrib_BilinearResize2D", net.var("data"), name="resized", **given)
+    return net, net.op("_contrib_BilinearResize2D", net.var("data", __dtype__="0"), name="resized", **given)
 
 
 def shapes(graph: Graph, data: tuple[int, ...] = SHAPE, size: tuple[int, int] = LARGE) -> list[Any]:
@@ -74,7 +74,9 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", [*REFUSED, "like", "rule", "no shape", "few values", "many products"])
+@pytest.mark.parametrize(
+    "case", [*REFUSED, "like", "rule", "no shape", "few values", "many products", "an input of any dtype"]
+)
 def test_refuses(case: str) -> None:
     net, resized = network(**REFUSED.get(case, {}))
     if case == "like":
@@ -82,6 +84,10 @@ def test_refuses(case: str) -> None:
         resized = net.op(
             "_contrib_BilinearResize2D", net.var("data"), net.var("other"), name="resized", mode="like"
         )
+    if case == "an input of any dtype":
+        net = Net()
+        size = {"height": LARGE[0], "width": LARGE[1]}
+        resized = net.op("_contrib_BilinearResize2D", net.var("data"), name="resized", **size)
     policy = Policy.default(BF16).excluding(names=["resized"]) if case == "rule" else None
     graph = net.graph(resized)
     data = {"few values": (1, 8, 12, 20), "many products": (1, 16, 12, 200)}.get(case, SHAPE)
@@ -92,7 +98,7 @@ def test_refuses(case: str) -> None:
 def scaled(height: float | str, width: float | str) -> tuple[Net, Graph]:
     net = Net()
     given = {"scale_height": height, "scale_width": width}
-    return net, net.graph(net.op("_contrib_BilinearResize2D", net.var("data"), name="resized", **given))
+    return net, net.graph(net.op("_contrib_BilinearResize2D", net.var("data", __dtype__="0"), name="resized", **given))
 
 
 @pytest.mark.parametrize("scales", [(8, 8.0), ("8.0", 2)])

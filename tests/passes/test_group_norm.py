@@ -73,12 +73,16 @@ def test_shapes_are_handed_on() -> None:
 
 @pytest.mark.parametrize(
     "case",
-    ["volumes", "an input", "float16", "rule", "statistics", "no image", "small", "other shapes", "uneven"],
+    [
+        *("volumes", "an input", "float16", "rule", "statistics", "no image", "small", "other shapes"),
+        *("uneven", "a small epsilon"),
+    ],
 )
 def test_refuses(case: str) -> None:
     policy = shapes = None
     groups = 3 if case == "uneven" else 2
-    net, last = network(groups, kernel="(1, 1, 1)" if case == "volumes" else "(1, 1)")
+    attrs = {"eps": "1e-10"} if case == "a small epsilon" else {}
+    net, last = network(groups, kernel="(1, 1, 1)" if case == "volumes" else "(1, 1)", **attrs)
     if case == "an input":
         del net.params["gamma"]
     elif case == "float16":
