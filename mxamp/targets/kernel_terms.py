@@ -32,10 +32,14 @@ _WIDEST = 11
 
 BROADER = {
     "Convolution of rows": "Convolution of few channels",
+    "Convolution 1x1 of rows": "Convolution 1x1",
     "Deconvolution of one place": "Deconvolution",
     "Pooling of rows": "Pooling",
 }
 """Family -> what it is one of, for targets that were measured before it was told apart."""
+
+_MOST_ROWS = 64
+"""Places in a row up to which a 1x1 convolution is what a layer of few rows is: reading weights."""
 
 _CACHE = 1 << 20
 """Bytes that stay near a core; what is beyond comes from farther away."""
@@ -80,7 +84,11 @@ def family_of(op: str, work: Work) -> str:
             # A kernel as wide as a row, and wider than any for images: of words, each one row of its vector.
             reads_rows = weight[3] == work.inputs[0][3] > _WIDEST
             return "Convolution of rows" if reads_rows else "Convolution of few channels"
-        return "Convolution 1x1" if math.prod(weight[2:]) == 1 else "Convolution"
+        if math.prod(weight[2:]) > 1:
+            return "Convolution"
+        batch, _, *places = work.output
+        is_row = batch == min(places) == 1 < math.prod(places) <= _MOST_ROWS
+        return "Convolution 1x1 of rows" if is_row else "Convolution 1x1"
     if op == "Deconvolution" and math.prod(work.inputs[0][2:]) == 1:
         return "Deconvolution of one place"  # where generators begin: a product that reads its weight once
     if op == "Pooling" and len(work.output) == _IMAGE and work.inputs[0][3] == 1 < work.inputs[0][2]:

@@ -98,7 +98,9 @@ def test_refuses(case: str) -> None:
 def scaled(height: float | str, width: float | str) -> tuple[Net, Graph]:
     net = Net()
     given = {"scale_height": height, "scale_width": width}
-    return net, net.graph(net.op("_contrib_BilinearResize2D", net.var("data", __dtype__="0"), name="resized", **given))
+    return net, net.graph(
+        net.op("_contrib_BilinearResize2D", net.var("data", __dtype__="0"), name="resized", **given)
+    )
 
 
 @pytest.mark.parametrize("scales", [(8, 8.0), ("8.0", 2)])

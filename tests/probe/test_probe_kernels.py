@@ -254,12 +254,24 @@ def test_what_was_timed_in_one_process_is_read_in_another() -> None:
     assert read_kernels(rows)[0].work == work
 
 
+def of_rows(batch: int, height: int, width: int) -> Work:
+    """Return a 1x1 convolution of 64 channels."""
+    data, weight = (batch, 64, height, width), (32, 64, 1, 1)
+    return Work(0, 0, inputs=(data, weight), output=(batch, 32, height, width))
+
+
 @pytest.mark.parametrize(
     ("op", "work", "family"),
     [
         ("Convolution", convolution(16), "Convolution"),
         ("Convolution", convolution(16, taps=1), "Convolution 1x1"),
         ("Convolution", convolution(16, channels=3), "Convolution of few channels"),
+        ("Convolution", of_rows(1, 8, 1), "Convolution 1x1 of rows"),
+        ("Convolution", of_rows(1, 1, 64), "Convolution 1x1 of rows"),
+        ("Convolution", of_rows(1, 1, 65), "Convolution 1x1"),
+        ("Convolution", of_rows(1, 1, 1), "Convolution 1x1"),
+        ("Convolution", of_rows(1, 2, 2), "Convolution 1x1"),
+        ("Convolution", of_rows(8, 8, 1), "Convolution 1x1"),
         ("Convolution", of_words(300, 300), "Convolution of rows"),
         ("Convolution", of_words(300, 400), "Convolution of few channels"),
         ("Convolution", of_words(11, 11), "Convolution of few channels"),
@@ -532,6 +544,14 @@ def drawn(family: str) -> list[Kernel]:
 def test_some_dense_layers_tell_the_words_of_a_vocabulary() -> None:
     units = [one.operands[1].shape[0] for one in drawn("FullyConnected")]
     assert 0.02 < sum(number > 4096 for number in units) / len(units) < 0.3
+
+
+def test_rows_are_few_and_their_weights_often_many() -> None:
+    kernels = drawn("Convolution 1x1 of rows")
+    assert {1 in one.operands[0].shape[2:] for one in kernels} == {True}
+    assert all(1 < math.prod(one.operands[0].shape[2:]) <= 64 for one in kernels)
+    weights = [math.prod(one.operands[1].shape) for one in kernels]
+    assert sum(count >= 1 << 18 for count in weights) / len(weights) > 0.3
 
 
 def test_what_reads_words_has_round_sizes_more_often_than_others() -> None:

@@ -12,6 +12,10 @@ _SQUEEZED = 0.15
 """How many 1x1 convolutions read one place: those that excite, and classifiers behind a global pooling."""
 
 
+_BLOCK = 16
+"""Channels that fill a block."""
+
+
 def _convolution(
     draw: Draw,
     family: str,
@@ -69,6 +73,25 @@ def _pointwise(draw: Draw) -> Kernel:
         layout=draw.layout(0.85),
         tail=_tail(draw),
         is_squeezed=draw.chance(_SQUEEZED),
+    )
+
+
+def _rows(draw: Draw) -> Kernel:
+    rows, c, filters = draw.size(2, 64), _BLOCK * draw.size(8, 256), _BLOCK * draw.size(8, 256)
+    while filters > _BLOCK and c * filters > 4 * draw.most_elements:
+        c, filters = max(_BLOCK, c // 2), filters // 2
+    return kernel(
+        "Convolution 1x1 of rows",
+        "Convolution",
+        [
+            Operand((1, c, rows, 1) if draw.chance(0.5) else (1, c, 1, rows)),
+            Operand((filters, c, 1, 1), "weight"),
+            Operand((filters,), "weight"),
+        ],
+        layout=draw.layout(0.5),
+        tail=str(draw.one_of("", "relu")),
+        kernel=(1, 1),
+        num_filter=filters,
     )
 
 
@@ -228,6 +251,8 @@ def _dense(draw: Draw) -> Kernel:
     units = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(1, 4096)
     if draw.chance(0.15):  # the words of a vocabulary, told of a state
         width, units = draw.size(32, 1024), draw.size(4096, 65536)
+    elif draw.chance(0.2):  # a few rows, in whose time weights are most
+        rows, width, units = draw.size(2, 64), _BLOCK * draw.size(32, 256), _BLOCK * draw.size(32, 256)
     while units > 1 and (
         rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements
     ):
@@ -250,6 +275,7 @@ def _dense(draw: Draw) -> Kernel:
 
 LAYERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "Convolution 1x1": (6, _pointwise),
+    "Convolution 1x1 of rows": (1, _rows),
     "Convolution": (8, _spatial),
     "Convolution of few channels": (3, _first),
     "Convolution of rows": (1, _words),
