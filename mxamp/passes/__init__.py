@@ -35,6 +35,7 @@ from mxamp.passes.keep_references import KeepReferences
 from mxamp.passes.known_choice import DropKnownChoices
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
+from mxamp.passes.last_axis_split import RewriteLastAxisSplit
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
 from mxamp.passes.move_transposes import MoveTransposes
 from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
@@ -119,6 +120,7 @@ __all__ = [
     "RewriteInstanceNorm",
     "RewriteLastAxisConcat",
     "RewriteLastAxisSoftmax",
+    "RewriteLastAxisSplit",
     "RewriteLastAxisSum",
     "RewriteMasks",
     "RewriteNearestUpsampling",
