@@ -44,6 +44,7 @@ from mxamp.passes import (
     RewriteDenseConvolution,
     RewriteDenseLayer,
     RewriteFullWidth,
+    RewriteGelu,
     RewriteGlobalPooling,
     RewriteGroupNorm,
     RewriteHardSigmoid,
@@ -105,7 +106,8 @@ PREPARING: tuple[Step, ...] = (
     preparing(DropKnownChoices),
     preparing(OneSpelling),  # as do several words for one thing,
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
-    preparing(RewriteSummedProducts),  # of sums and products, before either is written otherwise,
+    preparing(RewriteGelu),  # of sums and products, before any of these is written otherwise,
+    preparing(RewriteSummedProducts),
     preparing(FoldConstants),  # of parameters,
     preparing(MoveTransposes),  # so that a layer and its bias, its norm and its activation meet
     preparing(RewriteDenseLayer),

@@ -23,6 +23,7 @@ from mxamp.passes.fold_constants import FoldConstants
 from mxamp.passes.fold_padding import FoldPadding
 from mxamp.passes.fold_scale import FoldScale
 from mxamp.passes.full_width import RewriteFullWidth
+from mxamp.passes.gelu import RewriteGelu
 from mxamp.passes.global_pooling import RewriteGlobalPooling
 from mxamp.passes.group_norm import RewriteGroupNorm
 from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
@@ -113,6 +114,7 @@ __all__ = [
     "RewriteDenseConvolution",
     "RewriteDenseLayer",
     "RewriteFullWidth",
+    "RewriteGelu",
     "RewriteGlobalPooling",
     "RewriteGroupNorm",
     "RewriteHardSigmoid",

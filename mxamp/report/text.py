@@ -219,6 +219,7 @@ _PREPARED = {
     "summed_products": ("node", "of summed products done by a product of matrices"),
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
+    "gelu": ("node", "of GELUs written as LeakyReLU"),
     "activations": ("activation", "written as Activation"),
     "nearest_upsampling": ("upsampling", "written as a depthwise Deconvolution"),
     "bilinear_upsampling": ("upsampling", "written as a bilinear Deconvolution"),
