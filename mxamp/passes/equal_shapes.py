@@ -16,8 +16,14 @@ KEEP_SHAPE = frozenset(
         *("add_n", "elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add", "erf", "exp"),
         *("hard_sigmoid", "log_softmax", "negative", "relu", "sigmoid", "softmax", "softsign", "sqrt"),
         *("square", "tanh", "_npx_relu", "_npx_sigmoid", "_npi_tanh", "_npi_exp", "_npi_negative"),
-        *(f"_{name}_scalar" for name in ("plus", "minus", "rminus", "mul", "div", "rdiv", "maximum")),
-        *(f"_npi_{name}_scalar" for name in ("add", "subtract", "rsubtract", "multiply", "true_divide")),
+        *(
+            f"_{name}_scalar"
+            for name in ("plus", "minus", "rminus", "mul", "div", "rdiv", "maximum", "power")
+        ),
+        *(
+            f"_npi_{name}_scalar"
+            for name in ("add", "subtract", "rsubtract", "multiply", "true_divide", "power")
+        ),
     }
 )
 """What has the shape of its first input. (``elemwise_add`` and ``add_n`` refuse inputs of two shapes.)"""
