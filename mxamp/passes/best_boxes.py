@@ -59,7 +59,8 @@ class RewriteBestBoxes(PreparationPass):
     larger than its padded input. Rows outside are read from the box next to them, times zero.
 
     Refuses: where the shape is not known or has other than three axes, or fewer than 192 boxes for each of
-    ``topk``; without ``topk``; a threshold of validity below 0, for a score of zero marks what is no box;
+    ``topk``; without ``topk``; with a class of the background, whose boxes are none; a threshold of validity
+    below 0, for a score of zero marks what is no box;
     where anything but one slice of the first ``topk`` boxes reads the result; other dtypes than float32;
     numpy's shape semantics; a node that a rule of the user's picks; targets that do not name the pass; the
     bodies of control flow.
@@ -124,6 +125,7 @@ def _suppression(state: State, position: int) -> _Suppression | None:
         or kept is None
         or score is None
         or not float(node.attrs.get("valid_thresh", "0")) >= 0
+        or _integer(node, "background_id", "-1") != -1
         or not 0 < kept * _BOXES_FOR_ONE <= shape[1]
         or not _reads_first(state, position, kept)
     ):

@@ -25,9 +25,9 @@ class RewriteBilinearUpsampling(NodeRewrite):
 
         x -> Deconvolution {kernel: (4, 4), stride: (2, 2), pad: (1, 1), num_group: channels}(weight) -> y
 
-    Refuses: other kinds of upsampling; attributes that are not as they must be; other dtypes than float32; a
-    node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow. The
-    node may be a graph output, for its name stays.
+    Refuses: other kinds of upsampling; attributes that are not as they must be; other dtypes than float32;
+    images that may be empty, for which oneDNN raises; a node that a rule of the user's picks; targets that do
+    not name the pass; the bodies of control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -62,6 +62,7 @@ class RewriteBilinearUpsampling(NodeRewrite):
             or len(filters) != 1
             or min(*scale, *filters) < 1
             or state.certain_dtypes[position][0] is not DType.FLOAT32
+            or node.inputs[0].node not in state.never_empty
         ):
             return None
         side, pad = 2 * scale[0] - scale[0] % 2, math.ceil((scale[0] - 1) / 2)

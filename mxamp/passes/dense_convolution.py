@@ -157,7 +157,8 @@ def _image(state: State, edit: GraphEdit, position: int, data: Entry, axes: int,
         turned = edit.part(position, "transpose", "turned", data, like=like, axes="(2, 0, 1)")
         return edit.part(position, "expand_dims", "data", turned, like=(1, *like), axis="0")
     rows = data
-    if certain is None or len(certain) != _MATRIX:
+    is_flat = is_true(state.graph.nodes[position].attrs, "flatten", default=True)
+    if certain is None or len(certain) != _MATRIX or (is_flat and state.graph.nodes[before.node].is_variable):
         like = (*places, channels)
         rows = edit.part(position, "Reshape", "rows", data, like=like, shape=f"(-1, {channels})")
     turned = edit.part(position, "transpose", "turned", rows, like=(channels, *places), axes="(1, 0)")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import CHANNELS_FIRST, is_true
 from mxamp.params.cast import cast_array
 from mxamp.passes.state import State
 
@@ -117,7 +118,8 @@ def _hands_on(node: Node) -> bool:
     if op == "Activation":
         return node.attrs.get("act_type") == "relu"
     if op == "Pooling":
-        return node.attrs.get("pool_type", "max") in ("max", "avg", "sum")
+        is_of_planes = node.attrs.get("layout", "None") in CHANNELS_FIRST
+        return is_of_planes and node.attrs.get("pool_type", "max") in ("max", "avg", "sum")
     return op == "Flatten"
 
 
@@ -127,8 +129,8 @@ def _takes(state: State, position: int, node: Node, channels: int) -> bool:
     if op in ("Convolution", "Deconvolution"):
         if attrs.get("num_group", "1") != "1" or attrs.get("layout", "None") not in ("None", "NCHW"):
             return False
-    elif op != "FullyConnected":
-        return False
+    elif op != "FullyConnected" or not is_true(attrs, "flatten", default=True):
+        return False  # without flattening its columns are the last axis
     weight = node.inputs[1]
     parameter = state.parameter(weight)
     if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:

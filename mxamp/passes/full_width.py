@@ -139,6 +139,8 @@ def _takes_sequences(state: State, position: int, axis: int) -> bool:
         return False
     if op == "BatchNorm":
         return node.attrs.get("axis", "1") == "1"
+    if op == "Dropout":
+        return not integers(node.attrs.get("axes", "()"))
     if op != "Pooling":
         return op in _SAME
     return node.attrs.get("layout", "None") in _LAYOUTS and (

@@ -67,7 +67,8 @@ class RewriteGlobalPooling(NodeRewrite):
 
     All are the sum over all places divided by their number; the order of summation is the backend's, so
     results differ by rounding: ``mean`` corrects for what its additions lose, Pooling does not, as
-    convolutions do not. A maximum is the same, but for NaN and the sign of a zero. Linear in nodes.
+    convolutions do not. A maximum is the same, but for NaN and the sign of a zero, and of places that are all
+    minus infinity it is the lowest finite number. Linear in nodes.
     """
 
     step = "global_pooling"
@@ -82,6 +83,8 @@ class RewriteGlobalPooling(NodeRewrite):
         if any(channels_of(state.graph, image) == _ONE_BLOCK for image in joined):
             return None
         source = node.inputs[0].node
+        if source not in state.never_empty:
+            return None
         if node.op == "Pooling":
             return self._with_a_kernel(state, edit, position)
         axes = state.places.get(source, _IMAGE)
@@ -93,12 +96,7 @@ class RewriteGlobalPooling(NodeRewrite):
                 return None
             edit.replace(position, node._replace(op="Pooling", attrs={**attrs, "pool_type": "avg"}))
             return "global Pooling is the same, and backends have kernels for it"
-        if (
-            source not in state.places
-            or not reduces_places(node, axes)
-            or source not in state.never_empty
-            or node.inputs[0].output
-        ):
+        if source not in state.places or not reduces_places(node, axes) or node.inputs[0].output:
             return None
         attrs["pool_type"] = REDUCTIONS[FACTS.canonical(node.op)]
         if is_true(node.attrs, "keepdims", default=False):
@@ -117,6 +115,8 @@ class RewriteGlobalPooling(NodeRewrite):
         is_whole = is_true(node.attrs, "global_pool", default=False)
         if not is_whole or integers(node.attrs.get("kernel", "")) or source not in state.places:
             return None
+        if node.attrs.get("pooling_convention", "valid") == "same":
+            return None  # which MXNet refuses beside a kernel
         kernel = str((1,) * state.places[source])
         edit.replace(position, node._replace(attrs={**node.attrs, "kernel": kernel}))
         return "a global Pooling that has a kernel does the same, and backends have kernels for it"

@@ -138,7 +138,7 @@ def _matches(graph: Graph, state: State, clip: int) -> Iterable[_Chain]:
     nodes = [plus, clip, follower] if product is None else [plus, clip, product, follower]
     if any(state.is_fixed(position) for position in nodes):
         return ()
-    if state.dtypes[source.node][source.output] is not DType.FLOAT32:
+    if state.certain_dtypes[source.node][source.output] is not DType.FLOAT32:
         return ()
     return (chain,)
 

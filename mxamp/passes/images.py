@@ -116,7 +116,7 @@ def channels_of(graph: Graph, entry: Entry) -> int | None:
         if op in _LAYERS:
             filters = integers(node.attrs.get("num_filter", ""))
             return filters[0] if filters is not None and len(filters) == 1 else None
-        if op not in _KEEPS_CHANNELS or not node.inputs or entry.output:
+        if not _keeps_channels(node) or not node.inputs or entry.output:
             return None
         entry = node.inputs[0]
 
@@ -128,9 +128,15 @@ def joined_images(graph: Graph, entry: Entry) -> tuple[Entry, ...]:
         op = FACTS.canonical(node.op)
         if op == "Concat":
             return node.inputs if node.attrs.get("dim", "1") == "1" else ()
-        if op not in _KEEPS_CHANNELS or not node.inputs or entry.output:
+        if not _keeps_channels(node) or not node.inputs or entry.output:
             return ()
         entry = node.inputs[0]
+
+
+def _keeps_channels(node: Node) -> bool:
+    """Return whether an image has the channels of what the node reads, along the same axis."""
+    is_first = node.attrs.get("layout", "None") in CHANNELS_FIRST
+    return FACTS.canonical(node.op) in _KEEPS_CHANNELS and is_first
 
 
 def depthwise(name: str, source: Entry, weight: Entry, channels: int, bias: Entry | None = None) -> Node:

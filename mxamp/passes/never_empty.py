@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from mxamp.graph.graph import Graph
+from mxamp.dtypes import DType
+from mxamp.graph.graph import Graph, Node
+from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
 
@@ -17,11 +19,11 @@ _KEEPS_SIZE = KEEP_SHAPE | {"Flatten", "Reshape", "_np_reshape", "_npx_reshape",
 _JOINS = frozenset({"Concat", "_npi_concatenate"})
 
 
-def never_empty(graph: Graph, params: Mapping[str, Parameter]) -> frozenset[int]:
+def never_empty(graph: Graph, params: Mapping[str, Parameter], dtypes: EntryDtypes) -> frozenset[int]:
     """Return the nodes whose first output certainly is not empty.
 
     All are where axes of length 0 do not exist: outside numpy's shape semantics. Inside, what follows a layer
-    that raises for empty inputs as it is.
+    that raises for empty inputs as it is, as oneDNN's do, which compute in float32.
     """
     if not graph.has_numpy_shapes:
         return frozenset(range(len(graph.nodes)))
@@ -31,11 +33,21 @@ def never_empty(graph: Graph, params: Mapping[str, Parameter]) -> frozenset[int]
         inputs = [entry.node in found and entry.output == 0 for entry in node.inputs]
         if (
             (node.is_variable and node.name in params and 0 not in params[node.name].shape)
-            or op in _RAISES
-            or (op == "FullyConnected" and is_true(node.attrs, "flatten", default=True))
+            or (dtypes[position][0] is DType.FLOAT32 and _raises(op, node))
             or (op in _KEEPS_SIZE and inputs[:1] == [True])
             or (op in BROADCASTING and inputs and all(inputs))
             or (op in _JOINS and any(inputs))
         ):
             found.add(position)
     return frozenset(found)
+
+
+def _raises(op: str, node: Node) -> bool:
+    """Return whether a node in float32 raises where what it reads is empty."""
+    if op == "FullyConnected":
+        return is_true(node.attrs, "flatten", default=True)
+    if op not in _RAISES or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
+        return False
+    # MXNet has a loop of its own for other kinds of pooling, and for one that says no kernel.
+    is_onednns = node.attrs.get("pool_type", "max") in ("max", "avg") and bool(node.attrs.get("kernel"))
+    return op == "Convolution" or is_onednns

@@ -47,11 +47,14 @@ class RewriteRelu(NodeRewrite):
         if len(node.inputs) != 1:
             return None
         layer = node.inputs[0].node
+        # A sum may be of integers; layers compute in floating point.
+        is_sum = FACTS.canonical(graph.nodes[layer].op) == "elemwise_add"
+        dtypes = state.certain_dtypes if is_sum else state.dtypes
         if (
             node.inputs[0].output
             or FACTS.canonical(graph.nodes[layer].op) not in _BEFORE
             or state.only_reader(layer) != position
-            or state.dtypes[position][0] not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+            or dtypes[position][0] not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
         ):
             return None
         attrs = {**node.attrs, "act_type": "relu"}

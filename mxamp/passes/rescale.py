@@ -234,6 +234,8 @@ class _Scales:
                 continue
             elif op in _PRODUCTS or op in _QUOTIENTS:
                 products.append((position, node, op in _QUOTIENTS))
+            elif op == "LeakyReLU" and not all(map(self._is_parameter, node.inputs[1:])):
+                self._fix(position, node)  # slopes that are computed
             elif (op in _SINGLE or _is_homogeneous(op, node)) and not self._is_parameter(node.inputs[0]):
                 for output in range(node.num_outputs):
                     self._join(node.inputs[0], Entry(position, output))

@@ -97,7 +97,7 @@ class RewriteSecondAxisMax(NodeRewrite):
             or len(shape) < _FEWEST_AXES
             or math.prod(shape) < _FEW_VALUES
             or reduced_axes(node, len(shape)) != frozenset({1})
-            or state.dtypes[position][0] is not DType.FLOAT32
+            or state.certain_dtypes[position][0] is not DType.FLOAT32
             or not _is_computed(state.graph, x)
         ):
             return None

@@ -41,7 +41,8 @@ class RewriteShortSums(PreparationPass):
     alone, and the residual networks of the symbol API have one in every block: ``elemwise_add`` runs in both,
     and is fused with the layer before it.
 
-    Bit-exact: a sum of two numbers is rounded once. Linear in nodes.
+    Bit-exact: a sum of two numbers is rounded once. Only two negative zeros, which a sum over an axis adds to
+    a positive one, stay negative. Linear in nodes.
     """
 
     step = "short_sums"
@@ -54,7 +55,12 @@ class RewriteShortSums(PreparationPass):
             if node.op not in self.operators or state.is_fixed(position):
                 continue
             if FACTS.canonical(node.op) == "add_n":
-                if len(node.inputs) == _TERMS and state.dtypes[position][0] is DType.FLOAT32:
+                # oneDNN's addition raises where there is nothing to add.
+                if (
+                    len(node.inputs) == _TERMS
+                    and state.dtypes[position][0] is DType.FLOAT32
+                    and node.inputs[0].node in state.never_empty
+                ):
                     sums[position] = None
             elif len(node.inputs) == 1:
                 axis = _axis(node)

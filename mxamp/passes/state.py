@@ -221,7 +221,7 @@ class State:
     @cached_property
     def never_empty(self) -> frozenset[int]:
         """The nodes that certainly hand on values; see :func:`never_empty`."""
-        return never_empty(self.graph, self.params)
+        return never_empty(self.graph, self.params, self.certain_dtypes)
 
     @cached_property
     def equal_shapes(self) -> EqualShapes:

@@ -89,7 +89,13 @@ def test_only_the_best_groups_are_suppressed() -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *({"topk": -1}, {"topk": 0}, {"valid_thresh": -0.5}, {"first": {**FIRST, "begin": 1}}),
+        *(
+            {"background_id": 0},
+            {"topk": -1},
+            {"topk": 0},
+            {"valid_thresh": -0.5},
+            {"first": {**FIRST, "begin": 1}},
+        ),
         *({"first": {**FIRST, "end": "None"}}, {"first": {**FIRST, "end": TOPK + 1}}),
         *({"first": {**FIRST, "end": -1}}, {"first": {**FIRST, "axis": 2}}),
         *({"heads": "both"}, {"heads": "all"}, {"topk": TOPK + 1}),

@@ -18,6 +18,8 @@ from tests.passes.preparing import operators, prepare_graph, prepared, targets_t
 
 ROWS, UNITS = 8, 512
 
+_MATRIX = 2
+
 
 class Layers(Net):
     """Layers of many weights, and the shapes of all that they write."""
@@ -25,7 +27,8 @@ class Layers(Net):
     def __init__(self, *data: int) -> None:
         super().__init__()
         self.shape = data or (ROWS, UNITS)
-        self.x = self.var("x")
+        x = self.var("x")
+        self.x = self.op("Flatten", x, name="flat") if len(self.shape) == _MATRIX else x
 
     def layer(
         self, data: Entry, name: str = "y", units: int = UNITS, width: int = UNITS, **attrs: Any
@@ -59,7 +62,8 @@ def test_rows_are_the_places_of_an_image() -> None:
     inserted = ("y_turned", "y_data", "relu_columns", "relu_rows")
     after, done = net.prepared(end, inserted=inserted)
     assert operators(after) == [
-        "y_turned = transpose(x) {axes: (1, 0)}",
+        "flat = Flatten(x)",
+        "y_turned = transpose(flat) {axes: (1, 0)}",
         "y_data = Reshape(y_turned) {shape: (1, 512, -1, 1)}",
         "y = Convolution(y_data, y_weight, y_bias) {kernel: (1, 1), num_filter: 512}",
         "relu = Activation(y) {act_type: relu}",
@@ -75,7 +79,7 @@ def test_an_output_keeps_its_name() -> None:
     net = Layers()
     y = net.layer(net.x, no_bias=True)
     after, _ = net.prepared(y, inserted=("y_turned", "y_data", "y_image", "y_columns"))
-    assert operators(after)[2:] == [
+    assert operators(after)[3:] == [
         "y_image = Convolution(y_data, y_weight) {kernel: (1, 1), no_bias: True, num_filter: 512}",
         "y_columns = Reshape(y_image) {shape: (512, -1)}",
         "y = transpose(y_columns) {axes: (1, 0)}",
@@ -88,7 +92,7 @@ def test_a_layer_behind_reads_the_image() -> None:
     end = net.op("softmax", net.layer(relu, "z"), name="end")
     after, _ = net.prepared(end, inserted=("y_turned", "y_data", "z_columns", "z_rows"))
     assert [node.op for node in after.nodes if not node.is_variable] == [
-        *("transpose", "Reshape", "Convolution", "BatchNorm", "Activation", "Convolution"),
+        *("Flatten", "transpose", "Reshape", "Convolution", "BatchNorm", "Activation", "Convolution"),
         *("Reshape", "transpose", "softmax"),
     ]
 

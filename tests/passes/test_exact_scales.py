@@ -70,6 +70,22 @@ def test_behind_pooling_and_flatten_a_dense_layer_takes_it() -> None:
     )
 
 
+@pytest.mark.parametrize("case", ["a layer of columns", "pooling of channels last"])
+def test_what_reads_another_axis_takes_none(case: str) -> None:
+    net = PreActivation()
+    relu = entry_of(net, "relu")
+    if case == "a layer of columns":
+        weight = net.param("dense_weight", 5, CHANNELS)  # images may be as wide as they have channels
+        read = net.op("FullyConnected", relu, weight, name="dense", num_hidden=5, no_bias=True, flatten=False)
+    else:
+        pool = net.op("Pooling", relu, name="pool", kernel="(1, 1)", pool_type="avg", layout="NHWC")
+        weight = net.param("dense_weight", 3, CHANNELS, 1, 1)
+        read = net.op("Convolution", pool, weight, name="dense", num_filter=3, kernel="(1, 1)", no_bias=True)
+    parts = [net.op("Flatten", one) for one in (net.last, read)]
+    _, done = convolve(net.graph(net.op("Concat", *parts, dim=1, num_args=2)), net.params)
+    np.testing.assert_array_equal(done.arg_params["dense_weight"].numpy(), net.params["dense_weight"])
+
+
 def test_a_deconvolution_takes_it_in_the_rows_of_its_weight() -> None:
     net = PreActivation()
     weight = net.param("up_weight", CHANNELS, 3, 2, 2)

@@ -24,7 +24,7 @@ def gate(net: Net, data: Entry, **changes: Any) -> dict[str, Entry]:
     return {"plus": plus, "clip": clip, "gate": net.op(by[0], clip, name="gate", scalar=by[1])}
 
 
-def sigmoid(dtype: str = "-1", **changes: Any) -> Graph:
+def sigmoid(dtype: str = "0", **changes: Any) -> Graph:
     net = Net()
     data = net.var("data", __dtype__=dtype)
     nodes = gate(net, data, **changes)
@@ -44,7 +44,7 @@ def test_a_hard_sigmoid_is_one_operator(by: tuple[str, str]) -> None:
 
 def test_a_hard_swish_keeps_its_product() -> None:
     net = Net()
-    data = net.var("data")
+    data = net.var("data", __dtype__="0")
     product = net.op("elemwise_mul", data, gate(net, data)["gate"], name="swish")
     after, _ = prepared(RewriteHardSigmoid, net.graph(product))
     assert operators(after) == [f"gate = {HARD}", "swish = elemwise_mul(data, gate)"]
@@ -64,7 +64,7 @@ def test_a_hard_swish_that_is_divided_last_is_one_too(op: str) -> None:
 
 def divided_last(op: str, other: str = "data") -> Graph:
     net = Net()
-    data = net.var("data")
+    data = net.var("data", __dtype__="0")
     factor = data if other == "data" else net.var(other)
     plus = net.op("_plus_scalar", data, name="plus", scalar=3)
     clip = net.op("clip", plus, name="clip", a_min=0, a_max=6)
@@ -84,6 +84,7 @@ def divided_last(op: str, other: str = "data") -> Graph:
         pytest.param(sigmoid(heads=["clip"]), id="an inner value is an output"),
         pytest.param(sigmoid(heads=["plus"]), id="the sum is an output"),
         pytest.param(sigmoid("4"), id="integers"),
+        pytest.param(sigmoid("-1"), id="an input of any dtype"),
         pytest.param(sigmoid("2"), id="float16"),
         pytest.param(divided_last("broadcast_mul", "other"), id="the product with something else"),
     ],
@@ -95,7 +96,7 @@ def test_refuses(graph: Graph) -> None:
 
 def test_refuses_where_an_inner_value_is_read() -> None:
     net = Net()
-    nodes = gate(net, net.var("data"))
+    nodes = gate(net, net.var("data", __dtype__="0"))
     graph = net.graph(net.op("elemwise_add", nodes["gate"], nodes["clip"], name="sum"))
     after, _ = prepared(RewriteHardSigmoid, graph)
     assert after is graph

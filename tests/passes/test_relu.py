@@ -22,7 +22,7 @@ LAYERS: dict[str, Callable[[Net, Entry], Entry]] = {
 
 def network(layer: Callable[[Net, Entry], Entry], *, reader: bool = False, head: bool = False) -> Graph:
     net = Net()
-    value = layer(net, net.var("data"))
+    value = layer(net, net.var("data", __dtype__="0"))
     last = net.op("relu", value, name="relu")
     if reader:
         last = net.op("elemwise_mul", last, value, name="product")
@@ -44,6 +44,10 @@ def test_relu_behind_a_layer_is_an_activation(op: str) -> None:
         pytest.param(network(LAYERS["Convolution"], head=True), id="the layer is an output"),
         pytest.param(
             network(lambda net, x: net.op("Cast", net.conv(x), dtype="int32", name="layer")), id="integers"
+        ),
+        pytest.param(
+            network(lambda net, _: net.op("elemwise_add", *[net.var(name) for name in "ab"], name="layer")),
+            id="a sum of any dtype",
         ),
     ],
 )

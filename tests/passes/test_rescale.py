@@ -159,6 +159,11 @@ def padded_with_ones(net: Net, x: Entry) -> Entry:
     return net.op("Pad", x, name="pad0", mode="constant", constant_value=1, pad_width=pads)
 
 
+def with_slopes_of_its_own(net: Net, x: Entry) -> Entry:
+    slopes = net.op("mean", x, name="mean0", axis="(0, 2, 3)")
+    return net.op("LeakyReLU", x, slopes, name="prelu0", act_type="prelu")
+
+
 def summed_with_the_input(net: Net, x: Entry) -> Entry:
     return net.op("elemwise_add", x, Entry(0), name="sum0")
 
@@ -177,6 +182,7 @@ REFUSED: dict[str, Build] = {
         squared,
         power_pooled,
         padded_with_ones,
+        with_slopes_of_its_own,
         summed_with_the_input,
         weight_read_twice,
     )
