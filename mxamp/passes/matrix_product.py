@@ -23,12 +23,25 @@ class Factor(NamedTuple):
         How long it is along every axis of the product, in every call.
     shape
         The same in one call.
+    stretched
+        How long each of its own axes has to be where the other factor has a number; 0 where it certainly is.
+        In some call it may have one value there, which stands for all.
     """
 
     entry: Entry
     places: tuple[int, ...]
     sizes: Sizes
     shape: tuple[int, ...]
+    stretched: tuple[int, ...] = ()
+
+    def stretched_beside(self, other: Factor) -> Factor:
+        """Return it with what the other factor tells of its axes."""
+        pairs = [(self.sizes[axis], other.sizes[axis]) for axis in self.places]
+        found = [
+            theirs if isinstance(theirs, int) and theirs > 1 and not isinstance(own, int) else 0
+            for own, theirs in pairs
+        ]
+        return self._replace(stretched=tuple(found) if any(found) else ())
 
     def order(self, axes: Sequence[int]) -> list[int]:
         """Return which of its own axes are axes of the product, in their order."""
@@ -173,6 +186,8 @@ def product_of(
     # What both factors have once may be many times in the product, where both were copied along an axis.
     if any(size is None or (size == 1 != length) for size, length in zip(sizes, shape)):
         return None
+    if not is_equal:
+        left, right = left.stretched_beside(right), right.stretched_beside(left)
     left, right = [
         factor._replace(sizes=tuple([1 if own == 1 else size for own, size in zip(factor.sizes, sizes)]))
         for factor in (left, right)

@@ -97,7 +97,7 @@ class RewriteSummedProducts(PreparationPass):
             form = None if product is None else form_of(product)
             if product is None or form is None or not _pays(product, form):
                 continue
-            _write(edit, position, node, form)
+            _write(edit, position, node, product, form)
             for drop in _unread(state, position, product):
                 edit.drop(drop)
                 reason = f"{node.name!r} does it with a product of matrices"
@@ -199,16 +199,26 @@ def _pays(product: Product, form: Form) -> bool:
     )
 
 
-def _write(edit: GraphEdit, position: int, node: Node, form: Form) -> None:
+def _write(edit: GraphEdit, position: int, node: Node, product: Product, form: Form) -> None:
     """Put a product of matrices in the place of a sum."""
-    first = move(edit, position, form.left.entry, form.left.moves, "left")
-    second = move(edit, position, form.right.entry, form.right.moves, "right")
+    read = {factor.entry: _stretched(edit, position, factor) for factor in (product.left, product.right)}
+    first = move(edit, position, read[form.left.entry], form.left.moves, "left")
+    second = move(edit, position, read[form.right.entry], form.right.moves, "right")
     attrs = {"transpose_a": "True"} if form.left.is_turned else {}
     if not form.right.is_turned:
         attrs["transpose_b"] = "True"
     if form.moves:
-        product = edit.part(position, "batch_dot", "product", first, second, like=form.shape, **attrs)
-        move_into(edit, position, product, form.moves, "product")
+        whole = edit.part(position, "batch_dot", "product", first, second, like=form.shape, **attrs)
+        move_into(edit, position, whole, form.moves, "product")
     else:
         attrs.update(own_attributes(node))
         edit.replace(position, node._replace(op="batch_dot", attrs=attrs, inputs=(first, second)))
+
+
+def _stretched(edit: GraphEdit, position: int, factor: Factor) -> Entry:
+    """Return a factor that is as long as the other one also in a call in which it has one value for all."""
+    if not factor.stretched:
+        return factor.entry
+    own = tuple([factor.shape[axis] for axis in factor.places])
+    shape = str(factor.stretched)
+    return edit.part(position, "broadcast_to", "stretched", factor.entry, like=own, shape=shape)

@@ -83,10 +83,11 @@ def parts(*names: str) -> list[str]:
 
 def test_votes() -> None:
     inserted = parts("left_reshape", "right_transpose", "right_reshape", "product", "product_reshape")
-    after, done = rewritten("votes", inserted=[*inserted, *parts("product_transpose")])
+    after, done = rewritten("votes", inserted=[*inserted, *parts("product_transpose", "stretched")])
     assert operators(after)[1:] == [
+        "y_stretched = broadcast_to(said) {shape: (0, 36, 0, 0)}",
         "y_left_reshape = Reshape(weight) {shape: (36, 40, 8)}",
-        "y_right_transpose = transpose(said) {axes: (1, 0, 3, 2)}",
+        "y_right_transpose = transpose(y_stretched) {axes: (1, 0, 3, 2)}",
         "y_right_reshape = Reshape(y_right_transpose) {shape: (36, 0, 8)}",
         "y_product = batch_dot(y_left_reshape, y_right_reshape) {transpose_b: True}",
         "y = transpose(y_product) {axes: (2, 0, 1)}",
@@ -179,10 +180,29 @@ def test_a_copy_that_is_read_elsewhere_stays() -> None:
     product = len(net.nodes) - 1
     graph = net.graph(Entry(product), net.op("exp", Entry(tiled), name="z"))
     shapes = shapes_in(graph, net, {"x": (2, 288)})
-    inserted = parts("left_reshape", "right_transpose", "right_reshape", "product")
+    inserted = parts("left_reshape", "right_transpose", "right_reshape", "product", "stretched")
     after, _ = prepared(RewriteSummedProducts, graph, net.params, shapes=shapes, inserted=inserted)
     assert "tile" in [node.op for node in after.nodes]
     assert "broadcast_mul" not in [node.op for node in after.nodes]
+
+
+def test_one_value_for_all_is_so_in_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are as many as a parameter has, and in another call there is one, which stands for all."""
+    net = Net()
+    whole = net.op("expand_dims", net.var("x", __dtype__="0"), axis=2)
+    product = net.op("broadcast_mul", whole, net.param("w", 1, 64, 16, 8))
+    graph = net.graph(net.op("sum", product, name="y", axis=3))
+    given, target = parameters(net.params), Target.builtin("cpu-bf16")
+    shapes = shapes_in(graph, net, {"x": (2, 64, 8)})
+    done = prepare_graph(
+        graph, given, Policy.default(BF16), ["summed_products"], target=target, shapes=shapes
+    )
+    assert [change.step for change in done.record(PreparedNode)]
+    for shape in ((2, 64, 8), (5, 64, 8), (2, 1, 8)):
+        data = {"x": np.random.default_rng(0).normal(size=shape).astype(np.float32)}
+        (expected,) = outputs(monkeypatch, graph, given, data)
+        (found,) = outputs(monkeypatch, done.graph, dict(done.params), data)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
