@@ -8,7 +8,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
 
@@ -49,5 +49,7 @@ def _raises(op: str, node: Node) -> bool:
     if op not in _RAISES or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return False
     # MXNet has a loop of its own for other kinds of pooling, and for one that says no kernel.
-    is_onednns = node.attrs.get("pool_type", "max") in ("max", "avg") and bool(node.attrs.get("kernel"))
+    is_onednns = node.attrs.get("pool_type", "max") in ("max", "avg") and bool(
+        integers(node.attrs.get("kernel", ""))
+    )
     return op == "Convolution" or is_onednns

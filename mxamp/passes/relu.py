@@ -25,9 +25,10 @@ class RewriteRelu(NodeRewrite):
     Also behind Deconvolution, FullyConnected, BatchNorm and elemwise_add.
 
     Refuses: behind anything else; where the layer has other readers or is a graph output, since the backend
-    then fuses nothing, or wrongly (:mod:`mxamp.targets.fusion_defect`); other dtypes than float32, float16
-    and bfloat16; a node that a rule of the user's picks; the bodies of control flow. The node may be a graph
-    output, for its name stays.
+    then fuses nothing, or wrongly (:mod:`mxamp.targets.fusion_defect`); what may be empty, for which oneDNN's
+    kernels raise (:mod:`mxamp.passes.never_empty`); other dtypes than float32, float16 and bfloat16; a node
+    that a rule of the user's picks; the bodies of control flow. The node may be a graph output, for its name
+    stays.
 
     Notes
     -----
@@ -47,13 +48,15 @@ class RewriteRelu(NodeRewrite):
         if len(node.inputs) != 1:
             return None
         layer = node.inputs[0].node
+        before = FACTS.canonical(graph.nodes[layer].op)
         # A sum may be of integers; layers compute in floating point.
-        is_sum = FACTS.canonical(graph.nodes[layer].op) == "elemwise_add"
-        dtypes = state.certain_dtypes if is_sum else state.dtypes
+        dtypes = state.certain_dtypes if before == "elemwise_add" else state.dtypes
         if (
             node.inputs[0].output
-            or FACTS.canonical(graph.nodes[layer].op) not in _BEFORE
+            or before not in _BEFORE
             or state.only_reader(layer) != position
+            # As a part of a FullyConnected it does not raise where there is nothing to activate.
+            or (layer not in state.never_empty and before != "FullyConnected")
             or dtypes[position][0] not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
         ):
             return None

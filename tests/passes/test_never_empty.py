@@ -18,6 +18,7 @@ POOLING: dict[str, tuple[dict[str, Any], bool]] = {
     "means": ({**KERNEL, "pool_type": "avg"}, True),
     "sums, in a loop of MXNet's": ({**KERNEL, "pool_type": "sum"}, False),
     "channels last, in a loop of MXNet's": ({**KERNEL, "layout": "NHWC"}, False),
+    "all, with a kernel of no axes": ({"global_pool": True, "kernel": "()"}, False),
     "all, without a kernel, in a loop of MXNet's": ({"global_pool": True}, False),
 }
 

@@ -56,6 +56,13 @@ def test_refuses(graph: Graph) -> None:
     assert after is graph
 
 
+@pytest.mark.parametrize("op", ["BatchNorm", "elemwise_add"])
+def test_what_may_be_empty_stays(op: str) -> None:
+    graph = network(LAYERS[op])
+    numpy = Graph(graph.nodes, graph.heads, {**graph.attrs, "is_np_shape": ["int", 1]})
+    assert prepared(RewriteRelu, numpy)[0] is numpy
+
+
 def test_what_a_rule_of_the_users_picks_stays() -> None:
     graph = network(LAYERS["Convolution"])
     after, _ = prepared(RewriteRelu, graph, policy=Policy.default(BF16).excluding(operators=["relu"]))
