@@ -22,6 +22,14 @@ def is_true(attrs: Mapping[str, str], key: str, *, default: bool) -> bool:
     return default if text is None else text.lower() in _TRUE
 
 
+def real_number(attrs: Mapping[str, str], key: str, default: float | None = None) -> float | None:
+    """Return a number, ``default`` where the attribute is absent, and None where it holds anything else."""
+    try:
+        return float(attrs[key]) if key in attrs else default
+    except ValueError:
+        return None
+
+
 @lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
 def integers(text: str) -> tuple[int, ...] | None:
     """Return an attribute that holds one integer or several, or None when it holds anything else.

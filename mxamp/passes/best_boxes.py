@@ -60,10 +60,9 @@ class RewriteBestBoxes(PreparationPass):
 
     Refuses: where the shape is not known or has other than three axes, or fewer than 192 boxes for each of
     ``topk``; without ``topk``; with a class of the background, whose boxes are none; a threshold of validity
-    below 0, for a score of zero marks what is no box;
-    where anything but one slice of the first ``topk`` boxes reads the result; other dtypes than float32;
-    numpy's shape semantics; a node that a rule of the user's picks; targets that do not name the pass; the
-    bodies of control flow.
+    below 0, for a score of zero marks what is no box; where anything but one slice of the first ``topk``
+    boxes reads the result; other dtypes than float32; numpy's shape semantics; a node that a rule of the
+    user's picks; targets that do not name the pass; the bodies of control flow.
 
     Notes
     -----

@@ -354,12 +354,11 @@ class ChannelRegions:
             return ()
         if name == "Convolution":
             groups = node.attrs.get("num_group", "1")
-            weight = self.own_parameter(node, 1)
-            # One filter a group alone says nothing of how many channels a group has.
-            is_depthwise = groups != "1" and groups == node.attrs.get("num_filter")
-            if not is_depthwise or weight is None or weight.shape[1] != 1:
+            if groups == "1" or groups != node.attrs.get("num_filter"):
                 return ()
-            return [node.inputs[0].node] if self._has_own_parameters(position) else ()
+            # One filter a group alone says nothing of how many channels a group has.
+            weight = self.own_parameter(node, 1) if self._has_own_parameters(position) else None
+            return [node.inputs[0].node] if weight is not None and weight.shape[1] == 1 else ()
         if name not in _CARRIERS:
             return ()
         if name in TERMS:

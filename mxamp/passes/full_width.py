@@ -9,6 +9,7 @@ from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
+from mxamp.passes.move_transposes import is_of_each_value
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
 
@@ -139,10 +140,8 @@ def _takes_sequences(state: State, position: int, axis: int) -> bool:
         return False
     if op == "BatchNorm":
         return node.attrs.get("axis", "1") == "1"
-    if op == "Dropout":
-        return not integers(node.attrs.get("axes", "()"))
     if op != "Pooling":
-        return op in _SAME
+        return op in _SAME and is_of_each_value(node)
     return node.attrs.get("layout", "None") in _LAYOUTS and (
         is_true(node.attrs, "global_pool", default=False)
         or (_along(node, "kernel", axis, 0) == 1 and _along(node, "pad", axis, 0) == 0)

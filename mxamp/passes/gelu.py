@@ -8,6 +8,7 @@ from typing import NamedTuple, Sequence
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
@@ -129,22 +130,15 @@ def _only_sum_with_one(state: State, position: int) -> int | None:
     reader = state.only_reader(position)
     if reader is None or FACTS.canonical(state.graph.nodes[reader].op) != "_plus_scalar":
         return None
-    return reader if _scalar(state.graph.nodes[reader]) == 1.0 else None
+    return reader if real_number(state.graph.nodes[reader].attrs, "scalar") == 1.0 else None
 
 
 def _scaled(graph: Graph, entry: Entry) -> tuple[Entry, float]:
     """Return what an entry is a multiple of, and how many times: itself and 1 where it is none."""
     node = graph.nodes[entry.node]
-    op, number = FACTS.canonical(node.op), _scalar(node)
-    if op == "_mul_scalar":
-        return node.inputs[0], number
-    if op == "_div_scalar" and number:
-        return node.inputs[0], 1.0 / number
+    op, scalar = FACTS.canonical(node.op), real_number(node.attrs, "scalar")
+    if op == "_mul_scalar" and scalar is not None:
+        return node.inputs[0], scalar
+    if op == "_div_scalar" and scalar:
+        return node.inputs[0], 1.0 / scalar
     return entry, 1.0
-
-
-def _scalar(node: Node) -> float:
-    try:
-        return float(node.attrs.get("scalar", "nan"))
-    except ValueError:
-        return math.nan

@@ -81,10 +81,9 @@ class RewriteGroupNorm(NodeRewrite):
         """Write one GroupNorm."""
         node = state.graph.nodes[position]
         groups = (integers(node.attrs.get("num_groups", "1")) or (0,))[0]
-        if float(node.attrs.get("eps", _USUAL_EPSILON)) < _LEAST_EPSILON:
-            return None
         if (
             len(node.inputs) != 3
+            or float(node.attrs.get("eps", _USUAL_EPSILON)) < _LEAST_EPSILON
             or node.inputs[0].node not in state.images
             or state.dtypes[position][0] is not DType.FLOAT32
             or reads_statistics(state.graph, position)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, NamedTuple
+from typing import Iterable, NamedTuple
 
 import numpy as np
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.records import PreparedNode
@@ -149,18 +150,11 @@ def _divides_by_six(node: Node) -> bool:
         return _is(node, scalar=6.0)
     if op != "_mul_scalar":
         return False
-    value = _number(node.attrs, "scalar")
+    value = real_number(node.attrs, "scalar")
     return value is not None and np.float32(value) == np.float32(_SIXTH)
 
 
 def _is(node: Node, **constants: float) -> bool:
     return len(node.inputs) == 1 and all(
-        _number(node.attrs, key) == value for key, value in constants.items()
+        real_number(node.attrs, key) == value for key, value in constants.items()
     )
-
-
-def _number(attrs: Mapping[str, str], key: str) -> float | None:
-    try:
-        return float(attrs[key])
-    except (KeyError, ValueError):
-        return None

@@ -61,9 +61,13 @@ class DropKnownChoices(PreparationPass):
             reason = f"its condition is all {'ones' if number == 1 else 'zeros'}"
             changes.append(self.changed(node, reason, into=graph.nodes[entry.node].name))
         edited = edit.finish() if changes else None
-        if edited is None or _read_inputs(edited.graph) != _read_inputs(graph):
+        if edited is None or _read_variables(edited.graph) != _read_variables(graph):
             return None
         return Done(edited, tuple(changes))
+
+
+def _read_variables(graph: Graph) -> frozenset[str]:
+    return frozenset(graph.nodes[position].name for position in graph.input_order())
 
 
 def _is_told_its_shape(graph: Graph, choice: Node, taken: Entry) -> bool:
@@ -72,15 +76,3 @@ def _is_told_its_shape(graph: Graph, choice: Node, taken: Entry) -> bool:
     if graph.nodes[source].is_variable:
         return any(source_of_shape(graph, entry) != source for entry in choice.inputs)
     return is_left_open(graph, taken)
-
-
-def _read_inputs(graph: Graph) -> frozenset[str]:
-    """Return the variables that the outputs depend on."""
-    awaited = [head.node for head in graph.heads]
-    reached = set(awaited)
-    while awaited:
-        for entry in graph.nodes[awaited.pop()].inputs:
-            if entry.node not in reached:
-                reached.add(entry.node)
-                awaited.append(entry.node)
-    return frozenset(name for name, position in graph.variables.items() if position in reached)

@@ -11,6 +11,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS, InputRole, OperatorFacts, ValueKind
+from mxamp.ops.attributes import real_number
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.params.parameter import Parameter
 from mxamp.passes.mask_values import (
@@ -139,7 +140,7 @@ def _form(flow: MaskFlow, position: int, node: Node) -> Form:
     if facts is not None and facts.kind is ValueKind.COMPARE and not any(form.rewritten for form in forms):
         return Form(False, (Level(0.0, 0.0), Level(1.0, 1.0)))
     found = flow.lose(node, forms)
-    scale = _number(node, "scalar")
+    scale = real_number(node.attrs, "scalar")
     return WILD if hands_on(node) and scale is not None and flow.is_oversized(scale) else found
 
 
@@ -197,14 +198,7 @@ def _parameter(flow: MaskFlow, position: int, node: Node) -> Form:
 
 def _value(node: Node) -> float | None:
     """Return the attribute that reaches a node's elements; None where it is not a number."""
-    return _number(node, _VALUE_ATTRIBUTES[FACTS.canonical(node.op)], 0.0)
-
-
-def _number(node: Node, key: str, default: float | None = None) -> float | None:
-    try:
-        return float(node.attrs[key]) if key in node.attrs else default
-    except ValueError:
-        return None
+    return real_number(node.attrs, _VALUE_ATTRIBUTES[FACTS.canonical(node.op)], 0.0)
 
 
 # ---------------------------------------------------------------------- operators
@@ -311,7 +305,7 @@ def _times_scalar(flow: MaskFlow, position: int, node: Node, forms: Sequence[For
 
 
 def _over_scalar(flow: MaskFlow, position: int, node: Node, forms: Sequence[Form]) -> Form:
-    value = _number(node, "scalar", 1.0)
+    value = real_number(node.attrs, "scalar", 1.0)
     if not value or not math.isfinite(value):
         return flow.lose(node, forms)
     return flow.scaled(node, forms[0], value, divide=True)
@@ -331,7 +325,7 @@ def _is_bounded(flow: MaskFlow, position: int) -> bool:
 
 
 def _holds(flow: MaskFlow, node: Node, key: str) -> bool:
-    bound = _number(node, key)
+    bound = real_number(node.attrs, key)
     return bound is not None and abs(bound) <= flow.dtype.max_finite
 
 
@@ -345,7 +339,7 @@ def _maximum_scalar(flow: MaskFlow, position: int, node: Node, forms: Sequence[F
 
 def _bounded_below(flow: MaskFlow, node: Node, forms: Sequence[Form], key: str) -> Form:
     """Return what is left of a mask above a lower bound: nothing, where it lay below it and still does."""
-    low = _number(node, key)
+    low = real_number(node.attrs, key)
     if low is None or not _holds(flow, node, key) or any(level.after > low for level in forms[0].rewritten):
         return flow.lose(node, forms)
     bounds_both = key == "a_min" and _holds(flow, node, "a_max")
@@ -353,7 +347,7 @@ def _bounded_below(flow: MaskFlow, node: Node, forms: Sequence[Form], key: str) 
 
 
 def _softmax(flow: MaskFlow, position: int, node: Node, forms: Sequence[Form]) -> Form:
-    temperature = _number(node, "temperature")
+    temperature = real_number(node.attrs, "temperature")
     if temperature is not None and not 0 < temperature <= LARGEST_TEMPERATURE:
         flow.refuse(forms, f"{node.name!r} ({node.op}) divides it by a temperature of {temperature:g}")
     return flow.end(node, forms)

@@ -106,25 +106,26 @@ class OneSpelling(NodeRewrite):
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one node in the other spelling."""
+        node, dtypes = state.graph.nodes[position], state.certain_dtypes
+        if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
+            return None
+        if FACTS.canonical(node.op) in _POWERS and _is_scalar(node, "3.0"):
+            source = node.inputs[0]
+            squares = edit.part(position, "square", "square", source, like=state.usual_shape(source))
+            cube = _without(node, "elemwise_mul", "scalar", "is_int")
+            edit.replace(position, cube._replace(inputs=(source, squares)))
+            return "a product of three is the same up to rounding, without a call of the C library"
         twin = _twin(state, position)
         if twin is None:
             return None
-        if FACTS.canonical(twin.op) in _POWERS and _is_scalar(twin, "3.0"):
-            source = twin.inputs[0]
-            squares = edit.part(position, "square", "square", source, like=state.usual_shape(source))
-            cube = _without(twin, "elemwise_mul", "scalar", "is_int")
-            edit.replace(position, cube._replace(inputs=(source, squares)))
-            return "a product of three is the same up to rounding, without a call of the C library"
         edit.replace(position, twin)
         return f"{twin.op} computes the same, bit for bit"
 
 
 def _twin(state: State, position: int) -> Node | None:
-    """Return a node of the same meaning; None where there is none, or not certainly."""
-    node, dtypes = state.graph.nodes[position], state.certain_dtypes
+    """Return a node of float32 of the same meaning; None where there is none, or not certainly."""
+    node = state.graph.nodes[position]
     op = FACTS.canonical(node.op)
-    if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
-        return None
     if op in ("_np_reshape", "_npx_reshape"):
         return _reshape(node) if node.inputs[0].node in state.never_empty else None
     if op == "_npi_concatenate":
@@ -135,8 +136,6 @@ def _twin(state: State, position: int) -> Node | None:
         return _without(node, "square", "scalar", "is_int")
     if op in _SAME:
         return node._replace(op=_SAME[op])
-    if op in _POWERS and _is_scalar(node, "3.0"):
-        return node
     if len(node.inputs) != 2:
         return None
     twin = "elemwise_add" if op == "_grad_add" else _BROADCAST.get(op, op)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import integers, is_true, real_number
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,10 @@ def test_a_boolean_that_is_there_counts(text: str, value: bool) -> None:
 @pytest.mark.parametrize("default", [True, False])
 def test_a_boolean_that_is_absent_is_the_default(default: bool) -> None:
     assert is_true({}, "flag", default=default) is default
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.5", 0.5), ("-3", -3.0), ("1e-05", 1e-5), ("None", None)])
+def test_a_number_is_read_and_nothing_else(text: str, value: float | None) -> None:
+    assert real_number({"scalar": text}, "scalar", 7.0) == value
+    assert real_number({}, "scalar", 7.0) == 7.0
+    assert real_number({}, "scalar") is None

@@ -16,7 +16,8 @@ _MOST_ELEMENTS = 2e6
 _LARGE = (1.5e6, 6e6)
 """Values of what no cache near a core holds."""
 
-_BLOCK = 16
+BLOCK = 16
+"""Channels that fill a block."""
 
 _SMALLEST = 0.01
 """How much smaller the kernels of the smallest network are."""
@@ -46,7 +47,7 @@ class Draw:
 
     def channels(self, high: int = 1024) -> int:
         """Return a number of channels: mostly whole blocks of 16."""
-        high = max(2 * _BLOCK, int(high * self._share**0.4))
+        high = max(2 * BLOCK, int(high * self._share**0.4))
         kind = self._random.random()
         if kind < 0.2:  # as most networks have them; what lies so far apart shares sets of the caches
             return int(2 ** self._random.integers(4, 1 + int(math.log2(high))))
@@ -89,6 +90,6 @@ class Draw:
 
     def large_image(self) -> tuple[int, int, int, int]:
         """Return the shape of a feature map that no cache near a core holds, however small the others are."""
-        channels = _BLOCK * self.size(1, 32)
+        channels = BLOCK * self.size(1, 32)
         side = round(math.sqrt(self.size(*_LARGE) / channels))
         return 1, channels, side, side

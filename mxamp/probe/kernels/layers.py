@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from typing import Callable, Mapping
 
-from mxamp.probe.kernels.draw import Draw
+from mxamp.probe.kernels.draw import BLOCK, Draw
 from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 
 _SQUEEZED = 0.15
 """How many 1x1 convolutions read one place: those that excite, and classifiers behind a global pooling."""
-
-
-_BLOCK = 16
-"""Channels that fill a block."""
 
 
 def _convolution(
@@ -77,9 +73,9 @@ def _pointwise(draw: Draw) -> Kernel:
 
 
 def _rows(draw: Draw) -> Kernel:
-    rows, c, filters = draw.size(2, 64), _BLOCK * draw.size(8, 256), _BLOCK * draw.size(8, 256)
-    while filters > _BLOCK and c * filters > 4 * draw.most_elements:
-        c, filters = max(_BLOCK, c // 2), filters // 2
+    rows, c, filters = draw.size(2, 64), BLOCK * draw.size(8, 256), BLOCK * draw.size(8, 256)
+    while filters > BLOCK and c * filters > 4 * draw.most_elements:
+        c, filters = max(BLOCK, c // 2), filters // 2
     return kernel(
         "Convolution 1x1 of rows",
         "Convolution",
@@ -252,7 +248,7 @@ def _dense(draw: Draw) -> Kernel:
     if draw.chance(0.15):  # the words of a vocabulary, told of a state
         width, units = draw.size(32, 1024), draw.size(4096, 65536)
     elif draw.chance(0.2):  # a few rows, in whose time weights are most
-        rows, width, units = draw.size(2, 64), _BLOCK * draw.size(32, 256), _BLOCK * draw.size(32, 256)
+        rows, width, units = draw.size(2, 64), BLOCK * draw.size(32, 256), BLOCK * draw.size(32, 256)
     while units > 1 and (
         rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements
     ):
