@@ -8,6 +8,8 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.params.padded import PaddedParameter
+from mxamp.params.parameter import Parameter
 from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.move_transposes import is_of_each_value
@@ -20,13 +22,21 @@ _MATRIX, _SEQUENCES = 2, 3
 _BLOCK = 16
 """Channels in a block of oneDNN's: where they fill none, its convolutions are the slower form."""
 
-_FEWEST_CHANNELS = 512
-
-_LEAST_WEIGHTS = ((3, 1 << 21), (4, 1 << 19), (16, 1 << 18), (32, 1 << 20), (64, 1 << 22))
-"""Rows up to which a layer of so many weights is faster, in both dtypes or else much more in one.
+_LEAST = (
+    (3, ((192, 1 << 21),)),
+    (4, ((192, 1 << 19),)),
+    (8, ((192, 1 << 19), (512, 1 << 18))),
+    (16, ((256, 1 << 19), (512, 1 << 18))),
+    (32, ((384, 1 << 20),)),
+    (64, ((512, 1 << 22),)),
+)
+"""Rows up to which a layer of so many channels and weights is faster: in both dtypes, or else much in one.
 
 One row is a product with a vector, which reads weights as they are.
 """
+
+_LEAST_TO_FILL = 3 << 19
+"""Weights from which on a layer is faster whose channels or units have to be filled up."""
 
 
 class RewriteDenseConvolution(NodeRewrite):
@@ -45,10 +55,17 @@ class RewriteDenseConvolution(NodeRewrite):
     activations and a BatchNorm, where nothing else reads what lies between. Likewise for sequences of rows,
     of which each is a column.
 
-    Refuses: rows and weights of other numbers, in the call whose shapes are known or usual; channels and
-    units that fill no blocks of 16; weights that are not dense float32, or that other nodes read; other
-    dtypes than float32; what may be empty; nodes that a rule of the user's picks; targets that do not name
-    the pass; the bodies of control flow.
+    Channels and units that fill no blocks of 16 are filled up with zeros, and what added units write is cut
+    off before anything else::
+
+        x -> transpose {axes: (1, 0)} -> Reshape {shape: (1, 1, channels, -1)} -> Pad
+          -> Reshape {shape: (1, more channels, -1, 1)} -> Convolution(w with more of both)
+          -> Reshape {shape: (more units, -1)} -> slice_axis {end: units} -> transpose {axes: (1, 0)} -> y
+
+    Refuses: rows and weights of other numbers, in the call whose shapes are known or usual; sequences of
+    which a row fills no blocks of 16; weights that are not dense float32, or that other nodes read, and
+    biases likewise where there are units to add; other dtypes than float32; what may be empty; nodes that a
+    rule of the user's picks; targets that do not name the pass; the bodies of control flow.
 
     Notes
     -----
@@ -74,20 +91,26 @@ class RewriteDenseConvolution(NodeRewrite):
             return None
         node = state.graph.nodes[position]
         # As it is by now: a layer in front may have put rows there.
-        data, weight = edit.node(Entry(position)).inputs[0], state.own_parameter(node.inputs[1])
-        assert weight is not None  # no other layer gains
+        data, weight = edit.node(Entry(position)).inputs[0], _own(state, node.inputs[1])
         units, channels = weight.shape
-        whole = RearrangedParameter(weight, (0, 1), (units, channels, 1, 1))
+        added = -units % _BLOCK
+        if added or channels % _BLOCK:
+            weight = PaddedParameter(weight, {0: added, 1: -channels % _BLOCK})
+        whole = RearrangedParameter(weight, (0, 1), (*weight.shape, 1, 1))
         edit.change_parameter(node.inputs[1].node, whole)
+        for bias in node.inputs[2:] if added else ():
+            edit.change_parameter(bias.node, PaddedParameter(_own(state, bias), {0: added}))
         image = edit.once((data, axes), lambda: _image(state, edit, position, data, axes, channels))
-        attrs = {**own_attributes(node), "kernel": "(1, 1)", "num_filter": str(units)}
+        attrs = {**own_attributes(node), "kernel": "(1, 1)", "num_filter": str(units + added)}
         if "no_bias" in node.attrs:
             attrs["no_bias"] = node.attrs["no_bias"]
         layer = Node("Convolution", node.name, attrs, (image, *node.inputs[1:]))
-        if position in state.heads:  # the last of those that take its place has its name
+        if added or position in state.heads:  # the last of those that take its place has its name
             like = _shapes(state, position, axes)[0]
+            like = like and (1, units + added, *like[2:])
             part = edit.part(position, layer.op, "image", *layer.inputs, like=like, **attrs)
-            edit.replace(position, _rows(state, edit, position, part, axes, units)._replace(name=node.name))
+            made = _rows(state, edit, position, part, axes, units, added)
+            edit.replace(position, made._replace(name=node.name))
             return _WHY
         edit.replace(position, layer, shapes=_shapes(state, position, axes))
         last, reader = position, state.only_reader(position)
@@ -121,19 +144,34 @@ def _axes_of_gain(state: State, position: int) -> int | None:
         weight is None
         or usual is None
         or len(weight.shape) != _MATRIX
-        or weight.shape[0] % _BLOCK
-        or weight.shape[1] % _BLOCK
-        or weight.shape[1] < _FEWEST_CHANNELS
         or state.dtypes[position][0] is not DType.FLOAT32
     ):
+        return None
+    units, channels = weight.shape
+    if units % _BLOCK and not all(state.own_parameter(bias) for bias in node.inputs[2:]):
         return None
     axes = _MATRIX  # and where these are empty, either form raises
     if not is_true(node.attrs, "flatten", default=True):
         axes = len(certain) if certain is not None and data.node in state.never_empty else 0
-    rows, weights = math.prod(usual) // weight.shape[1], math.prod(weight.shape)
-    least = next((least for most, least in _LEAST_WEIGHTS if 1 < rows <= most), None)
-    is_faster = least is not None and weights >= least
-    return axes if is_faster and axes in (_MATRIX, _SEQUENCES) else None
+    if not _is_faster(math.prod(usual) // channels, units, channels):
+        return None
+    return axes if axes == _MATRIX or (axes == _SEQUENCES and channels % _BLOCK == 0) else None
+
+
+def _is_faster(rows: int, units: int, channels: int) -> bool:
+    """Return whether a layer is faster as a convolution."""
+    weights = units * channels
+    if (units % _BLOCK or channels % _BLOCK) and weights < _LEAST_TO_FILL:
+        return False
+    least = next((least for most, least in _LEAST if 1 < rows <= most), ())
+    return any(channels >= fewest and weights >= number for fewest, number in least)
+
+
+def _own(state: State, entry: Entry) -> Parameter:
+    """Return a parameter that no other node reads."""
+    parameter = state.own_parameter(entry)
+    assert parameter is not None  # it is known that the layer gains
+    return parameter
 
 
 def _takes_images(state: State, position: int, axes: int) -> bool:
@@ -156,24 +194,36 @@ def _image(state: State, edit: GraphEdit, position: int, data: Entry, axes: int,
         like = (channels, *places)
         turned = edit.part(position, "transpose", "turned", data, like=like, axes="(2, 0, 1)")
         return edit.part(position, "expand_dims", "data", turned, like=(1, *like), axis="0")
-    rows = data
+    rows, added = data, -channels % _BLOCK
     is_flat = is_true(state.graph.nodes[position].attrs, "flatten", default=True)
     if certain is None or len(certain) != _MATRIX or (is_flat and state.graph.nodes[before.node].is_variable):
         like = (*places, channels)
         rows = edit.part(position, "Reshape", "rows", data, like=like, shape=f"(-1, {channels})")
     turned = edit.part(position, "transpose", "turned", rows, like=(channels, *places), axes="(1, 0)")
-    like = (1, channels, *places, 1)
-    return edit.part(position, "Reshape", "data", turned, like=like, shape=f"(1, {channels}, -1, 1)")
+    if added:  # a Pad goes along the last two axes of four
+        like = (1, 1, channels, *places)
+        plane = edit.part(position, "Reshape", "plane", turned, like=like, shape=f"(1, 1, {channels}, -1)")
+        pad = {"mode": "constant", "pad_width": f"(0, 0, 0, 0, 0, {added}, 0, 0)", "constant_value": "0"}
+        like = (1, 1, channels + added, *places)
+        turned = edit.part(position, "Pad", "channels", plane, like=like, **pad)
+    like = (1, channels + added, *places, 1)
+    return edit.part(position, "Reshape", "data", turned, like=like, shape=f"(1, {channels + added}, -1, 1)")
 
 
-def _rows(state: State, edit: GraphEdit, last: int, image: Entry, axes: int, units: int) -> Node:
+def _rows(
+    state: State, edit: GraphEdit, last: int, image: Entry, axes: int, units: int, added: int = 0
+) -> Node:
     """Return the node that makes rows of an image again, and put in what it reads."""
     shape, name = state.usual_shape(Entry(last)), state.graph.nodes[last].name
-    like = None if shape is None else (units, *shape[:-1])
-    given = {"shape": f"({units}, -1)" if axes == _MATRIX else "(-3, 0, 0)"}
+    places = None if shape is None else shape[:-1]
+    given = {"shape": f"({units + added}, -1)" if axes == _MATRIX else "(-3, 0, 0)"}
     made = Node("Reshape", f"{name}_columns", given, (image,))
     beside = {"after": last} if image == Entry(last) else {"before": last}
-    columns = edit.insert(made, shapes=(like,), **beside)
+    columns = edit.insert(made, shapes=(places and (units + added, *places),), **beside)
+    if added:
+        cut = {"axis": "0", "begin": "0", "end": str(units)}
+        made = Node("slice_axis", f"{name}_units", cut, (columns,))
+        columns = edit.insert(made, shapes=(places and (units, *places),), **beside)
     order = "(1, 0)" if axes == _MATRIX else "(1, 2, 0)"
     return Node("transpose", f"{name}_rows", {"axes": order}, (columns,))
 
