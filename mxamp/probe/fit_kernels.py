@@ -33,7 +33,8 @@ from mxamp.targets.kernel_cost import (
     slower_by,
     tree_to_document,
 )
-from mxamp.targets.kernel_terms import amounts_and_traits, family_of
+from mxamp.targets.kernel_family import family_of
+from mxamp.targets.kernel_terms import amounts_and_traits
 from mxamp.targets.work import Work
 
 _FEWEST = 8

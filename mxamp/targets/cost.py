@@ -16,7 +16,8 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar
 from mxamp.targets.image_layout import PLAIN
 from mxamp.targets.kernel_correction import Correction, correction_from_document
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
-from mxamp.targets.kernel_terms import BROADER, amounts_and_traits, family_of
+from mxamp.targets.kernel_family import BROADER, family_of
+from mxamp.targets.kernel_terms import amounts_and_traits
 from mxamp.targets.work import Work
 
 CAST_DOWN, CAST_UP = "cast down", "cast up"
@@ -203,7 +204,9 @@ class CostModel:
         if low and self.low_over_float32:
             return self.low_over_float32 * self.microseconds(op, work, low=False)
         family = family_of(op, work) if work.inputs and self.kernels else ""
-        costs = self._kernels_of(family)
+        if family not in self.kernels:
+            family = BROADER.get(family, family)
+        costs = self.kernels.get(family)
         if costs is None:
             return self._by_roofline(op, work, low=low)
         own = costs[low]
@@ -236,9 +239,6 @@ class CostModel:
         compared = work._replace(attributes={"act_type": "relu"})
         alone = self.microseconds(op, work, low=low)
         return max(0.0, alone - self.microseconds("Activation", compared, low=low))
-
-    def _kernels_of(self, family: str) -> KernelCosts | None:
-        return self.kernels.get(family, self.kernels.get(BROADER.get(family, family)))
 
     def _by_kernel(self, cost: KernelCost, family: str, op: str, work: Work, *, low: bool) -> float:
         amounts, traits = amounts_and_traits(op, work, low=low)

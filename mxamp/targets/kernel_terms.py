@@ -24,23 +24,6 @@ _BLOCK = 16
 
 _FLOAT32_BYTES = 4
 
-_FEW = 4
-"""Convolutions of no more channels have kernels of their own: those of images."""
-
-_WIDEST = 11
-"""Kernels of images are no wider (AlexNet's first)."""
-
-BROADER = {
-    "Convolution of rows": "Convolution of few channels",
-    "Convolution 1x1 of rows": "Convolution 1x1",
-    "Deconvolution of one place": "Deconvolution",
-    "Pooling of rows": "Pooling",
-}
-"""Family -> what it is one of, for targets that were measured before it was told apart."""
-
-_MOST_ROWS = 64
-"""Places in a row up to which a 1x1 convolution is what a layer of few rows is: reading weights."""
-
 _CACHE = 1 << 20
 """Bytes that stay near a core; what is beyond comes from farther away."""
 
@@ -51,54 +34,8 @@ _FILL = 512
 """Powers of two up to this are looked for in a number of channels. Small ones fill blocks; where large ones
 lie between the values of a channel these share sets of the caches."""
 
-_KINDS = {"Activation": ("act_type", "relu"), "LeakyReLU": ("act_type", "leaky"), "RNN": ("mode", "lstm")}
-"""Operators that are several: the attribute that says which, and its default."""
-
 Amounts = Dict[str, float]
 Traits = Dict[str, float]
-
-
-def family_of(op: str, work: Work) -> str:
-    """Return the name of the kernels that a node is one of; those of one family are fitted together.
-
-    Parameters
-    ----------
-    op
-        The canonical operator name.
-    work
-        What it does.
-    """
-    attributes = work.attributes
-    if op == "Convolution":
-        weight = work.inputs[1] if len(work.inputs) > 1 else ()
-        groups = _groups(attributes)
-        if len(weight) == 3:
-            return "Convolution of sequences"
-        if len(weight) == 5:
-            return "Convolution of volumes"
-        if work.is_depthwise:
-            return "Convolution depthwise"
-        if groups > 1:
-            return "Convolution grouped"
-        if weight and weight[1] <= _FEW:
-            # A kernel as wide as a row, and wider than any for images: of words, each one row of its vector.
-            reads_rows = weight[3] == work.inputs[0][3] > _WIDEST
-            return "Convolution of rows" if reads_rows else "Convolution of few channels"
-        if math.prod(weight[2:]) > 1:
-            return "Convolution"
-        batch, _, *places = work.output
-        is_row = batch == min(places) == 1 < math.prod(places) <= _MOST_ROWS
-        return "Convolution 1x1 of rows" if is_row else "Convolution 1x1"
-    if op == "Deconvolution" and math.prod(work.inputs[0][2:]) == 1:
-        return "Deconvolution of one place"  # where generators begin: a product that reads its weight once
-    if op == "Pooling" and len(work.output) == _IMAGE and work.inputs[0][3] == 1 < work.inputs[0][2]:
-        return "Pooling of rows"
-    if op in ("Activation", "LeakyReLU", "RNN"):
-        key, default = (
-            ("mode", "lstm") if op == "RNN" else ("act_type", "leaky" if op == "LeakyReLU" else "relu")
-        )
-        return f"{op} {attributes.get(key, default)}"
-    return op
 
 
 def amounts_and_traits(op: str, work: Work, *, low: bool) -> tuple[Amounts, Traits]:
@@ -123,7 +60,7 @@ def amounts_and_traits(op: str, work: Work, *, low: bool) -> tuple[Amounts, Trai
 
 def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     data, weight = work.inputs[0], work.inputs[1]
-    groups = _groups(work.attributes)
+    groups = groups_of(work.attributes)
     read, written = math.prod(data), math.prod(work.output)
     taps = math.prod(weight[2:])
     # A FullyConnected's weight, a Convolution's and a Deconvolution's: (filters, channels), the last turned.
@@ -413,7 +350,8 @@ def _layout(work: Work, itemsize: int) -> int:
     return int(channels % 8 == 0 and itemsize == _FLOAT32_BYTES)
 
 
-def _groups(attributes: Mapping[str, str]) -> int:
+def groups_of(attributes: Mapping[str, str]) -> int:
+    """Return into how many groups a layer's channels are cut."""
     return max(1, (_integers(attributes.get("num_group", "")) or (1,))[0])
 
 

@@ -29,7 +29,8 @@ from mxamp.probe.time_kernels import (
 from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
-from mxamp.targets.kernel_terms import amounts_and_traits, family_of
+from mxamp.targets.kernel_family import family_of
+from mxamp.targets.kernel_terms import amounts_and_traits
 
 
 def convolution(filters: int, channels: int = 32, side: int = 14, taps: int = 3, groups: int = 1) -> Work:
@@ -260,6 +261,11 @@ def of_rows(batch: int, height: int, width: int) -> Work:
     return Work(0, 0, inputs=(data, weight), output=(batch, 32, height, width))
 
 
+def layer_of(*rows: int) -> Work:
+    """Return a layer of 64 channels and 32 units."""
+    return Work(0, 0, inputs=((*rows, 64), (32, 64)), output=(*rows, 32))
+
+
 @pytest.mark.parametrize(
     ("op", "work", "family"),
     [
@@ -277,6 +283,10 @@ def of_rows(batch: int, height: int, width: int) -> Work:
         ("Convolution", of_words(11, 11), "Convolution of few channels"),
         ("Convolution", convolution(32, groups=32), "Convolution depthwise"),
         ("Convolution", convolution(32, groups=4), "Convolution grouped"),
+        ("FullyConnected", layer_of(1), "FullyConnected"),
+        ("FullyConnected", layer_of(2), "FullyConnected of few rows"),
+        ("FullyConnected", layer_of(4, 4), "FullyConnected of few rows"),
+        ("FullyConnected", layer_of(17), "FullyConnected"),
         ("Deconvolution", upsampling(side=1), "Deconvolution of one place"),
         ("Deconvolution", upsampling(side=4), "Deconvolution"),
         ("Pooling", pooling(30, 1), "Pooling of rows"),

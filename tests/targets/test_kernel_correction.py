@@ -56,6 +56,17 @@ def test_of_kernels_larger_than_those_that_were_learned_from_rates_alone_tell() 
     assert correction.times("exp", {}, {}, 1000.1) == 1.0
 
 
+def test_a_family_that_a_target_does_not_tell_apart_is_the_broader_one() -> None:
+    """Both its rates and what corrects them were learned from the broader one's kernels."""
+    layer = Work(0, 0, inputs=((4, 64), (32, 64)), output=(4, 32))
+    rates = {"float32": {"one": 3.0}, "low": {"one": 3.0}}
+    corrections = {"low": trees({"family": "FullyConnected", "then": math.log(2), "else": 0.0})}
+    before = costs(corrections, FullyConnected=rates)
+    since = costs(corrections, FullyConnected=rates, **{"FullyConnected of few rows": rates})
+    assert before.microseconds("FullyConnected", layer, low=True) == pytest.approx(6.0)
+    assert since.microseconds("FullyConnected", layer, low=True) == pytest.approx(3.0)
+
+
 def test_what_a_kernel_has_none_of_is_nothing() -> None:
     tree = {"trait": "taps", "below": 1, "then": 0.5, "else": 0.0}
     assert correction_from_document(trees(tree), "a test").times("exp", {}, {}, 5.0) == math.exp(0.5)

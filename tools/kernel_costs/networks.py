@@ -33,7 +33,7 @@ from mxamp.runtime.node_times import backend_nodes
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import graph_from_symbol
 from mxamp.targets import Target
-from mxamp.targets.kernel_terms import family_of
+from mxamp.targets.kernel_family import family_of
 from tools.benchmark_models.names import MODELS
 from tools.kernel_costs.timings import add_arguments, add_timings, read_target
 from tools.machine import prepare_environment, use_amx

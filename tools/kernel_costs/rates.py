@@ -28,7 +28,8 @@ from mxamp.probe.fit_kernels import WORST, KernelSample, fit_family, read_kernel
 from mxamp.targets import Target
 from mxamp.targets.cost import Corrections, CostModel
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, slower_by, tree_to_document
-from mxamp.targets.kernel_terms import BROADER, amounts_and_traits
+from mxamp.targets.kernel_family import BROADER
+from mxamp.targets.kernel_terms import amounts_and_traits
 from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
 
 _PARTS = 4

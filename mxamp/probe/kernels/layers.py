@@ -247,15 +247,28 @@ def _dense(draw: Draw) -> Kernel:
     units = 16 * draw.size(1, 256) if draw.chance(0.6) else draw.size(1, 4096)
     if draw.chance(0.15):  # the words of a vocabulary, told of a state
         width, units = draw.size(32, 1024), draw.size(4096, 65536)
-    elif draw.chance(0.2):  # a few rows, in whose time weights are most
-        rows, width, units = draw.size(2, 64), BLOCK * draw.size(32, 256), BLOCK * draw.size(32, 256)
+    elif draw.chance(0.2):  # rows in whose time weights are most
+        rows, width, units = draw.size(17, 64), BLOCK * draw.size(32, 256), BLOCK * draw.size(32, 256)
+    return _product(draw, "FullyConnected", rows, width, units)
+
+
+def _few_dense(draw: Draw) -> Kernel:
+    rows, width, units = draw.size(2, 16), draw.size(16, 4096), draw.size(16, 4096)
+    if draw.chance(0.6):
+        width, units = BLOCK * draw.size(1, 256), BLOCK * draw.size(1, 256)
+    elif draw.chance(0.25):
+        width, units = draw.size(32, 1024), draw.size(4096, 65536)
+    return _product(draw, "FullyConnected of few rows", rows, width, units)
+
+
+def _product(draw: Draw, family: str, rows: int, width: int, units: int) -> Kernel:
     while units > 1 and (
         rows * width * units > draw.most_multiply_adds or width * units > 4 * draw.most_elements
     ):
         units //= 2
     bias = draw.chance(0.8)
     return kernel(
-        "FullyConnected",
+        family,
         "FullyConnected",
         [
             Operand((rows, width)),
@@ -281,6 +294,7 @@ LAYERS: Mapping[str, tuple[float, Callable[[Draw], Kernel]]] = {
     "Convolution of volumes": (2, _volume),
     "Deconvolution": (2.5, _deconvolution),
     "Deconvolution of one place": (0.5, _one_place),
-    "FullyConnected": (5, _dense),
+    "FullyConnected": (4, _dense),
+    "FullyConnected of few rows": (1.5, _few_dense),
 }
 """Name -> how often it is drawn beside the others, and what draws it."""
