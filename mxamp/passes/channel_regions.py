@@ -256,11 +256,14 @@ class ChannelRegions:
         return len(channels) == 2 and channels[0] == 1 < channels[1]
 
     def readers(self, region: Region) -> Iterator[tuple[int, int]]:
-        """Yield what reads a region from outside: node and number of the input."""
+        """Yield what reads a region and does not carry it on: node and number of the input.
+
+        That may be a layer of the region itself, where what it makes is added to what it reads.
+        """
         members = set(region.members)
         for position in region.members:
             for use in self.graph.uses[position].get(0, ()):
-                if use.node not in members:
+                if use.node not in members or self.is_layer[use.node]:
                     yield use.node, use.input
 
     def takes(self, reader: int, number: int, channels: int) -> bool:

@@ -117,6 +117,23 @@ def test_terms_of_a_sum_are_padded_together_with_their_batch_norm_and_depthwise_
     assert added == {"gamma": {1.0}, "beta": {0.0}, "moving_mean": {0.0}, "moving_var": {1.0}}
 
 
+def test_what_is_added_to_what_it_reads_gets_rows_and_columns() -> None:
+    """A block of one layer, with or without a depthwise one before it, as BlazeFace has them."""
+    net = Layers()
+    first = net.layer(net.var("x"), "first", 16, 24)
+    depthwise = net.layer(first, "depthwise", 24, 24, pad="(1, 1)", num_group=24)
+    one = net.op("elemwise_add", first, net.layer(depthwise, "one", 24, 24, kernel=1))
+    two = net.op("elemwise_add", net.layer(one, "two", 24, 24, pad="(1, 1)"), one)
+    after, done = net.done(net.layer(two, "next", 24, 16))
+    assert "slice_axis" not in {node.op for node in after.nodes}
+    for name, rows in (("one", 32), ("two", 32), ("next", 16)):
+        weight, before = done.params[f"{name}_weight"].numpy().copy(), net.params[f"{name}_weight"]
+        assert weight.shape == (rows, 32, *before.shape[2:])
+        np.testing.assert_array_equal(weight[: before.shape[0], :24], before)
+        weight[: before.shape[0], :24] = 0
+        assert not weight.any()
+
+
 def test_a_filter_a_group_is_not_depthwise_where_groups_have_several_channels() -> None:
     net = Layers()
     first = net.layer(net.var("x"), "first", 16, 48)
@@ -445,6 +462,7 @@ def test_results_are_those_of_float32_but_for_the_order_of_summation() -> None:
     net = Layers()
     x = net.var("x")
     one = relu(net, net.norm(net.layer(x, "one", 16, 24, pad="(1, 1)"), "norm", 24))
+    one = net.op("elemwise_add", one, net.layer(one, "block", 24, 24, kernel=1))
     two = net.layer(x, "two", 16, 24, pad="(1, 1)")
     up = net.layer(
         net.op("elemwise_add", one, two), "up", 24, 20, op="Deconvolution", kernel=2, stride="(2, 2)"
@@ -454,7 +472,7 @@ def test_results_are_those_of_float32_but_for_the_order_of_summation() -> None:
     fc = net.op("FullyConnected", net.op("Flatten", up), weight, name="fc", num_hidden=10, no_bias=True)
     graph = net.graph(last, fc)
     after, done = prepared(PadChannels, graph, net.params, inserted=("last_padded",))
-    assert len(done.changes) == 4
+    assert len(done.changes) == 5
     states = ("norm_moving_mean", "norm_moving_var")
 
     def run(graph: Graph, values: Any) -> Any:
