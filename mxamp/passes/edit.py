@@ -160,7 +160,7 @@ class GraphEdit:
         ----------
         name
             What to call it; changed where the name is taken, but it may be that of ``before``, which must be
-            dropped then.
+            dropped then, unless a variable has that name as well.
         parameter
             Its values.
         made_from
@@ -168,7 +168,8 @@ class GraphEdit:
         before
             The node that it stands in front of.
         """
-        if name != self._graph.nodes[before].name or name in self._params:
+        is_variable = name in self._params or name in self._values or name in self._graph.variables
+        if is_variable or name != self._graph.nodes[before].name:
             name = self._builder.free_name(name)
         attrs = {"__shape__": str(parameter.shape)}
         if parameter.dtype is not DType.FLOAT32:

@@ -55,6 +55,25 @@ def test_the_weights_of_a_recurrent_layer_are_joined_once() -> None:
     ]
 
 
+def test_constants_of_one_name_become_parameters_of_two() -> None:
+    """MXNet lets operators share a name, and an operator that of an input; parameters may not."""
+    net = Net()
+    joined = [
+        net.op("Concat", net.param(f"{name}1", 1, 2), net.param(f"{name}2", 1, 2), name="all", dim=0)
+        for name in ("a", "b")
+    ]
+    x = net.op("exp", net.var("x"), name="exp")
+    shift = net.op("negative", net.param("c", 2, 2, value=3.0), name="x")
+    total = net.op("add_n", x, *joined, shift, name="total", num_args=4)
+    after, done = prepared(FoldConstants, net.graph(total), net.params, inserted=("all_1", "x_1"))
+    assert sorted(node.name for node in after.nodes) == ["all", "all_1", "exp", "total", "x", "x_1"]
+    for name, part in (("all", "a"), ("all_1", "b")):
+        by_hand = np.concatenate([net.params[f"{part}{number}"] for number in (1, 2)])
+        np.testing.assert_array_equal(done.params[name].values(), by_hand)
+    np.testing.assert_array_equal(done.params["x_1"].values(), np.full((2, 2), -3.0))
+    assert [change.into for change in done.changes] == ["all", "all_1", "x_1"]
+
+
 @pytest.mark.parametrize("route", ["arrays", "file", "graph"])
 def test_every_kind_of_model_is_folded(route: str, tmp_path: Path) -> None:
     net, graph = recurrent()
