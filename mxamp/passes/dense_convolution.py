@@ -150,9 +150,11 @@ def _axes_of_gain(state: State, position: int) -> int | None:
     units, channels = weight.shape
     if units % _BLOCK and not all(state.own_parameter(bias) for bias in node.inputs[2:]):
         return None
-    axes = _MATRIX  # and where these are empty, either form raises
-    if not is_true(node.attrs, "flatten", default=True):
-        axes = len(certain) if certain is not None and data.node in state.never_empty else 0
+    axes = None if certain is None else len(certain)
+    if axes != _MATRIX and data.node not in state.never_empty:
+        return None  # of an empty matrix both forms raise
+    if is_true(node.attrs, "flatten", default=True):
+        axes = _MATRIX
     if not _is_faster(math.prod(usual) // channels, units, channels):
         return None
     return axes if axes == _MATRIX or (axes == _SEQUENCES and channels % _BLOCK == 0) else None

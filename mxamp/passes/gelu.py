@@ -97,6 +97,8 @@ def _gelu(state: State, position: int) -> _Gelu | None:
     graph = state.graph
     inner = graph.nodes[position].inputs[0]
     x, scale = _scaled(graph, inner)
+    if x.node in state.left_open:  # terms tell by their results how large they are, and the operator does not
+        return None
     if not math.isclose(scale, math.sqrt(0.5), rel_tol=_AS_WRITTEN) or inner == x:
         return None
     parts = [position, *([inner.node] if state.only_reader(inner.node) == position else [])]

@@ -7,7 +7,7 @@ from typing import Mapping
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.open_shapes import is_left_open, source_of_shape
+from mxamp.passes.open_shapes import source_of_shape
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
@@ -26,9 +26,10 @@ class DropKnownChoices(PreparationPass):
 
         new -> y
 
-    Refuses: a choice that is a graph output, whose name it has; other conditions; what takes its shape from
-    the choice, as the zeros of a first state do, or an input beside other inputs; where an input would have
-    no reader any more; a node that a rule of the user's picks; the bodies of control flow.
+    Refuses: a choice that is a graph output, whose name it has; other conditions; where one of its inputs
+    takes its shape from the others, as the zeros of a first state do, or an input beside other inputs; where
+    an input would have no reader any more; a node that a rule of the user's picks; the bodies of control
+    flow.
 
     Notes
     -----
@@ -54,7 +55,7 @@ class DropKnownChoices(PreparationPass):
             if number is None:
                 continue
             entry = taken.get(node.inputs[number], node.inputs[number])
-            if _is_told_its_shape(graph, node, entry):
+            if _tells_a_shape(state, node):
                 continue
             taken[Entry(position)] = entry
             edit.drop(position, entry)
@@ -70,9 +71,13 @@ def _read_variables(graph: Graph) -> frozenset[str]:
     return frozenset(graph.nodes[position].name for position in graph.input_order())
 
 
-def _is_told_its_shape(graph: Graph, choice: Node, taken: Entry) -> bool:
-    """Return whether MXNet may infer the shape of what is taken from the other inputs of the choice."""
-    source = source_of_shape(graph, taken)
-    if graph.nodes[source].is_variable:
-        return any(source_of_shape(graph, entry) != source for entry in choice.inputs)
-    return is_left_open(graph, taken)
+def _tells_a_shape(state: State, choice: Node) -> bool:
+    """Return whether MXNet may infer the shape of an input of the choice from the others."""
+    sources = {source_of_shape(state.graph, entry) for entry in choice.inputs}
+    asked = [source for source in sources if source in state.left_open or _is_input(state, source)]
+    return len(sources) > 1 and bool(asked)
+
+
+def _is_input(state: State, position: int) -> bool:
+    node = state.graph.nodes[position]
+    return node.is_variable and node.name not in state.params

@@ -11,7 +11,6 @@ from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.open_shapes import is_left_open
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
@@ -108,7 +107,7 @@ def _join(state: State, position: int) -> _Join | None:
         or len(axis) != 1
         or axis[0] not in (-1, len(output) - 1)
         or len(node.inputs) < 2
-        or any(is_left_open(state.graph, entry) for entry in node.inputs)
+        or any(entry.node in state.left_open for entry in node.inputs)
         or math.prod(output) < _FEW_VALUES
         or state.certain_dtypes[position][0] is not DType.FLOAT32
     ):

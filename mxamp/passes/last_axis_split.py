@@ -59,6 +59,8 @@ class RewriteLastAxisSplit(NodeRewrite):
         shape, sizes = state.shape(data), state.axis_sizes.of(data)
         if shape is None or sizes is None or position in state.heads or not read:
             return None
+        if data.node in state.left_open:  # a split tells by its parts how large it is, and a slice does not
+            return None
         length = sizes[-1] if sizes else None
         if not isinstance(length, int) or not _is_of_last_axis(node, len(shape)):
             return None

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import AbstractSet
+
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
-from mxamp.passes.equal_shapes import KEEP_SHAPE
+from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+
+_TELL_EACH_OTHER = frozenset(
+    {"Concat", "_grad_add", "add_n", "elemwise_add", "elemwise_div", "elemwise_mul", "elemwise_sub", "where"}
+)
+"""Operators that tell one input's size by another's."""
 
 _FILLED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full", "_npi_zeros", "_npi_ones"})
 """Operators that fill as many values as an attribute says with one number."""
@@ -31,7 +38,23 @@ def source_of_shape(graph: Graph, entry: Entry) -> int:
     return position
 
 
-def is_left_open(graph: Graph, entry: Entry) -> bool:
-    """Return whether nothing but what reads an entry says how large it is."""
-    node = graph.nodes[source_of_shape(graph, entry)]
-    return not node.inputs and not node.is_variable and not has_a_size_of_its_own(node)
+def left_open(graph: Graph) -> frozenset[int]:
+    """Return the nodes of whose first output nothing but what reads it says how large it is.
+
+    So are the first states of a recurrent layer, and what is made of them alone, as by a FullyConnected. A
+    form of a node that MXNet tells no size through backwards must not read them. Linear in nodes and inputs.
+    """
+    found: set[int] = set()
+    for position, node in enumerate(graph.nodes):
+        if _is_left_open(node, found):
+            found.add(position)
+    return frozenset(found)
+
+
+def _is_left_open(node: Node, found: AbstractSet[int]) -> bool:
+    if not node.inputs:
+        return not node.is_variable and not has_a_size_of_its_own(node)
+    op, are_open = FACTS.canonical(node.op), [entry.node in found for entry in node.inputs]
+    if op in _TELL_EACH_OTHER:
+        return all(are_open)
+    return any(are_open) if op in BROADCASTING else are_open[0]

@@ -8,7 +8,6 @@ from functools import partial
 from mxamp.graph.graph import Entry
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import AS_ROWS, PLACES_BACK
-from mxamp.passes.open_shapes import is_left_open
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 from mxamp.targets.layout import WRITE_OVER, layout_writers, writes_plain
@@ -63,7 +62,7 @@ class PlainConcat(NodeRewrite):
             or not any(part.node in state.images for part in node.inputs)
             or not all(_is_plain(state, part) for part in node.inputs)
             or not all(part.node in state.never_empty for part in node.inputs)
-            or any(is_left_open(state.graph, part) for part in node.inputs)
+            or any(part.node in state.left_open for part in node.inputs)
         ):
             return None
         known = [shape for shape in shapes if shape is not None]

@@ -20,31 +20,15 @@ _FEW_VALUES = 1 << 12
 _FEWEST_AXES = 3
 """Of two axes the second is the last."""
 
+_TERMS = frozenset({"broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
 _MOVES = frozenset(
     {"Concat", "Dropout", "Reshape", "SwapAxis", "_copy", "expand_dims", "slice_axis", "squeeze", "transpose"}
 )
 _COMPUTES = frozenset(
     {
-        *(
-            "Activation",
-            "BatchNorm",
-            "Convolution",
-            "Deconvolution",
-            "Embedding",
-            "FullyConnected",
-            "LayerNorm",
-        ),
-        *(
-            "LeakyReLU",
-            "Pooling",
-            "RNN",
-            "batch_dot",
-            "broadcast_add",
-            "broadcast_mul",
-            "dot",
-            "elemwise_add",
-        ),
-        *("elemwise_mul", "relu", "sigmoid", "softmax", "tanh"),
+        *("Activation", "BatchNorm", "Convolution", "Deconvolution", "Embedding", "FullyConnected"),
+        *("LayerNorm", "LeakyReLU", "Pooling", "RNN", "batch_dot", "dot", "relu", "sigmoid", "softmax"),
+        "tanh",
     }
 )
 """Operators that make no mask of minus infinity."""
@@ -66,10 +50,10 @@ class RewriteSecondAxisMax(NodeRewrite):
     With ``keepdims`` the last Reshape keeps the axis of length one.
 
     Refuses: where the number of axes is not certain, or less than three; fewer than 4,096 values; other axes,
-    and ``exclude``; what is no result of layers, activations, sums and products of such, for a mask may hold
-    minus infinity; other dtypes than float32; numpy's shape semantics; a node that a rule of the user's
-    picks; targets that do not name the pass; the bodies of control flow. The node may be a graph output, for
-    its name stays.
+    and ``exclude``; what is no result of layers and activations, nor sums and products of such, or put
+    together from them, for a mask may hold minus infinity; other dtypes than float32; numpy's shape
+    semantics; a node that a rule of the user's picks; targets that do not name the pass; the bodies of
+    control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -120,7 +104,16 @@ class RewriteSecondAxisMax(NodeRewrite):
 
 
 def _is_computed(graph: Graph, entry: Entry) -> bool:
-    """Return whether values come from what makes no mask."""
-    while FACTS.canonical(graph.nodes[entry.node].op) in _MOVES:
-        entry = graph.nodes[entry.node].inputs[0]
-    return FACTS.canonical(graph.nodes[entry.node].op) in _COMPUTES
+    """Return whether all values come from what makes no mask."""
+    pending, seen = [entry.node], {entry.node}
+    while pending:
+        node = graph.nodes[pending.pop()]
+        op = FACTS.canonical(node.op)
+        if op in _COMPUTES:
+            continue
+        if op not in _MOVES | _TERMS:
+            return False
+        read = {each.node for each in node.inputs} - seen
+        seen |= read
+        pending += read
+    return True

@@ -25,6 +25,7 @@ from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.passes.images import axes_of_places, image_nodes
 from mxamp.passes.never_empty import never_empty
+from mxamp.passes.open_shapes import left_open
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch
@@ -219,9 +220,18 @@ class State:
         return image_nodes(self.places)
 
     @cached_property
+    def left_open(self) -> frozenset[int]:
+        """The nodes whose size nothing but their readers says; see :func:`left_open`."""
+        return left_open(self.graph)
+
+    @cached_property
     def never_empty(self) -> frozenset[int]:
         """The nodes that certainly hand on values; see :func:`never_empty`."""
-        return never_empty(self.graph, self.params, self.certain_dtypes)
+        return never_empty(self.graph, self.params, self.certain_dtypes, self._axes)
+
+    def _axes(self, entry: Entry) -> int | None:
+        sizes = self.axis_sizes.of(entry)
+        return None if sizes is None else len(sizes)
 
     @cached_property
     def equal_shapes(self) -> EqualShapes:

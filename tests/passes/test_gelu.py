@@ -99,6 +99,10 @@ def test_a_part_that_another_reads_stays_beside_it() -> None:
 def refused(case: str) -> tuple[Terms, Graph]:
     """Return terms that must stay."""
     net = Terms()
+    if case == "of any size":  # which the sum with another tells, and no operator would
+        net.x = net.op("FullyConnected", net.op("_zeros", shape="(0, 4)"), net.param("weight", 4, 4))
+        y = net.op("elemwise_mul", net.half(net.x), net.cdf(), name="y")
+        return net, net.graph(net.op("elemwise_add", y, net.var("other", __dtype__="0")))
     if case == "float16":
         net.nodes[0] = net.nodes[0]._replace(attrs={"__dtype__": "2"})
     if case == "any dtype":
@@ -122,13 +126,13 @@ def refused(case: str) -> tuple[Terms, Graph]:
     "case",
     [
         *("float16", "any dtype", "another root", "another sum", "another x", "no half", "rule"),
-        *("a sum that another reads", "an output within"),
+        *("a sum that another reads", "an output within", "of any size"),
     ],
 )
 def test_refuses(case: str) -> None:
-    _, graph = refused(case)
+    net, graph = refused(case)
     policy = Policy.default(BF16).excluding(names=["erf"]) if case == "rule" else None
-    assert prepared(RewriteGelu, graph, policy=policy)[0] is graph
+    assert prepared(RewriteGelu, graph, net.params, policy)[0] is graph
 
 
 def test_targets_of_cpus_name_it() -> None:

@@ -51,6 +51,19 @@ def test_choices_of_choices_go_too() -> None:
     assert [(change.node, change.into) for change in done.changes] == [("inner", "exp3"), ("outer", "exp3")]
 
 
+@pytest.mark.parametrize("op", ["ones_like", "zeros_like"])
+@pytest.mark.parametrize("case", ["zeros", "a layer of zeros", "an input"])
+def test_what_is_not_taken_may_be_told_its_shape_as_well(op: str, case: str) -> None:
+    net = Net()
+    new = net.op("exp", net.var("x"))
+    old = net.var("state") if case == "an input" else net.op("_zeros", shape="(0, 4)")
+    if case == "a layer of zeros":
+        old = net.fc(old)
+    ends = [net.op("where", net.op(op, new), *((new, old) if op == "ones_like" else (old, new)))]
+    graph = net.graph(net.op("exp", *ends), net.op("exp", net.fc(old)))
+    assert prepared(DropKnownChoices, graph, net.params)[0] is graph
+
+
 @pytest.mark.parametrize("case", ["zeros without a size", "an input beside another", "an input read no more"])
 def test_what_the_choice_tells_a_shape_stays(case: str) -> None:
     net = Net()

@@ -119,7 +119,7 @@ def test_mxnet_computes_the_same_for_any_rows(
     "case",
     [
         *("another axis", "squeezed", "few values", "small parts", "output", "rule", "no shapes"),
-        *("an input of any length", "parts that overlap"),
+        *("an input of any length", "parts that overlap", "rows of any number"),
     ],
 )
 def test_refuses(case: str) -> None:
@@ -130,18 +130,26 @@ def test_refuses(case: str) -> None:
         "small parts": {"num_outputs": 32, "count": 32},
         "parts that overlap": {"op": "_split_v2", "indices": "(0, 50, 10)", "axis": -1, "sections": 0},
     }.get(case, {})
+    if case == "rows of any number":  # which parts tell, and slices would not
+        layer = net.nodes[net.layer.node]
+        zeros = net.op("_zeros", shape="(0, 10, 6)")
+        net.layer = net.op(
+            layer.op, zeros, layer.inputs[1], name="of_zeros", **{**layer.attrs, "flatten": False}
+        )
     if case == "an input of any length":
         net.layer = net.op("exp", net.nodes[net.layer.node].inputs[0])
     cut = net.cut(**given)
     graph = net.graph(cut) if case == "output" else net.ends(cut, 0, 1)
     policy = Policy.default(BF16).excluding(names=["cut"]) if case == "rule" else None
-    shapes = None if case in ("no shapes", "parts that overlap") else net.shapes(graph)
-    if case == "parts that overlap":
+    shapes = None
+    if case in ("parts that overlap", "rows of any number"):
         rows = (*net.rows, UNITS)
         shapes = [
             (net.params[node.name].shape if node.name in net.params else rows,) * node.num_outputs
             for node in graph.nodes
         ]
+    elif case != "no shapes":
+        shapes = net.shapes(graph)
     assert prepared(RewriteLastAxisSplit, graph, net.params, policy, shapes=shapes)[0] is graph
 
 

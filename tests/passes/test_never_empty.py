@@ -16,6 +16,8 @@ KERNEL = {"kernel": "(1, 1)"}
 POOLING: dict[str, tuple[dict[str, Any], bool]] = {
     "the largest": ({**KERNEL, "pool_type": "max"}, True),
     "means": ({**KERNEL, "pool_type": "avg"}, True),
+    "means to the end": ({**KERNEL, "pool_type": "avg", "pooling_convention": "full"}, False),
+    "the largest to the end": ({**KERNEL, "pool_type": "max", "pooling_convention": "full"}, True),
     "sums, in a loop of MXNet's": ({**KERNEL, "pool_type": "sum"}, False),
     "channels last, in a loop of MXNet's": ({**KERNEL, "layout": "NHWC"}, False),
     "all, with a kernel of no axes": ({"global_pool": True, "kernel": "()"}, False),
@@ -23,10 +25,13 @@ POOLING: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-def is_never_empty(net: Net, entry: Entry) -> bool:
+def is_never_empty(net: Net, entry: Entry, data: tuple[int, ...] | None = None) -> bool:
     graph = net.graph(net.op("exp", entry))
     graph = Graph(graph.nodes, graph.heads, {**graph.attrs, "is_np_shape": ["int", 1]})
-    state = State.of(graph, parameters(net.params), Policy.default(BF16), Target.builtin("cpu-bf16"))
+    shapes = None if data is None else [(data if node.name == "x" else None,) for node in graph.nodes]
+    state = State.of(
+        graph, parameters(net.params), Policy.default(BF16), Target.builtin("cpu-bf16"), shapes=shapes
+    )
     return entry.node in state.never_empty
 
 
@@ -45,7 +50,13 @@ def test_layers_raise_in_float32(layer: str, dtype: str, raises: bool) -> None:
     made = getattr(net, layer)(data)
     if dtype == "1":
         net.params = {name: values.astype("float64") for name, values in net.params.items()}
-    assert is_never_empty(net, made) is raises
+    assert is_never_empty(net, made, (1, 4) if layer == "fc" else None) is raises
+
+
+@pytest.mark.parametrize("data", [None, (1, 2, 2), (1, 4, 1, 1)])
+def test_a_layer_of_other_axes_may_be_of_nothing(data: tuple[int, ...] | None) -> None:
+    net = Net()
+    assert not is_never_empty(net, net.fc(net.var("x", __dtype__="0")), data)
 
 
 def test_an_input_may_be_empty() -> None:

@@ -72,6 +72,22 @@ def test_refuses(case: str) -> None:
     assert prepared(RewriteSecondAxisMax, graph, policy=policy, shapes=shapes)[0] is graph
 
 
+@pytest.mark.parametrize("op", ["broadcast_add", "elemwise_mul", "Concat"])
+@pytest.mark.parametrize("other", ["tanh", "_copy"])
+def test_a_mask_may_be_any_term(op: str, other: str) -> None:
+    """What is added to scores, or stands beside them, is looked at as they are."""
+    net = Net()
+    x = net.var("x", __dtype__="0")
+    terms = [net.op("relu", x, name="made"), net.op(other, net.var("mask", __dtype__="0"), name="other")]
+    attrs = {"dim": 2} if op == "Concat" else {}
+    graph = net.graph(net.op("max", net.op(op, *terms, name="both", **attrs), name="y", axis=1))
+    both = (*SHAPE[:2], 12, 50) if op == "Concat" else SHAPE
+    shapes: list[Any] = [(SHAPE,)] * 4 + [(both,), ((both[0], *both[2:]),)]
+    inserted = PARTS if other == "tanh" else ()
+    after, _ = prepared(RewriteSecondAxisMax, graph, shapes=shapes, inserted=inserted)
+    assert (after is graph) == (other == "_copy")
+
+
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("shape", [SHAPE, (1, 64, 28, 28), (3, 1, 1, 7), (8, 130, 3, 5)])
 def test_mxnet_finds_the_same(
