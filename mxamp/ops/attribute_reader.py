@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Mapping, NoReturn, Sequence
 
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import as_json, integers, is_true
 
 _MEANS_ABSENT = (None, "None")
 
@@ -66,9 +66,9 @@ class AttributeReader:
 
     def optional_sizes(self, key: str) -> tuple[int | None, ...]:
         """Return an attribute that holds integers and None."""
-        text = (self.text(key) or "()").replace("(", "[").replace(")", "]").replace(",]", "]")
+        text = self.text(key) or "()"
         try:
-            found = json.loads(text.replace("None", "null"))
+            found = json.loads(as_json(text).replace("None", "null"))
         except ValueError:
             self.refuse(f"its attribute {key}={text!r} holds no integers.")
         return tuple(found) if isinstance(found, list) else (found,)

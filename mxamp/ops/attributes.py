@@ -12,7 +12,7 @@ CHANNELS_FIRST = frozenset({"None", "NCW", "NCHW", "NCDHW"})
 
 _TRUE = frozenset({"true", "1"})
 
-_WRITTEN_OTHERWISE = re.compile(r"(?<=\d)L|(?<=[\dL]),\s*(?=[)\]])")
+_WRITTEN_OTHERWISE = re.compile(r"(?<=\d)L|(?<=[\dLe]),\s*(?=[)\]])")
 """What MXNet reads over in a tuple: the ``L`` behind a long integer of Python 2, and a last comma."""
 
 
@@ -31,6 +31,11 @@ def real_number(attrs: Mapping[str, str], key: str, default: float | None = None
 
 
 @lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
+def as_json(text: str) -> str:
+    """Return a tuple of numbers, in whichever way MXNet takes it, as a list of JSON's."""
+    return _WRITTEN_OTHERWISE.sub("", text).replace("(", "[").replace(")", "]")
+
+
 def integers(text: str) -> tuple[int, ...] | None:
     """Return an attribute that holds one integer or several, or None when it holds anything else.
 
@@ -38,7 +43,7 @@ def integers(text: str) -> tuple[int, ...] | None:
     ``(0L, 1L)``.
     """
     try:
-        value = json.loads(_WRITTEN_OTHERWISE.sub("", text).replace("(", "[").replace(")", "]"))
+        value = json.loads(as_json(text))
     except (
         ValueError,
         RecursionError,

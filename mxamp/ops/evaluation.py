@@ -143,6 +143,8 @@ def _reshape(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
             at += 1
             place += 2
         else:
+            if code == -1 and len(shape) != place:
+                raise _UnknownError  # MXNet takes the number of the code for that of the axis
             shape.append(sizes[at] if code == 0 else code)
             at += 1
         place += 1

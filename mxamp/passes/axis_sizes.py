@@ -166,6 +166,8 @@ def _reshaped(node: Node, sizes: Sizes) -> _Found:
     found: list[Size | None] = []
     place, numbers = 0, iter(codes)
     for code in numbers:
+        if code == -1 and codes.index(code) != len(found):
+            return None  # MXNet takes the number of the code for that of the axis
         if code == _ALL_OTHERS:
             found += sizes[place:]
             place = len(sizes)

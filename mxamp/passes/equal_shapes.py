@@ -83,12 +83,14 @@ class EqualShapes:
             return keys[0] if len(set(keys)) == 1 else None
         if op == "FullyConnected":
             hidden = integers(node.attrs.get("num_hidden", ""))
+            if hidden is None:
+                return None
             if is_true(node.attrs, "flatten", default=True):
                 return ("image", _part(keys[0], _BATCH, "batch"), hidden, "no plane")
             return ("rows", _rows(keys[0]), hidden)
         if op == "Convolution" and node.attrs.get("layout", "None") in CHANNELS_FIRST:
             filters = integers(node.attrs.get("num_filter", ""))
-            return self._windowed(node, keys[0], filters)
+            return None if filters is None else self._windowed(node, keys[0], filters)
         if op == "Pooling" and node.attrs.get("layout", "None") in CHANNELS_FIRST:
             if is_true(node.attrs, "global_pool", default=False):
                 return None

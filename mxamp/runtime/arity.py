@@ -26,6 +26,9 @@ _OLDEST_COMPLETE = 1000
 _INTERNAL = re.compile(r"backward|_update|^(_copyto|_Native|_NDArray|_onehot_encode)$|_element_0index$")
 """Operators that MXNet makes for itself, or that train: nothing checks them; two hold addresses of memory."""
 
+_FUSED = re.compile(r"_sg_|_CachedOp$|_FusedOp$")
+"""Operators that hold a subgraph."""
+
 _REMEMBERED = 4096
 
 
@@ -72,6 +75,13 @@ def _check_node(node: Node, read: int, *, complete: bool) -> None:
         found: tuple[int, int] | None = _control_flow_arity(node)
     elif node.op == ROUND_BOTH_WAYS:
         found = _subgraph_arity(node)
+    elif node.subgraphs:
+        return  # what MXNet's backends fused counts in its subgraph, without which MXNet crashes
+    elif _FUSED.match(node.op):
+        raise GraphError(
+            f"{node} is what a backend of MXNet's fused, and its subgraph is missing. MXNet would not "
+            "notice, and crash. Export the model again."
+        )
     else:
         found = _arity(node.op, tuple(sorted(node.attrs.items())))
     if found is None:

@@ -72,7 +72,8 @@ def infer_shapes(
     numpy_shapes = graph.has_numpy_shapes or mx.util.is_np_shape()
     unknown = -1 if numpy_shapes else 0
     if numpy_shapes:
-        known = {name: tuple(-1 if size == 0 else size for size in shape) for name, shape in known.items()}
+        for name in known.keys() - params.keys():  # a parameter may have no values
+            known[name] = tuple(-1 if size == 0 else size for size in known[name])
     probe = None if sym is None else _internals(sym, graph, entries)
     if probe is None:
         probe = symbol_from_graph(Graph(graph.nodes, tuple(entries), graph.attrs))

@@ -96,6 +96,40 @@ def test_numpy_shapes_know_scalars_and_empty_arrays() -> None:
     assert infer_entry_shapes(chain(empty), {"data": (4, 3)}, {}).entries[-1] == (None,)
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs", "shape"),
+    [
+        ("sum", {}, (1,)),  # MXNet's own operators know no scalars
+        ("argmax", {}, (1,)),
+        ("_np_sum", {"axis": "()"}, (2, 3)),
+        ("_npi_mean", {"axis": "None"}, ()),
+        ("_npi_norm", {}, ()),
+    ],
+)
+def test_numpys_operators_and_mxnets_own(op: str, attrs: dict[str, str], shape: tuple[int, ...]) -> None:
+    graph = chain(Node(op, "y", attrs, (Entry(0),)), attrs={**ATTRS, "is_np_shape": ["int", 1]})
+    assert infer_entry_shapes(graph, {"data": (2, 3)}, {}).entries[-1] == (shape,)
+
+
+def test_the_fourth_input_of_a_gru_is_how_long_sequences_are() -> None:
+    inputs = [Node("null", name, {}) for name in ("data", "weights", "state", "lengths")]
+    rnn = Node(
+        "RNN", "rnn", {"mode": "gru", "state_size": "3", "num_layers": "1"}, tuple(map(Entry, range(4)))
+    )
+    graph = Graph(
+        (*inputs, rnn._replace(attrs={**rnn.attrs, "use_sequence_length": "1"})), (Entry(4),), ATTRS
+    )
+    given = {"data": (5, 2, 4), "state": (1, 2, 3), "lengths": (2,)}
+    assert infer_entry_shapes(graph, given, {}).entries[-1][0] == (5, 2, 3)
+    del given["lengths"]
+    assert infer_entry_shapes(graph, given, {}).entries[3] == (None,)
+
+
+def test_long_integers_of_python_2_are_read() -> None:
+    part = Node("slice", "part", {"begin": "(0L, 1L)", "end": "(2L, None)"}, (Entry(0),))
+    assert infer_entry_shapes(chain(part), {"data": (2, 3)}, {}).entries[-1] == ((2, 2),)
+
+
 def test_what_a_variable_declares_counts() -> None:
     graph = Graph(
         (Node("null", "data", {"__shape__": "(0, 3)"}), Node("relu", "relu", {}, (Entry(0),))),

@@ -109,6 +109,9 @@ def test_every_operator_is_compared_with_mxnet() -> None:
         ("Reshape", [A], {}),
         ("Reshape", [A], {"shape": "(5, -1)"}),
         ("Reshape", [A], {"shape": "oops"}),
+        # MXNet takes the number of the code for that of the axis.
+        ("Reshape", [(2, 1, 2, 1)], {"shape": "(0, -4, -1, 1, -1, 1, 1)"}),
+        ("Reshape", [(2, 3, 1)], {"shape": "(-2, -1)"}),
         ("slice_axis", [A], {"axis": "1", "begin": "2", "end": "9"}),
         ("slice", [A], {"begin": "(0,)", "end": "(1,)", "step": "(2,)"}),
         ("elemwise_add", [A, B], {}),

@@ -288,6 +288,13 @@ SHAPES: dict[str, tuple[Callable[[Net, Entry], tuple[Entry, Entry]], bool]] = {
     ),
     "hidden layers": (lambda net, x: (net.fc(x), net.fc(net.fc(x))), True),
     "hidden layers of two sizes": (lambda net, x: (net.fc(x, hidden=1), net.fc(x)), False),
+    "hidden layers in a spelling that is not read": (
+        lambda net, x: tuple(
+            net.op("FullyConnected", x, net.param(name, size, 4), num_hidden=f"+{size}", no_bias=True)
+            for name, size in (("w", 4), ("u", 1))
+        ),
+        False,
+    ),
     "two inputs": (lambda net, x: (net.fc(x), net.fc(net.var("other"))), False),
     "parts": (
         lambda net, x: (x, Entry(net.op("SliceChannel", x, name="s", outputs=2, num_outputs=2).node, 1)),

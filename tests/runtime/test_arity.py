@@ -33,6 +33,7 @@ DEADLY = {
     "copy of nothing": symbol_text("_copyto", 0),
     "training": symbol_text("_backward_BatchNorm_v1", 0),
     "an address": symbol_text("_Native", 2, 0, {"info": "2"}),
+    "what a backend fused, without its subgraph": symbol_text("_sg_mkldnn_fully_connected", 2),
 }
 
 _LOADS = """
@@ -124,7 +125,12 @@ def various():
     return mx.sym.Group([both[1], norm[1], mx.sym.add_n(*cast), mx.sym.LeakyReLU(data, act_type="prelu")])
 
 
-@pytest.mark.parametrize("make", [loops, various])
+def fused():
+    data = mx.sym.Activation(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4), act_type="relu")
+    return data.get_backend_symbol("MKLDNN_QUANTIZE")
+
+
+@pytest.mark.parametrize("make", [loops, various, fused])
 def test_what_mxnet_makes_passes(make):
     symbol = make()
     graph = graph_from_symbol(symbol)

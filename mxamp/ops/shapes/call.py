@@ -111,8 +111,8 @@ class ShapeCall(AttributeReader):
             self.refuse(f"the {what} has the shape {found}, and {wanted} is wanted")
 
     def scalar(self) -> Shape:
-        """Return the shape of one number."""
-        return () if self.numpy else (1,)
+        """Return the shape of one number: no axes where the operator is numpy's, in its shape semantics."""
+        return () if self.numpy and self.op.startswith("_np") else (1,)
 
     def made(self, sizes: Sequence[int]) -> Shape:
         """Return a shape that an attribute gives."""

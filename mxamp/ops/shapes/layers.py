@@ -244,7 +244,8 @@ def _recurrent(call: ShapeCall) -> Sequence[MaybeShape]:
         count += seen * hidden * layers
     call.expect(1, (count,), "vector of all weights")
     call.expect(2, (layers, batch, seen), "state")
-    call.expect(3, (layers, batch, hidden), "state of the cells")
+    if call.text("mode") == "lstm":  # of the others it is how long the sequences are
+        call.expect(3, (layers, batch, hidden), "state of the cells")
     return [(length, batch, directions * seen), (layers, batch, seen), (layers, batch, hidden)]
 
 
@@ -255,8 +256,8 @@ def _recurrent_states(call: ShapeCall, outputs: Sequence[MaybeShape]) -> Sequenc
         return [None]
     hidden, directions = call.integer("state_size"), 2 if call.flag("bidirectional") else 1
     layers, seen = call.integer("num_layers") * directions, call.integer("projection_size", hidden)
-    states: list[MaybeShape] = [(layers, data[1], seen), (layers, data[1], hidden)]
-    return [None, None, *states][: len(call.inputs)]
+    cells = (layers, data[1], hidden) if call.text("mode") == "lstm" else None
+    return [None, None, (layers, data[1], seen), cells][: len(call.inputs)]
 
 
 @rule("_image_to_tensor")

@@ -7,13 +7,17 @@ from typing import Sequence
 
 from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, UnknownShapeError, rule
 
+_MATRIX = 2
+
 
 @rule("sum mean prod nansum nanprod max min norm _np_sum _np_max _np_min _np_prod _npi_mean _npi_norm")
 def _reduced(call: ShapeCall) -> Shape:
     data, keeps = call.data, call.flag("keepdims")
     given = call.sizes("axis", ())
     axes = call.axes(given, len(data))
-    if not given:
+    if call.op == "_npi_norm" and call.text("axis") is None and len(data) > _MATRIX:
+        raise UnknownShapeError  # MXNet goes over the last two axes, or over all, as another attribute says
+    if not given and (call.text("axis") is None or not call.op.startswith("_np")):
         axes = set(range(len(data)))
     elif call.flag("exclude"):
         axes = set(range(len(data))) - axes
@@ -234,7 +238,8 @@ def _range_like(call: ShapeCall) -> Shape:
 @rule("_eye _npi_eye")
 def _eye(call: ShapeCall) -> Shape:
     rows = call.integer("N")
-    return (rows, call.integer("M", 0) or rows)
+    columns = call.integer("M", rows)
+    return (rows, columns if columns or call.op.startswith("_np") else rows)
 
 
 @rule("shape_array")
