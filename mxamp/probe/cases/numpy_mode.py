@@ -16,6 +16,8 @@ def numpy_cases() -> Iterator[Case]:
     yield single("_npx_reshape (-2, -2, -1)", X, "_npx_reshape", newshape=(-2, -2, -1), timing=few)
     yield single("_npx_reshape (-2, -1)", X, "_npx_reshape", newshape=(-2, -1), timing=few)
     yield single("_np_squeeze", PER_IMAGE, "_np_squeeze", axis=(2, 3), timing=(Dims(1, 4096, 1),))
+    # What has no axes left oneDNN cannot cast, and no shape says beforehand that some are.
+    yield single("_np_squeeze to a number", of(1, 1), "_np_squeeze", timing=())
     yield single("_np_transpose (0, 2, 3, 1)", X, "_np_transpose", axes=(0, 2, 3, 1), timing=few)
     yield single("_np_transpose (0, 2, 1)", X3, "_np_transpose", axes=(0, 2, 1), timing=())
     yield single("_np_moveaxis", X, "_np_moveaxis", source=(1,), destination=(3,), timing=few)
