@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from mxamp.dtypes import DType
+from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers
 from mxamp.passes.arranged import Arranged, move_into
 from mxamp.passes.axis_sizes import moved_axes
 from mxamp.passes.edit import GraphEdit
@@ -14,6 +16,10 @@ from mxamp.passes.state import State
 
 _FEW_VALUES = 16_384
 """Of fewer, more operators cost as much as they save."""
+
+_KEEP_ORDER = frozenset({"Activation", "Dropout", "LeakyReLU", "Reshape", "_copy", "expand_dims", "relu"})
+_LAYERS = frozenset({"Convolution", "Deconvolution", "Pooling"})
+_PLACES_OF_VOLUMES = 3
 
 
 class MoveFewAxes(NodeRewrite):
@@ -36,7 +42,8 @@ class MoveFewAxes(NodeRewrite):
     Refuses: where the number of axes is not certain, or it is not certain for every call that an axis is of
     length one, or how long axes are that are parted again (:mod:`mxamp.passes.axis_sizes`); fewer than 16,384
     values, where more than one node would take the place of one; a SwapAxis that leaves the last axis alone,
-    which moves whole rows; other dtypes than float32; numpy's shape semantics; a node that a rule of the
+    which moves whole rows; what is a layer's of volumes, through activations and Reshape, which MXNet cannot
+    transpose along fewer axes; other dtypes than float32; numpy's shape semantics; a node that a rule of the
     user's picks; targets that do not name the pass; the bodies of control flow. The node may be a graph
     output, for its name stays.
 
@@ -73,5 +80,16 @@ class MoveFewAxes(NodeRewrite):
                 return None  # whole rows are moved, as fast as by a transpose
         elif is_turned and not before:
             return None
+        if is_turned and _is_volume(state.graph, node.inputs[0]):
+            return None
         move_into(edit, position, node.inputs[0], moves)
         return "moves the same values along fewer axes" if before else f"{last.op} moves the same values"
+
+
+def _is_volume(graph: Graph, entry: Entry) -> bool:
+    """Return whether a layer of volumes made a tensor, whose order MXNet keeps through all of these."""
+    while FACTS.canonical(graph.nodes[entry.node].op) in _KEEP_ORDER:
+        entry = graph.nodes[entry.node].inputs[0]
+    node = graph.nodes[entry.node]
+    kernel = integers(node.attrs.get("kernel", "")) or ()
+    return FACTS.canonical(node.op) in _LAYERS and len(kernel) == _PLACES_OF_VOLUMES

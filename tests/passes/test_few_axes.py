@@ -45,6 +45,20 @@ def test_runs_of_axes_are_moved() -> None:
     assert [(change.node, change.into) for change in done.changes] == [("y", "y")]
 
 
+@pytest.mark.parametrize("kernel", ["(1, 1, 1)", "(1, 1)"])
+def test_what_a_layer_of_volumes_makes_stays(kernel: str) -> None:
+    """MXNet raises where a Reshape to three axes comes between: could not create a reorder primitive."""
+    order = (0, 3, 4, 1, 2)
+    net = Net()
+    made = net.op("Pooling", net.var("x", __dtype__="0"), kernel=kernel, name="made")
+    known = net.op("Reshape", net.op("relu", made), name="known", shape=(0, *BOXES[1:]))
+    graph = net.graph(net.op("transpose", known, name="y", axes=order))
+    shapes = [(BOXES,)] * 4 + [(tuple(BOXES[axis] for axis in order),)]
+    is_volume = kernel == "(1, 1, 1)"
+    inserted = () if is_volume else ("y_reshape", "y_transpose")
+    assert (prepared(MoveFewAxes, graph, shapes=shapes, inserted=inserted)[0] is graph) == is_volume
+
+
 def test_more_runs_are_moved_in_two_steps() -> None:
     """Queries, keys and values of three heads, as transformers tell them apart."""
     shape, order = (64, 49, 3, 3, 32), (2, 0, 3, 1, 4)
