@@ -30,12 +30,12 @@ def real_number(attrs: Mapping[str, str], key: str, default: float | None = None
         return None
 
 
-@lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
 def as_json(text: str) -> str:
     """Return a tuple of numbers, in whichever way MXNet takes it, as a list of JSON's."""
     return _WRITTEN_OTHERWISE.sub("", text).replace("(", "[").replace(")", "]")
 
 
+@lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
 def integers(text: str) -> tuple[int, ...] | None:
     """Return an attribute that holds one integer or several, or None when it holds anything else.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node, Use
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import is_true, real_number
 from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
@@ -15,6 +15,9 @@ _MATRIX = 2
 
 _OTHER_NAME = "_npi_matmul"
 """An operator that calls what it writes otherwise than FullyConnected does."""
+
+_OF_MATRICES = frozenset({"_linalg_gemm2", "linalg_gemm2"})
+"""Operators whose inputs have equally many axes; models that were read from ONNX have no other dense layers."""
 
 _FLATTENED = frozenset({"Flatten", "FullyConnected"})
 """Operators that write two axes, unless they say that they do not flatten."""
@@ -31,9 +34,11 @@ class RewriteDenseLayer(NodeRewrite):
 
         x -> FullyConnected(transposed w, no_bias) -> y
 
-    Likewise ``np.dot`` and ``np.matmul``, with ``transpose_b``, and with rows of any number of axes.
+    Likewise ``np.dot`` and ``np.matmul``, with ``transpose_b``, and with rows of any number of axes; and
+    ``linalg_gemm2``, of matrices.
 
-    Refuses: where x may have one axis, be empty or be sparse; ``transpose_a``; a matrix that is no dense
+    Refuses: where x may have one axis, be empty or be sparse; ``transpose_a``; products times a number, and
+    along another axis; a matrix that is no dense
     float32 parameter, or that others than such products read; other dtypes than float32; a node that a rule
     of the user's picks; targets that do not name the pass; the bodies of control flow. The node may be a
     graph output, for its name stays, but for a ``np.matmul``.
@@ -49,7 +54,7 @@ class RewriteDenseLayer(NodeRewrite):
     """
 
     step = "dense_layer"
-    operators = frozenset({"dot", "_np_dot", "_npi_matmul"})
+    operators = frozenset({"dot", "_np_dot", "_npi_matmul", *_OF_MATRICES})
     asks_target = True
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
@@ -66,7 +71,7 @@ class RewriteDenseLayer(NodeRewrite):
             turned = RearrangedParameter(matrix, (1, 0), matrix.shape[::-1])
             edit.once(weight, lambda: edit.change_parameter(weight.node, turned))
         attrs = {**own_attributes(node), "num_hidden": str(units), "no_bias": "True"}
-        if _axes(state, data) > _MATRIX:
+        if node.op not in _OF_MATRICES and _axes(state, data) > _MATRIX:
             attrs["flatten"] = "False"
         edit.replace(position, node._replace(op="FullyConnected", attrs=attrs))
         return "a product with a matrix of parameters is a layer, for which backends have kernels"
@@ -85,7 +90,7 @@ def _is_layer(state: State, use: Use, like: Node) -> bool:
         and not matrix.is_sparse
         and len(matrix.shape) == _MATRIX
         and weight not in state.graph.heads
-        and _axes(state, data) >= _MATRIX
+        and (_is_plain(node) if node.op in _OF_MATRICES else _axes(state, data) >= _MATRIX)
         and data.node in state.never_empty
         and "__storage_type__" not in state.graph.nodes[data.node].attrs
         and not is_true(node.attrs, "transpose_a", default=False)
@@ -98,6 +103,11 @@ def _is_layer(state: State, use: Use, like: Node) -> bool:
 
 def _is_transposed(node: Node) -> bool:
     return is_true(node.attrs, "transpose_b", default=False)
+
+
+def _is_plain(node: Node) -> bool:
+    """Return whether a product of matrices is one, and nothing besides."""
+    return node.attrs.get("axis", "-2") == "-2" and real_number(node.attrs, "alpha", 1.0) == 1
 
 
 def _axes(state: State, entry: Entry) -> int:

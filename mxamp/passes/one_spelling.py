@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Mapping
 
 from mxamp.dtypes import DType
@@ -46,6 +47,24 @@ _OF_ONE_SHAPE: Mapping[str, str] = {
 }
 """Where there is nothing to broadcast."""
 
+_WITH_NUMBER: Mapping[str, tuple[str, str]] = {
+    "broadcast_add": ("_plus_scalar", "_plus_scalar"),
+    "broadcast_sub": ("_minus_scalar", "_rminus_scalar"),
+    "broadcast_mul": ("_mul_scalar", "_mul_scalar"),
+    "broadcast_div": ("_div_scalar", "_rdiv_scalar"),
+    "broadcast_power": ("_power_scalar", "_rpower_scalar"),
+    "broadcast_maximum": ("_maximum_scalar", "_maximum_scalar"),
+    "broadcast_minimum": ("_minimum_scalar", "_minimum_scalar"),
+}
+"""Of two inputs -> with a number in place of the second, and of the first."""
+
+_BOUNDS = frozenset({"broadcast_maximum", "broadcast_minimum"})
+_SUMS = frozenset({"broadcast_add", "broadcast_sub"})
+_ADD_A_BIAS = frozenset(
+    {"Convolution", "Deconvolution", "FullyConnected", "_linalg_gemm2", "_npi_dot", "dot"}
+)
+"""Layers that take one number for all of their filters as their bias (:mod:`mxamp.passes.fold_bias`)."""
+
 _POWERS = frozenset({"_power_scalar", "_npi_power_scalar"})
 
 _NAMES = (
@@ -53,6 +72,7 @@ _NAMES = (
     *_SAME,
     *_BROADCAST,
     *_OF_ONE_SHAPE,
+    *_WITH_NUMBER,
     *("_grad_add", "_maximum_scalar", "_np_reshape", "_npx_reshape", "_npi_concatenate"),
 )
 
@@ -71,6 +91,8 @@ class OneSpelling(NodeRewrite):
         _npi_add, _npi_subtract, _npi_multiply,               broadcast_add, broadcast_sub, broadcast_mul,
             _npi_true_divide                                      broadcast_div
         broadcast_add, ..., _npi_add, ... of one shape        elemwise_add, ...
+        broadcast_add, ..., _npi_add, ... with a              _plus_scalar, ...
+            parameter of one value
         _grad_add                                             elemwise_add
         _np_reshape, _npx_reshape {newshape: (-1, 8, 4)}      Reshape {shape: (-1, 8, 4)}
         _npi_concatenate {axis: 1}                            Concat {dim: 1}
@@ -82,8 +104,9 @@ class OneSpelling(NodeRewrite):
     which oneDNN's kernels raise; a newshape with 0,
     which is an empty axis to numpy and the input's axis to Reshape, or with one of the special numbers from
     -2 down, another order than C, and ``reverse``; a concatenation along no axis, or of a single array, or
-    one that is a graph output, whose name would change; a node that a rule of the user's picks; the bodies
-    of control flow. Other nodes may be graph outputs, for their names stay.
+    one that is a graph output, whose name would change; a parameter that a layer takes as its bias, that is
+    not finite, or has more axes than what is computed with it; a node that a rule of the user's picks; the
+    bodies of control flow. Other nodes may be graph outputs, for their names stay.
 
     Notes
     -----
@@ -91,7 +114,8 @@ class OneSpelling(NodeRewrite):
     with ``broadcast_add``, is a loop over plain tensors, to which blocked ones are reordered and which
     bfloat16 slows down further; ``elemwise_add`` is fused with the convolution before it. ``_np_reshape``
     raises in bfloat16. A power calls the C library for each value: 262,144 squares take 2.7 ms as ``x ** 2``
-    and 0.12 as ``square`` (AMD EPYC, one thread).
+    and 0.12 as ``square`` (AMD EPYC, one thread). Models that were read from ONNX have parameters of one
+    value for numbers, over which MXNet broadcasts value by value, and which no pattern knows.
 
     Bit-exact, NaN and the sign of zeros included: they are the same kernels, or move values. A square alone
     is the nearest value where a power of two is, in one of 2,800 (of 268,435,456 tried), its neighbour; a
@@ -109,27 +133,57 @@ class OneSpelling(NodeRewrite):
         node, dtypes = state.graph.nodes[position], state.certain_dtypes
         if any(dtypes[entry.node][entry.output] is not DType.FLOAT32 for entry in node.inputs):
             return None
+        whole = node
+        node = _with_number(state, whole) or whole
         if FACTS.canonical(node.op) in _POWERS and _is_scalar(node, "3.0"):
             source = node.inputs[0]
             squares = edit.part(position, "square", "square", source, like=state.usual_shape(source))
             cube = _without(node, "elemwise_mul", "scalar", "is_int")
             edit.replace(position, cube._replace(inputs=(source, squares)))
             return "a product of three is the same up to rounding, without a call of the C library"
-        twin = _twin(state, position)
-        if twin is None:
+        twin = _twin(state, node, is_output=position in state.heads) or node
+        if twin is whole:
             return None
         edit.replace(position, twin)
         return f"{twin.op} computes the same, bit for bit"
 
 
-def _twin(state: State, position: int) -> Node | None:
+def _with_number(state: State, node: Node) -> Node | None:
+    """Return the node that reads a number for a parameter of one value; None where it reads none such."""
+    op = FACTS.canonical(node.op)
+    op = _BROADCAST.get(op, op)
+    if op not in _WITH_NUMBER or len(node.inputs) != 2:
+        return None
+    for number in (1, 0):
+        other, parameter = node.inputs[1 - number], state.parameter(node.inputs[number])
+        axes = state.axes(other)
+        if (
+            parameter is None
+            or parameter.is_sparse
+            or math.prod(parameter.shape) != 1
+            or state.is_fixed(node.inputs[number].node)
+            or state.parameter(other) is not None
+            or (axes is None and state.graph.has_numpy_shapes)
+            or len(parameter.shape) > (axes or 1)
+            or (op in _SUMS and FACTS.canonical(state.graph.nodes[other.node].op) in _ADD_A_BIAS)
+        ):
+            continue
+        value = float(parameter.values().reshape(())[()])
+        # The larger of 0 and -0 is the second.
+        is_second = number == 1 or value != 0 or op not in _BOUNDS
+        if math.isfinite(value) and is_second:
+            made = node._replace(op=_WITH_NUMBER[op][1 - number], inputs=(other,))
+            return made._replace(attrs={**node.attrs, "scalar": repr(value)})
+    return None
+
+
+def _twin(state: State, node: Node, *, is_output: bool) -> Node | None:
     """Return a node of float32 of the same meaning; None where there is none, or not certainly."""
-    node = state.graph.nodes[position]
     op = FACTS.canonical(node.op)
     if op in ("_np_reshape", "_npx_reshape"):
         return _reshape(node) if node.inputs[0].node in state.never_empty else None
     if op == "_npi_concatenate":
-        return None if position in state.heads else _concat(node)
+        return None if is_output else _concat(node)
     if op == "_maximum_scalar":
         return _without(node, "relu", "scalar", "is_int") if _is_scalar(node, "0.0") else None
     if op in _POWERS and _is_scalar(node, "2.0"):

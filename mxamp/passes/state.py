@@ -227,9 +227,10 @@ class State:
     @cached_property
     def never_empty(self) -> frozenset[int]:
         """The nodes that certainly hand on values; see :func:`never_empty`."""
-        return never_empty(self.graph, self.params, self.certain_dtypes, self._axes)
+        return never_empty(self.graph, self.params, self.certain_dtypes, self.axes)
 
-    def _axes(self, entry: Entry) -> int | None:
+    def axes(self, entry: Entry) -> int | None:
+        """Return how many axes an entry has in every call; None where that is not certain."""
         sizes = self.axis_sizes.of(entry)
         return None if sizes is None else len(sizes)
 

@@ -65,6 +65,26 @@ def test_a_transposed_matrix_is_the_weight() -> None:
     np.testing.assert_array_equal(done.params["w"].values(), net.params["w"])
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_of_matrices_is_a_layer(monkeypatch: pytest.MonkeyPatch, turned: bool) -> None:
+    """As models have it that were read from ONNX: shapes need not be known."""
+    net = Product(transpose_b=turned)
+    graph = net.graph(net.product(net.var("x"), op="_linalg_gemm2"))
+    after, done = prepared(RewriteDenseLayer, graph, net.params)
+    assert named(after, "y").op == "FullyConnected"
+    data = {"x": np.random.default_rng(1).normal(size=(3, CHANNELS)).astype(np.float32)}
+    (found,) = outputs(monkeypatch, after, done.params, data)
+    (expected,) = outputs(monkeypatch, graph, parameters(net.params), data)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("attrs", [{"alpha": 2.0}, {"alpha": "x"}, {"axis": 0}, {"transpose_a": True}])
+def test_other_products_of_matrices_stay(attrs: dict[str, Any]) -> None:
+    net = Product(**attrs)
+    graph = net.graph(net.product(net.var("x"), op="linalg_gemm2"))
+    assert prepared(RewriteDenseLayer, graph, net.params)[0] is graph
+
+
 def test_layers_may_share_it() -> None:
     net = Product()
     graph = net.graph(net.product(net.var("x")), net.product(net.var("z"), name="twin"))

@@ -105,6 +105,78 @@ def test_twins_become_one(graph: Graph, expected: str) -> None:
     assert (change.node, change.into) == ("y", "y")
 
 
+NUMBERS = {
+    "broadcast_add": ("_plus_scalar", "_plus_scalar"),
+    "broadcast_sub": ("_minus_scalar", "_rminus_scalar"),
+    "broadcast_mul": ("_mul_scalar", "_mul_scalar"),
+    "broadcast_div": ("_div_scalar", "_rdiv_scalar"),
+    "broadcast_power": ("_power_scalar", "_rpower_scalar"),
+    "broadcast_maximum": ("_maximum_scalar", "_maximum_scalar"),
+    "broadcast_minimum": ("_minimum_scalar", "_minimum_scalar"),
+    "_npi_add": ("_plus_scalar", "_plus_scalar"),
+    "_npi_subtract": ("_minus_scalar", "_rminus_scalar"),
+}
+"""Operator -> with a number for its second input, and for its first."""
+
+
+def with_number(op: str, side: int, value: float, *shape: int, layer: str = "tanh") -> tuple[Net, Graph]:
+    net = Net()
+    x = net.var("x", __dtype__="0")
+    other = net.fc(x) if layer == "FullyConnected" else net.op(layer, x, name="other")
+    inputs = [other, net.param("number", *shape or (1,), value=value)]
+    graph = net.graph(net.op(op, *inputs[:: 1 if side == 1 else -1], name="y"))
+    numpy = {"is_np_shape": ["int", 1]} if op.startswith("_np") else {}
+    return net, Graph(graph.nodes, graph.heads, {**graph.attrs, **numpy})
+
+
+@pytest.mark.parametrize("op", NUMBERS)
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("value", [0.1, -0.0, 3.4e38, 1e-45])
+def test_a_parameter_of_one_value_is_a_number(op: str, side: int, value: float) -> None:
+    mx = pytest.importorskip("mxnet", reason="both graphs are executed")
+    from mxamp.runtime.symbol import symbol_from_graph
+
+    net, graph = with_number(op, side, value)
+    after, done = prepared(OneSpelling, graph, net.params, shapes=[((2, 4),)] * 3 + [((1,),)])
+    if value == 0 and side == 0 and op in ("broadcast_maximum", "broadcast_minimum"):
+        assert after is graph  # the larger of 0 and -0 is the second
+        return
+    number = float(np.float32(value))
+    assert the_node(after) == f"{NUMBERS[op][1 - side]}(other) {{scalar: {number!r}}}"
+    assert not done.params
+    results = []
+    with mx.util.np_shape(op.startswith("_np")):
+        for each, values in ((graph, net.params), (after, {})):
+            fed = {"x": special_values(3, 50), **values}
+            bound = symbol_from_graph(each).bind(mx.cpu(), {key: mx.nd.array(fed[key]) for key in fed})
+            results.append(bound.forward()[0].asnumpy().view(np.uint32))
+    np.testing.assert_array_equal(*results)
+
+
+def test_a_power_that_a_parameter_says_is_a_square() -> None:
+    net, graph = with_number("broadcast_power", 1, 2.0, 1, 1)
+    assert the_node(prepared(OneSpelling, graph, net.params, shapes=[((2, 4),)] * 4)[0]) == "square(other)"
+
+
+@pytest.mark.parametrize(
+    ("given", "shapes"),
+    [
+        pytest.param({"value": np.inf}, (2, 4), id="no number"),
+        pytest.param({"shape": (2,)}, (2, 2), id="two values"),
+        pytest.param({"shape": (1, 1, 1)}, (2, 4), id="more axes than it is added to"),
+        pytest.param({"shape": (1, 1)}, None, id="axes of any number"),
+        pytest.param({"layer": "FullyConnected"}, (2, 4), id="a bias"),
+    ],
+)
+def test_other_parameters_stay(given: Any, shapes: Any) -> None:
+    shape = given.pop("shape", (1,)) if "shape" in given else (1,)
+    net, graph = with_number(
+        "broadcast_add", 1, given.get("value", 1.0), *shape, layer=given.get("layer", "tanh")
+    )
+    known = None if shapes is None else [(shapes,)] * len(graph.nodes)
+    assert prepared(OneSpelling, graph, net.params, shapes=known)[0] is graph
+
+
 def special_values(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
     draw = np.random.default_rng(seed)
     values = draw.normal(0, 10, shape).astype(np.float32)
