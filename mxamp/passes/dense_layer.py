@@ -17,7 +17,7 @@ _OTHER_NAME = "_npi_matmul"
 """An operator that calls what it writes otherwise than FullyConnected does."""
 
 _OF_MATRICES = frozenset({"_linalg_gemm2", "linalg_gemm2"})
-"""Operators whose inputs have equally many axes; models that were read from ONNX have no other dense layers."""
+"""Operators whose inputs have equally many axes; models read from ONNX have no other dense layers."""
 
 _FLATTENED = frozenset({"Flatten", "FullyConnected"})
 """Operators that write two axes, unless they say that they do not flatten."""

@@ -7,6 +7,7 @@ from typing import Mapping
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
@@ -18,9 +19,12 @@ _NO_OPS: Mapping[str, str] = {
     "_np_copy": "hands on what it reads",
     "BlockGrad": "hands on what it reads, and matters to gradients alone",
     "_contrib_gradientmultiplier": "hands on what it reads, and matters to gradients alone",
+    "Pad": "puts nothing around what it reads",
 }
 
-_NAMES = frozenset({"Dropout", "_npx_dropout", "_copy", "identity", "_np_copy", "BlockGrad"}) | frozenset(
+_NAMES = frozenset(
+    {"Pad", "pad", "Dropout", "_npx_dropout", "_copy", "identity", "_np_copy", "BlockGrad"}
+) | frozenset(
     {"stop_gradient", "_sparse_stop_gradient", "_contrib_gradientmultiplier", *CAST_OPERATORS, "cast"}
 )
 
@@ -41,7 +45,8 @@ class DropNoOps(PreparationPass):
     No operation::
 
         x -> Dropout -> y                                    x -> y
-        (also identity, BlockGrad, the gradient multiplier, a cast to the dtype that is there already)
+        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, a cast to the dtype that is
+    there)
 
     A cast chain that cannot change a value::
 
@@ -132,6 +137,8 @@ class DropNoOps(PreparationPass):
 
 
 def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:
+    if op == "Pad":  # models that were read from ONNX have one before every pooling
+        return not any(integers(node.attrs.get("pad_width", "")) or (1,))
     if op == "Dropout":
         return node.attrs.get("mode", "training") == "training" and not set(graph.uses[position]) - {0}
     return op in _NO_OPS

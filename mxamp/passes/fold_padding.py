@@ -1,10 +1,12 @@
-"""Let a convolution pad for itself."""
+"""Let a convolution, or a pooling, pad for itself."""
 
 from __future__ import annotations
 
+from typing import Sequence
+
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, integers
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true, real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
@@ -21,9 +23,13 @@ class FoldPadding(PreparationPass):
 
         x -> Convolution {pad: (1, 1)} -> y
 
+    Likewise the zeros of an average pooling that counts them, and the values of the border, in the mode
+    ``edge``, of a maximum pooling, where every window holds one of those that they repeat.
+
     Refuses: another constant than zero, and other modes; padding of batch or channels, or that differs
     between the two ends of an axis; where the Pad is a graph output, or anything but the data of a
-    channels-first Convolution reads it; a node that a rule of the user's picks; the bodies of control flow.
+    channels-first Convolution or Pooling reads it; poolings that pad already, whose windows stand out, or
+    fit into the padding; a node that a rule of the user's picks; the bodies of control flow.
 
     Notes
     -----
@@ -32,7 +38,7 @@ class FoldPadding(PreparationPass):
     BF16.
 
     The same products are summed, and zeros besides, which an infinite weight makes NaN of behind a Pad, and
-    not here. Linear in nodes and uses.
+    not here. Poolings are the same, a mean up to the order of summation. Linear in nodes and uses.
     """
 
     step = "padding"
@@ -45,11 +51,14 @@ class FoldPadding(PreparationPass):
         for position, node in enumerate(graph.nodes):
             if FACTS.canonical(node.op) != "Pad" or state.is_fixed(position) or position in state.heads:
                 continue
-            widths = _zeros_around(node)
+            widths = _around(node)
             readers = [use for places in graph.uses[position].values() for use in places]
             if widths is None or not readers:
                 continue
-            padded = {use.node: _padded(graph.nodes[use.node], widths) for use in readers if use.input == 0}
+            mode = node.attrs["mode"]
+            padded = {
+                use.node: _padded(graph.nodes[use.node], widths, mode) for use in readers if use.input == 0
+            }
             if len(padded) != len(readers) or any(state.is_fixed(use.node) for use in readers):
                 continue
             layers = {reader: layer for reader, layer in padded.items() if layer is not None}
@@ -59,18 +68,15 @@ class FoldPadding(PreparationPass):
             for reader, layer in layers.items():
                 edit.replace(reader, layer)
             into = graph.nodes[readers[0].node].name
-            changes.append(self.changed(node, f"its zeros are padding of {into!r} now", into=into))
+            changes.append(self.changed(node, f"what it adds is padding of {into!r} now", into=into))
         return Done(edit.finish(), tuple(changes)) if changes else None
 
 
-def _zeros_around(node: Node) -> tuple[int, ...] | None:
-    """Return the zeros that a Pad puts at either end of each axis after the channels."""
+def _around(node: Node) -> tuple[int, ...] | None:
+    """Return how much a Pad puts at either end of each axis after the channels: zeros, or the border."""
     widths = integers(node.attrs.get("pad_width", ""))
-    try:
-        constant = float(node.attrs.get("constant_value", "0"))
-    except ValueError:
-        return None
-    if node.attrs.get("mode") != "constant" or constant != 0.0:
+    is_zero = node.attrs.get("mode") == "constant" and real_number(node.attrs, "constant_value", 0.0) == 0
+    if not (is_zero or node.attrs.get("mode") == "edge"):
         return None
     if widths is None or len(widths) not in (8, 10):
         return None
@@ -80,13 +86,29 @@ def _zeros_around(node: Node) -> tuple[int, ...] | None:
     return before[2:]
 
 
-def _padded(node: Node, widths: tuple[int, ...]) -> Node | None:
-    """Return a Convolution with more padding; None where the node is none that can take it."""
-    if FACTS.canonical(node.op) != "Convolution" or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
+def _padded(node: Node, widths: tuple[int, ...], mode: str) -> Node | None:
+    """Return a layer with more padding; None where the node is none that can take it."""
+    op = FACTS.canonical(node.op)
+    if op not in ("Convolution", "Pooling") or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return None
     kernel = integers(node.attrs.get("kernel", ""))
     own = integers(node.attrs.get("pad", "()"))
     if kernel is None or own is None or len(kernel) != len(widths) or len(own) not in (0, len(widths)):
         return None
+    if not (_pools(node, kernel, own, widths, mode) if op == "Pooling" else mode == "constant"):
+        return None
     total = [width + more for width, more in zip(own or (0,) * len(widths), widths)]
     return node._replace(attrs={**node.attrs, "pad": f"({', '.join(map(str, total))})"})
+
+
+def _pools(node: Node, kernel: Sequence[int], own: Sequence[int], widths: Sequence[int], mode: str) -> bool:
+    """Return whether a pooling finds the same with padding of its own."""
+    counts = {"edge": "max", "constant": "avg"}[mode]
+    return (
+        node.attrs.get("pool_type", "max") == counts
+        and node.attrs.get("pooling_convention", "valid") == "valid"
+        and not is_true(node.attrs, "global_pool", default=False)
+        and (counts == "max" or is_true(node.attrs, "count_include_pad", default=True))
+        and not any(own)
+        and all(width < size for width, size in zip(widths, kernel))
+    )

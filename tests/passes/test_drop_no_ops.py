@@ -22,6 +22,7 @@ NO_OPS = {
     "BlockGrad": {},
     "stop_gradient": {},
     "_contrib_gradientmultiplier": {"scalar": "0.1"},
+    "Pad": {"mode": "edge", "pad_width": "(0, 0, 0, 0, 0, 0, 0, 0)"},
 }
 
 
@@ -47,6 +48,11 @@ def test_a_chain_of_them_is_dropped_from_end_to_end() -> None:
     assert [change.into for change in done.changes] == ["data"] * 3
 
 
+def pad(width: str) -> Graph:
+    net = Net()
+    return net.graph(net.op("exp", net.op("Pad", net.var("data"), mode="edge", pad_width=width)))
+
+
 def dropout(*, mode: str = "training", output: int = 0, head: bool = False) -> Graph:
     net = Net()
     drop = net.op("Dropout", net.var("data"), name="drop", outputs=2, mode=mode)
@@ -59,6 +65,8 @@ def dropout(*, mode: str = "training", output: int = 0, head: bool = False) -> G
     [
         pytest.param(dropout(mode="always"), id="random in inference too"),
         pytest.param(dropout(output=1), id="its mask is read"),
+        pytest.param(pad("(0, 0, 0, 0, 0, 0, 0, 1)"), id="a Pad of some width"),
+        pytest.param(pad("wide"), id="a Pad of a width that is not read"),
     ],
 )
 def test_refuses(graph: Graph) -> None:

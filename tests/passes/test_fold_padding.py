@@ -73,6 +73,41 @@ def volume() -> Graph:
     )
 
 
+def pooled(around: dict[str, Any] | None = None, **attrs: Any) -> Graph:
+    """Return a Pooling behind a Pad, by default of the mode that it can take over."""
+    net = Net()
+    attrs = {"kernel": "(3, 3)", "stride": "(2, 2)", "pool_type": "max", **attrs}
+    mode = "edge" if attrs["pool_type"] == "max" else "constant"
+    pads = net.op("Pad", net.var("x"), name="pad", **{"mode": mode, "pad_width": AROUND, **(around or {})})
+    return net.graph(net.op("Pooling", pads, name="pool", **attrs))
+
+
+@pytest.mark.parametrize("pool_type", ["max", "avg"])
+@pytest.mark.parametrize("own", [{}, {"pad": "(0, 0)"}])
+def test_a_pooling_pads_for_itself(pool_type: str, own: dict[str, str]) -> None:
+    after, done = prepared(FoldPadding, pooled(pool_type=pool_type, **own))
+    assert reads(after, "pool") == ["x"]
+    assert named(after, "pool").attrs["pad"] == "(1, 2)"
+    assert [(change.node, change.into) for change in done.changes] == [("pad", "pool")]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(pooled({"mode": "constant"}), id="zeros are not the largest"),
+        pytest.param(pooled({"mode": "edge"}, pool_type="avg"), id="a mean of the border"),
+        pytest.param(pooled(pool_type="avg", count_include_pad=False), id="zeros that are not counted"),
+        pytest.param(pooled(kernel="(3, 2)"), id="a window of padding alone"),
+        pytest.param(pooled(pooling_convention="full"), id="windows that stand out"),
+        pytest.param(pooled(global_pool=True), id="all places"),
+        pytest.param(pooled(pad="(1, 1)"), id="padding of its own"),
+        pytest.param(pooled(pool_type="sum"), id="sums"),
+    ],
+)
+def test_other_poolings_read_the_pad(graph: Graph) -> None:
+    assert prepared(FoldPadding, graph)[0] is graph
+
+
 def test_volumes() -> None:
     after, _ = prepared(FoldPadding, volume())
     assert named(after, "conv").attrs["pad"] == "(1, 0, 2)"
@@ -132,7 +167,16 @@ def test_what_a_rule_of_the_users_picks_stays(op: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "shape"), [(changed(), (2, 4, 7, 9)), (volume(), (1, 4, 5, 6, 7))], ids=["image", "volume"]
+    ("graph", "shape"),
+    [
+        (changed(), (2, 4, 7, 9)),
+        (volume(), (1, 4, 5, 6, 7)),
+        (pooled(), (2, 16, 8, 9)),
+        (pooled(stride="(1, 1)"), (2, 3, 8, 9)),
+        (pooled(pool_type="avg"), (2, 16, 8, 9)),
+        (pooled(pool_type="avg", stride="(3, 1)"), (2, 3, 8, 9)),
+    ],
+    ids=["image", "volume", "largest", "largest of each", "mean", "mean of some"],
 )
 def test_mxnet_computes_the_same(graph: Graph, shape: tuple[int, ...]) -> None:
     pytest.importorskip("mxnet", reason="runs the model")
