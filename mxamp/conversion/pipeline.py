@@ -54,6 +54,7 @@ from mxamp.passes import (
     RewriteLastAxisSoftmax,
     RewriteLastAxisSplit,
     RewriteLastAxisSum,
+    RewriteLayerNorm,
     RewriteMasks,
     RewriteNearestUpsampling,
     RewritePixelShuffle,
@@ -107,6 +108,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(OneSpelling),  # as do several words for one thing,
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteGelu),  # of sums and products, before any of these is written otherwise,
+    preparing(RewriteLayerNorm),
     preparing(RewriteSummedProducts),
     preparing(FoldConstants),  # of parameters,
     preparing(MoveTransposes),  # so that a layer and its bias, its norm and its activation meet

@@ -38,6 +38,7 @@ from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_split import RewriteLastAxisSplit
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
+from mxamp.passes.layer_norm import RewriteLayerNorm
 from mxamp.passes.move_transposes import MoveTransposes
 from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
@@ -124,6 +125,7 @@ __all__ = [
     "RewriteLastAxisSoftmax",
     "RewriteLastAxisSplit",
     "RewriteLastAxisSum",
+    "RewriteLayerNorm",
     "RewriteMasks",
     "RewriteNearestUpsampling",
     "RewritePReLU",

@@ -108,9 +108,8 @@ def _joined_along(node: Node, inputs: Sequence[Sizes]) -> _Found:
 
 
 def _broadcast(*inputs: Sizes) -> _Found:
-    if len({len(sizes) for sizes in inputs}) != 1:
-        return None
-    return [_longest(sizes) for sizes in zip(*inputs)]
+    axes = max(map(len, inputs))
+    return [_longest(sizes) for sizes in zip(*[(1,) * (axes - len(sizes)) + sizes for sizes in inputs])]
 
 
 def _longest(sizes: Sequence[Size]) -> Size | None:

@@ -111,6 +111,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "last_axis_concat",
         "last_axis_split",
         "gelu",
+        "layer_norm",
         "last_axis_sum",
         "second_axis_sum",
         "last_axis_softmax",
