@@ -357,7 +357,25 @@ def _convolved(node: Node, sizes: Sizes) -> _Found:
     filters = integers(node.attrs.get("num_filter", ""))
     if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return None
-    return [sizes[0], filters[0], *[None] * (len(sizes) - 2)]
+    return [sizes[0], filters[0], *_windowed(node, sizes[2:])]
+
+
+def _windowed(node: Node, places: Sizes) -> Sequence[Size | None]:
+    """Return how long axes are that a window moved along."""
+    axes = len(places)
+    kernel, strides, pads, dilations = [
+        integers(node.attrs.get(name, "")) or (default,) * axes
+        for name, default in (("kernel", 0), ("stride", 1), ("pad", 0), ("dilate", 1))
+    ]
+    if any(len(each) != axes for each in (kernel, strides, pads, dilations)) or 0 in kernel:
+        return [None] * axes
+    found: list[Size | None] = []
+    for size, window, stride, pad, dilation in zip(places, kernel, strides, pads, dilations):
+        if isinstance(size, int):
+            found.append((size + 2 * pad - dilation * (window - 1) - 1) // stride + 1)
+        else:
+            found.append(size if (window, stride, pad) == (1, 1, 0) else None)
+    return found
 
 
 def _pooled(node: Node, sizes: Sizes) -> _Found:

@@ -63,9 +63,10 @@ class RewriteDenseConvolution(NodeRewrite):
           -> Reshape {shape: (more units, -1)} -> slice_axis {end: units} -> transpose {axes: (1, 0)} -> y
 
     Refuses: rows and weights of other numbers, in the call whose shapes are known or usual; sequences of
-    which a row fills no blocks of 16; weights that are not dense float32, or that other nodes read, and
-    biases likewise where there are units to add; other dtypes than float32; what may be empty; nodes that a
-    rule of the user's picks; targets that do not name the pass; the bodies of control flow.
+    which a row fills no blocks of 16; what comes from a layer of volumes, which MXNet cannot transpose then
+    (:mod:`mxamp.passes.volumes`); weights that are not dense float32, or that other nodes read, and biases
+    likewise where there are units to add; other dtypes than float32; what may be empty; nodes that a rule of
+    the user's picks; targets that do not name the pass; the bodies of control flow.
 
     Notes
     -----
@@ -144,6 +145,7 @@ def _axes_of_gain(state: State, position: int) -> int | None:
         weight is None
         or usual is None
         or len(weight.shape) != _MATRIX
+        or data.node in state.of_volumes
         or state.dtypes[position][0] is not DType.FLOAT32
     ):
         return None

@@ -20,10 +20,26 @@ _NO_OPS: Mapping[str, str] = {
     "BlockGrad": "hands on what it reads, and matters to gradients alone",
     "_contrib_gradientmultiplier": "hands on what it reads, and matters to gradients alone",
     "Pad": "puts nothing around what it reads",
+    "Flatten": "flattens what is flat",
 }
 
+_OF_IMAGES = 8
+"""Numbers that say how much a Pad puts around an image. That of a volume stays, for it brings the order of a
+layer's into plain order, from which MXNet goes on in every way (:mod:`mxamp.passes.volumes`)."""
+
 _NAMES = frozenset(
-    {"Pad", "pad", "Dropout", "_npx_dropout", "_copy", "identity", "_np_copy", "BlockGrad"}
+    {
+        "Flatten",
+        "flatten",
+        "Pad",
+        "pad",
+        "Dropout",
+        "_npx_dropout",
+        "_copy",
+        "identity",
+        "_np_copy",
+        "BlockGrad",
+    }
 ) | frozenset(
     {"stop_gradient", "_sparse_stop_gradient", "_contrib_gradientmultiplier", *CAST_OPERATORS, "cast"}
 )
@@ -45,8 +61,8 @@ class DropNoOps(PreparationPass):
     No operation::
 
         x -> Dropout -> y                                    x -> y
-        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, a cast to the dtype that is
-    there)
+        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, Flatten of what is flat, a cast to
+    the dtype that is there)
 
     A cast chain that cannot change a value::
 
@@ -138,7 +154,9 @@ class DropNoOps(PreparationPass):
 
 def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:
     if op == "Pad":  # models that were read from ONNX have one before every pooling
-        return not any(integers(node.attrs.get("pad_width", "")) or (1,))
+        return integers(node.attrs.get("pad_width", "")) == (0,) * _OF_IMAGES
+    if op == "Flatten":
+        return FACTS.canonical(graph.nodes[node.inputs[0].node].op) == "Flatten"
     if op == "Dropout":
         return node.attrs.get("mode", "training") == "training" and not set(graph.uses[position]) - {0}
     return op in _NO_OPS

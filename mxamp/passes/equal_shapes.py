@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Hashable, Mapping, Sequence
+from typing import Callable, Hashable, Mapping, Sequence
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
@@ -53,16 +53,24 @@ class EqualShapes:
         The graph.
     params
         Its parameters by name: their shapes are known.
+    sizes
+        The sizes of an entry's axes, as far as they are the same in every call; None where nothing is known.
     """
 
-    def __init__(self, graph: Graph, params: Mapping[str, Parameter]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        params: Mapping[str, Parameter],
+        sizes: Callable[[Entry], Hashable | None] = lambda entry: None,
+    ) -> None:
+        self._sizes = sizes
         self._keys: list[Hashable] = []
         for position, node in enumerate(graph.nodes):
             parameter = params.get(node.name) if node.op == VARIABLE else None
             if parameter is not None:
                 self._keys.append(("shape", parameter.shape))
             else:
-                key = self._made(node)
+                key = self._made(position, node)
                 self._keys.append(("entry", position, 0) if key is None else key)
 
     def are_equal(self, one: Entry, other: Entry) -> bool:
@@ -72,7 +80,7 @@ class EqualShapes:
     def _key(self, entry: Entry) -> Hashable:
         return ("entry", *entry) if entry.output else self._keys[entry.node]
 
-    def _made(self, node: Node) -> Hashable | None:
+    def _made(self, position: int, node: Node) -> Hashable | None:
         """Return the key of what a node makes; None where nothing is known."""
         if not node.inputs:
             return None
@@ -80,7 +88,7 @@ class EqualShapes:
         if op in KEEP_SHAPE:
             return keys[0]
         if op in BROADCASTING:
-            return keys[0] if len(set(keys)) == 1 else None
+            return keys[0] if len(set(keys)) == 1 else self._stretched(position, node)
         if op == "FullyConnected":
             hidden = integers(node.attrs.get("num_hidden", ""))
             if hidden is None:
@@ -99,6 +107,12 @@ class EqualShapes:
             batch, plane = _part(keys[0], _BATCH, "batch"), _part(keys[0], _PLANE, "plane")
             return ("image", batch, tuple([_part(key, _CHANNELS, "channels") for key in keys]), plane)
         return None
+
+    def _stretched(self, position: int, node: Node) -> Hashable | None:
+        """Return the key of the input that no other one stretches, as of an image that is weighted."""
+        own = self._sizes(Entry(position))
+        alike = [entry for entry in node.inputs if own is not None and self._sizes(entry) == own]
+        return self._key(alike[0]) if alike else None
 
     def _windowed(self, node: Node, source: Hashable, channels: Hashable) -> Hashable | None:
         """Return the key of what a window makes that moves over a plane."""

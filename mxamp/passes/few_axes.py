@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
 from mxamp.passes.arranged import Arranged, move_into
 from mxamp.passes.axis_sizes import moved_axes
 from mxamp.passes.edit import GraphEdit
@@ -16,10 +14,6 @@ from mxamp.passes.state import State
 
 _FEW_VALUES = 16_384
 """Of fewer, more operators cost as much as they save."""
-
-_KEEP_ORDER = frozenset({"Activation", "Dropout", "LeakyReLU", "Reshape", "_copy", "expand_dims", "relu"})
-_LAYERS = frozenset({"Convolution", "Deconvolution", "Pooling"})
-_PLACES_OF_VOLUMES = 3
 
 
 class MoveFewAxes(NodeRewrite):
@@ -80,16 +74,7 @@ class MoveFewAxes(NodeRewrite):
                 return None  # whole rows are moved, as fast as by a transpose
         elif is_turned and not before:
             return None
-        if is_turned and _is_volume(state.graph, node.inputs[0]):
+        if is_turned and node.inputs[0].node in state.of_volumes:
             return None
         move_into(edit, position, node.inputs[0], moves)
         return "moves the same values along fewer axes" if before else f"{last.op} moves the same values"
-
-
-def _is_volume(graph: Graph, entry: Entry) -> bool:
-    """Return whether a layer of volumes made a tensor, whose order MXNet keeps through all of these."""
-    while FACTS.canonical(graph.nodes[entry.node].op) in _KEEP_ORDER:
-        entry = graph.nodes[entry.node].inputs[0]
-    node = graph.nodes[entry.node]
-    kernel = integers(node.attrs.get("kernel", "")) or ()
-    return FACTS.canonical(node.op) in _LAYERS and len(kernel) == _PLACES_OF_VOLUMES

@@ -11,6 +11,9 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
+_PLACES = 2
+"""Axes of an image's places: of volumes a Pad brings a layer's order into plain order."""
+
 
 class FoldPadding(PreparationPass):
     """Add the zeros of a Pad to the padding of the Convolutions that read it.
@@ -110,5 +113,6 @@ def _pools(node: Node, kernel: Sequence[int], own: Sequence[int], widths: Sequen
         and not is_true(node.attrs, "global_pool", default=False)
         and (counts == "max" or is_true(node.attrs, "count_include_pad", default=True))
         and not any(own)
+        and len(kernel) == _PLACES
         and all(width < size for width, size in zip(widths, kernel))
     )

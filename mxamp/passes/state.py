@@ -26,6 +26,7 @@ from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.passes.images import axes_of_places, image_nodes
 from mxamp.passes.never_empty import never_empty
 from mxamp.passes.open_shapes import left_open
+from mxamp.passes.volumes import of_volumes
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch
@@ -220,6 +221,11 @@ class State:
         return image_nodes(self.places)
 
     @cached_property
+    def of_volumes(self) -> frozenset[int]:
+        """The nodes that may hand on the order of a layer of volumes; see :func:`of_volumes`."""
+        return of_volumes(self.graph)
+
+    @cached_property
     def left_open(self) -> frozenset[int]:
         """The nodes whose size nothing but their readers says; see :func:`left_open`."""
         return left_open(self.graph)
@@ -237,7 +243,7 @@ class State:
     @cached_property
     def equal_shapes(self) -> EqualShapes:
         """Which entries certainly have equal shapes."""
-        return EqualShapes(self.graph, self.params)
+        return EqualShapes(self.graph, self.params, self.axis_sizes.of)
 
     @cached_property
     def axis_sizes(self) -> AxisSizes:

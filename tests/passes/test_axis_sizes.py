@@ -116,8 +116,25 @@ def test_layers_say_how_many_they_make() -> None:
     assert sizes_of(net, turned) == (JOINED, X[2], X[2])
     filters = net.param("filters", 9, 6, 1, 1)
     layer = net.op("Convolution", x, filters, num_filter=9, kernel=(1, 1), no_bias=True)
-    position = layer.node
-    assert sizes_of(net, layer) == (X[0], 9, ("axis", position, 2), ("axis", position, 3))
+    assert sizes_of(net, layer) == (X[0], 9, *X[2:])
+    wide = net.param("wide", 9, 9, 3, 3)
+    wide = net.op("Convolution", layer, wide, num_filter=9, kernel=(3, 3), pad=(1, 1), no_bias=True)
+    assert sizes_of(net, wide) == (X[0], 9, ("axis", wide.node, 2), ("axis", wide.node, 3))
+
+
+def test_windows_over_so_many_places_make_so_many() -> None:
+    net = Net()
+    image = net.op("Reshape", net.var("x"), shape=(-1, 6, 10, 1))
+    batch = sizes_of(net, image)[0]
+    weight = net.param("weight", 4, 6, 3, 1)
+    layer = net.op(
+        *("Convolution", image, weight), num_filter=4, kernel=(3, 1), stride=(2, 1), pad=(1, 0), no_bias=True
+    )
+    assert sizes_of(net, layer) == (batch, 4, 5, 1)
+    pooled = net.op("Pooling", layer, global_pool=True, kernel=(1, 1))
+    gate = net.param("gate", 4, 4, 1, 1)
+    gate = net.op("Convolution", pooled, gate, num_filter=4, kernel=(1, 1), no_bias=True)
+    assert sizes_of(net, gate) == (batch, 4, 1, 1)
 
 
 def test_axes_that_are_joined() -> None:

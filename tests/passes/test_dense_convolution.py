@@ -243,6 +243,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "case",
     [
         *REFUSED,
+        "volume",
         "many rows",
         "one row",
         "shared weight",
@@ -263,6 +264,9 @@ def test_refuses(case: str) -> None:
     }
     width = REFUSED.get(case, {}).get("width", UNITS)
     net = Layers(*sizes.get(case, (ROWS, width)))
+    if case == "volume":
+        volume = net.op("Pooling", net.op("Reshape", net.x, shape="(-1, 8, 4, 4, 4)"), kernel="(1, 1, 1)")
+        net.x = net.op("tanh", net.op("Flatten", volume))
     attrs: dict[str, Any] = dict(REFUSED.get(case, {}))
     if case in ("four axes", "sequences in no blocks"):
         attrs = {"flatten": False, "width": net.shape[-1], "units": 8192}

@@ -53,6 +53,14 @@ def pad(width: str) -> Graph:
     return net.graph(net.op("exp", net.op("Pad", net.var("data"), mode="edge", pad_width=width)))
 
 
+def test_what_is_flat_is_not_flattened_again() -> None:
+    net = Net()
+    flat = net.op("Flatten", net.op("flatten", net.var("data"), name="first"), name="second")
+    after, done = prepared(DropNoOps, net.graph(net.op("exp", flat, name="y")))
+    assert operators(after) == ["first = flatten(data)", "y = exp(first)"]
+    assert [(change.node, change.into) for change in done.changes] == [("second", "first")]
+
+
 def dropout(*, mode: str = "training", output: int = 0, head: bool = False) -> Graph:
     net = Net()
     drop = net.op("Dropout", net.var("data"), name="drop", outputs=2, mode=mode)
@@ -66,6 +74,7 @@ def dropout(*, mode: str = "training", output: int = 0, head: bool = False) -> G
         pytest.param(dropout(mode="always"), id="random in inference too"),
         pytest.param(dropout(output=1), id="its mask is read"),
         pytest.param(pad("(0, 0, 0, 0, 0, 0, 0, 1)"), id="a Pad of some width"),
+        pytest.param(pad("(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)"), id="a Pad of a volume"),
         pytest.param(pad("wide"), id="a Pad of a width that is not read"),
     ],
 )

@@ -102,6 +102,9 @@ def test_a_pooling_pads_for_itself(pool_type: str, own: dict[str, str]) -> None:
         pytest.param(pooled(global_pool=True), id="all places"),
         pytest.param(pooled(pad="(1, 1)"), id="padding of its own"),
         pytest.param(pooled(pool_type="sum"), id="sums"),
+        pytest.param(
+            pooled({"pad_width": "(0, 0, 0, 0, 1, 1, 1, 1, 1, 1)"}, kernel="(3, 3, 3)"), id="volume"
+        ),
     ],
 )
 def test_other_poolings_read_the_pad(graph: Graph) -> None:

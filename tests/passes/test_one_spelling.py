@@ -410,6 +410,26 @@ def test_mxnet_agrees_that_it_is_one_shape(case: str, size: int) -> None:
     assert shapes[0] == shapes[1]
 
 
+@pytest.mark.parametrize(("places", "is_one"), [(1, True), (2, False)])
+def test_a_weighted_image_has_the_shape_of_the_image(places: int, is_one: bool) -> None:
+    """As in a block of squeeze and excite, whose result is added to what the block reads."""
+    net = Net()
+    x = layer(net, net.var("data"), "before")
+    y = layer(net, x, "block")
+    attrs = {"global_pool": True} if places == 1 else {"stride": (4, 4)}
+    pooled = net.op("Pooling", y, kernel=(1, 1), pool_type="avg", **attrs)
+    gate = net.op(
+        *("Convolution", pooled, net.param("gate", 8, 8, 1, 1)), num_filter=8, kernel=(1, 1), no_bias=True
+    )
+    weighted = net.op("broadcast_mul", y, net.op("sigmoid", gate), name="weighted")
+    graph = net.graph(net.op("broadcast_add", weighted, x, name="y"))
+    shapes: list[Any] = [((2, 8, 8, 8),)] * len(graph.nodes)
+    for entry in (pooled, gate):
+        shapes[entry.node] = ((2, 8, places, places),)
+    after, _ = prepared(OneSpelling, graph, net.params, shapes=shapes)
+    assert (the_node(after) == "elemwise_add(weighted, before)") == is_one
+
+
 def test_a_residual_network_of_numpy_mode_is_fused_and_returns_numpy_arrays() -> None:
     mx = pytest.importorskip("mxnet", reason="runs the block")
     with mx.util.np_shape(True), mx.util.np_array(True):
