@@ -105,7 +105,9 @@ PREPARING: tuple[Step, ...] = (
     # Nothing is decided yet, and every value is kept.
     preparing(DropNoOps),  # what does nothing hides duplicates,
     preparing(DropKnownChoices),
-    preparing(OneSpelling),  # as do several words for one thing,
+    preparing(MergeCommonSubexpressions),
+    preparing(FoldConstants),  # once each; numbers among them have words of their own,
+    preparing(OneSpelling),  # and several words for one thing hide duplicates as well,
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteGelu),  # of sums and products, before any of these is written otherwise,
     preparing(RewriteLayerNorm),

@@ -61,8 +61,8 @@ class DropNoOps(PreparationPass):
     No operation::
 
         x -> Dropout -> y                                    x -> y
-        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, Flatten of what is flat, a cast to
-    the dtype that is there)
+        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, Flatten of what is flat, a cast
+        to the dtype that is there)
 
     A cast chain that cannot change a value::
 

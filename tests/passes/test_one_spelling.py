@@ -13,7 +13,7 @@ from mxamp.passes import OneSpelling
 from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.policy import Policy
 from tests.building import BF16, Net, parameters
-from tests.passes.preparing import operators, prepared
+from tests.passes.preparing import operators, prepare_graph, prepared
 
 FLOAT = {"__dtype__": "0"}
 NUMPY_SHAPES = {
@@ -151,6 +151,19 @@ def test_a_parameter_of_one_value_is_a_number(op: str, side: int, value: float) 
             bound = symbol_from_graph(each).bind(mx.cpu(), {key: mx.nd.array(fed[key]) for key in fed})
             results.append(bound.forward()[0].asnumpy().view(np.uint32))
     np.testing.assert_array_equal(*results)
+
+
+def test_a_number_may_be_computed_from_a_parameter() -> None:
+    """Constants are folded before; else a model that is converted again would change."""
+    net = Net()
+    x = net.op("tanh", net.var("x", __dtype__="0"), name="other")
+    number = net.op("abs", net.param("number", 1, value=-3.0))
+    graph = net.graph(net.op("broadcast_div", x, number, name="y"))
+    steps = ["fold_constants", "one_spelling"]
+    done = prepare_graph(graph, parameters(net.params), Policy.default(BF16), steps)
+    assert the_node(done.graph) == "_div_scalar(other) {scalar: 3.0}"
+    again = prepare_graph(done.graph, done.params, Policy.default(BF16), steps)
+    assert again.graph is done.graph
 
 
 def test_a_power_that_a_parameter_says_is_a_square() -> None:
