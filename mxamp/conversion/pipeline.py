@@ -35,6 +35,7 @@ from mxamp.passes import (
     PlainConcat,
     PlainForLowPooling,
     PlainForPooling,
+    PlainSums,
     PreparationPass,
     RescaleOverflows,
     RewriteActivations,
@@ -148,6 +149,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteDenseConvolution),  # of layers that no other form was found for
     preparing(PlainForPooling),
     preparing(PlainConcat),
+    preparing(PlainSums),
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
     preparing(SeparateDenseInput),
     preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.

@@ -48,6 +48,7 @@ from mxamp.passes.pixel_shuffle import RewritePixelShuffle
 from mxamp.passes.plain_concat import PlainConcat
 from mxamp.passes.plain_for_low_pooling import PlainForLowPooling
 from mxamp.passes.plain_for_pooling import PlainForPooling
+from mxamp.passes.plain_sums import PlainSums
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.preparation import NodeRewrite, PreparationPass
@@ -102,6 +103,7 @@ __all__ = [
     "PlainConcat",
     "PlainForLowPooling",
     "PlainForPooling",
+    "PlainSums",
     "PlannedNode",
     "PlannedPass",
     "PreparationPass",

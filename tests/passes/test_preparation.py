@@ -112,6 +112,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "last_axis_split",
         "gelu",
         "layer_norm",
+        "plain_sums",
         "last_axis_sum",
         "second_axis_sum",
         "last_axis_softmax",
