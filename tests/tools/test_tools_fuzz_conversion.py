@@ -27,7 +27,7 @@ from tools.fuzz_conversion.shrink import shrunk
 
 EXECUTED = {"target_dtype": "bfloat16", "shapes": False, "emulate": None}
 
-FIRST, CASES = 493, 50
+FIRST, CASES = 508, 50
 """The seeds of the short form."""
 
 
