@@ -13,7 +13,7 @@ from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
-from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE, for_each_place
 
 Size = Union[int, Hashable]
 """A number, or what two axes have in common that are certainly equally long."""
@@ -363,11 +363,11 @@ def _convolved(node: Node, sizes: Sizes) -> _Found:
 def _windowed(node: Node, places: Sizes) -> Sequence[Size | None]:
     """Return how long axes are that a window moved along."""
     axes = len(places)
-    kernel, strides, pads, dilations = [
-        integers(node.attrs.get(name, "")) or (default,) * axes
-        for name, default in (("kernel", 0), ("stride", 1), ("pad", 0), ("dilate", 1))
-    ]
-    if any(len(each) != axes for each in (kernel, strides, pads, dilations)) or 0 in kernel:
+    kernel = for_each_place(node, "kernel", axes, 0)
+    strides = for_each_place(node, "stride", axes, 1)
+    pads = for_each_place(node, "pad", axes, 0)
+    dilations = for_each_place(node, "dilate", axes, 1)
+    if not kernel or 0 in kernel or strides is None or pads is None or dilations is None:
         return [None] * axes
     found: list[Size | None] = []
     for size, window, stride, pad, dilation in zip(places, kernel, strides, pads, dilations):

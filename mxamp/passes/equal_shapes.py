@@ -120,9 +120,9 @@ class EqualShapes:
         if kernel is None:
             return None
         axes = len(kernel)
-        strides = _for_each(node, "stride", axes, 1)
-        pads = _for_each(node, "pad", axes, 0)
-        dilations = _for_each(node, "dilate", axes, 1)
+        strides = for_each_place(node, "stride", axes, 1)
+        pads = for_each_place(node, "pad", axes, 0)
+        dilations = for_each_place(node, "dilate", axes, 1)
         if strides is None or pads is None or dilations is None:
             return None
         # floor((size + 2 pad - dilation (kernel - 1) - 1) / stride) + 1; ceil for pooling that is "full".
@@ -152,7 +152,7 @@ def _rows(key: Hashable) -> Hashable:
     return ("rows of", key)
 
 
-def _for_each(node: Node, attribute: str, axes: int, default: int) -> Sequence[int] | None:
+def for_each_place(node: Node, attribute: str, axes: int, default: int) -> Sequence[int] | None:
     """Return one number for each axis of a plane; None where the attribute is none such."""
     values = integers(node.attrs.get(attribute, "()"))
     if values is None or len(values) not in (0, axes):

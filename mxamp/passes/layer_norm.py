@@ -158,9 +158,9 @@ def _normalised(state: State, position: int) -> _Found | None:
         return None
     parts = [mean.node, difference.node, squares.node, variance, shifted, position]
     readers = {use.node for part in parts for places in graph.uses[part].values() for use in places}
-    last, gamma = _and_parameter(state, quotient, _PRODUCTS, length)
-    last, beta = _and_parameter(state, last, _SUMS, length)
-    parts += [node for node in _chain(state, quotient, last) if node != last]
+    scaled, gamma = _and_parameter(state, quotient, _PRODUCTS, length)
+    last, beta = _and_parameter(state, scaled, _SUMS, length)
+    parts += [node for node in dict.fromkeys((quotient, scaled)) if node != last]
     is_free = not any(part in state.heads or state.is_fixed(part) for part in parts)
     if not is_free or state.is_fixed(last) or not readers <= {*parts, last}:
         return None
@@ -212,13 +212,3 @@ def _and_parameter(
         ):
             return reader, entry
     return position, None
-
-
-def _chain(state: State, first: int, last: int) -> Sequence[int]:
-    """Return the nodes from one to another, each of which is read by the next alone."""
-    nodes = [first]
-    while nodes[-1] != last:
-        reader = state.only_reader(nodes[-1])
-        assert reader is not None  # each was found as the one reader of the one before
-        nodes.append(reader)
-    return nodes
