@@ -9,6 +9,8 @@ Where a test needs something that may be missing, it says so itself, in one way 
 - a GPU: ``@pytest.mark.gpu``. Skips where MXNet sees no GPU.
 - a browser: ``@pytest.mark.browser``. Skips where playwright or Chromium is missing (``make test-browser``
   installs the first; the second is your system's). ``make test`` leaves these out.
+- bfloat16 in MXNet: nothing. On a CPU without AVX-512 MXNet has none, and a test that runs into that skips
+  (:func:`pytest_runtest_makereport`).
 - time or the network: ``@pytest.mark.slow``, ``@pytest.mark.network``. ``make test`` leaves them out.
 """
 
@@ -21,7 +23,7 @@ import gc
 import importlib.util
 import os
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable, Generator
 
 
 def cores() -> int:
@@ -105,6 +107,39 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, package in (("zoo", "gluoncv"), ("dask", "dask")):
         if item.get_closest_marker(marker) and importlib.util.find_spec(package) is None:
             pytest.skip(f"needs {package}, which is not installed")
+
+
+_NO_BFLOAT16 = (
+    "MXNet 1.9.1 computes in bfloat16 on CPUs with AVX-512",
+    "could not create a primitive descriptor",
+)
+"""What mxamp says, and MXNet where it is run by itself, of a bfloat16 model on a CPU without AVX-512."""
+
+
+@functools.lru_cache(maxsize=None)
+def runs_no_bfloat16() -> bool:
+    """Return whether MXNet has no bfloat16 at all on this machine's CPU."""
+    from mxamp.measuring.machine import cpu_flags
+
+    flags = cpu_flags()
+    return flags is not None and "avx512bw" not in flags
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Let what failed for want of AVX-512 count as skipped, with the reason."""
+    report = (yield).get_result()
+    if report.failed and runs_no_bfloat16():
+        told = getattr(call.excinfo.value, "stderr", None) if call.excinfo else None  # by another process
+        said = "\n".join([report.longreprtext, str(told), *[text for _, text in report.sections]])
+        if any(words in said for words in _NO_BFLOAT16):
+            path, line, _ = item.location
+            report.outcome = "skipped"
+            report.longrepr = (
+                path,
+                line or 0,
+                "Skipped: MXNet has no bfloat16 on this CPU, for want of AVX-512",
+            )
 
 
 @pytest.hookimpl(trylast=True)

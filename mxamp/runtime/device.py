@@ -7,6 +7,7 @@ from typing import Any, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, nearest_names
+from mxamp.measuring.machine import AVX512, unmet_need
 from mxamp.runtime.mxnet import import_mxnet
 
 _CONTEXT = re.compile(r"\s*([A-Za-z_]+)\s*(?::\s*(\d+)|\(\s*(\d+)\s*\))?\s*")
@@ -71,9 +72,17 @@ def check_device_runs(ctx: Any, dtype: DType) -> None:
     Raises
     ------
     DeviceError
-        For FP16 on a CPU and BF16 on a GPU; the message gives the way out.
+        For FP16 on a CPU, and BF16 on a GPU or a CPU without AVX-512; the message gives the way out.
     """
     _refuse_bfloat16_on_gpu(ctx, dtype)
+    if dtype is DType.BFLOAT16 and ctx.device_type != "gpu":
+        missing = unmet_need((AVX512,))
+        if missing is not None:
+            raise DeviceError(
+                f"A bfloat16 model cannot run on {ctx}: MXNet 1.9.1 computes in bfloat16 on {missing}. Run "
+                "it on such a CPU, convert for this one with the target 'auto' (--target auto), which keeps "
+                "the model float32 and prepares its graph, or emulate bfloat16 in an FP32 graph."
+            )
     if dtype is DType.FLOAT16 and ctx.device_type != "gpu":
         raise DeviceError(
             f"A float16 model cannot run on {ctx}: MXNet 1.9.1 has no FP16 convolution or matrix product on "

@@ -82,7 +82,19 @@ def test_float16_on_a_cpu_is_refused_with_the_ways_out():
         assert way in str(caught.value)
 
 
-def test_bfloat16_runs_on_cpus_alone():
+def test_bfloat16_on_a_cpu_without_avx512_is_refused_with_the_ways_out(a_cpu):
+    a_cpu("avx2")
+    with pytest.raises(
+        DeviceError, match=r"bfloat16 model cannot run on cpu\(0\).*CPUs with AVX-512"
+    ) as caught:
+        check_device_runs(mx.cpu(), DType.BFLOAT16)
+    for way in ("on such a CPU", "--target auto", "emulate"):
+        assert way in str(caught.value)
+    check_device_runs(mx.cpu(), DType.FLOAT32)
+
+
+def test_bfloat16_runs_on_cpus_alone(a_cpu):
+    a_cpu("avx2", "avx512bw")
     check_device_runs(mx.cpu(), DType.BFLOAT16)
     with pytest.raises(DeviceError, match=r"BF16 on CPUs alone\. Convert to float16 for a GPU"):
         check_device_runs(mx.gpu(0), DType.BFLOAT16)

@@ -203,6 +203,13 @@ def test_float16_on_a_cpu_is_refused_with_the_way_out(model, images):
     )
 
 
+def test_bfloat16_is_not_run_where_it_would_end_the_process(model, images, a_cpu):
+    a_cpu("avx2")
+    low = convert_model(*model, target_dtype="bfloat16", target="generic-bf16")
+    with pytest.raises(DeviceError, match=r"A bfloat16 model cannot run on cpu\(0\): .* CPUs with AVX-512"):
+        run_outputs(low, images)
+
+
 def test_a_float16_conversion_that_stayed_in_float32_runs_on_a_cpu(model, images):
     kept = convert_model(*model, target_dtype="float16", exclude=["*"])
     (found,) = run_outputs(kept, images)
