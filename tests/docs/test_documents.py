@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +51,11 @@ def test_examples_print_what_the_document_says(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", WIDTH)
     runner = Runner(path, tmp_path)
-    runner.run()
+    try:
+        runner.run()
+    finally:  # an example that fails may have turned on NumPy mode
+        if importlib.util.find_spec("mxnet") is not None:
+            importlib.import_module("mxnet").npx.reset_np()
     assert not runner.failures, "\n\n".join(runner.failures)
 
 
