@@ -109,37 +109,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"needs {package}, which is not installed")
 
 
-_NO_BFLOAT16 = (
-    "MXNet 1.9.1 computes in bfloat16 on CPUs with AVX-512",
-    "could not create a primitive descriptor",
-)
-"""What mxamp says, and MXNet where it is run by itself, of a bfloat16 model on a CPU without AVX-512."""
-
-
-@functools.lru_cache(maxsize=None)
-def runs_no_bfloat16() -> bool:
-    """Return whether MXNet has no bfloat16 at all on this machine's CPU."""
-    from mxamp.measuring.machine import cpu_flags
-
-    flags = cpu_flags()
-    return flags is not None and "avx512bw" not in flags
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     """Let what failed for want of AVX-512 count as skipped, with the reason."""
     report = (yield).get_result()
-    if report.failed and runs_no_bfloat16():
+    if report.failed:
+        from tests.machines import why_no_bfloat16
+
         told = getattr(call.excinfo.value, "stderr", None) if call.excinfo else None  # by another process
-        said = "\n".join([report.longreprtext, str(told), *[text for _, text in report.sections]])
-        if any(words in said for words in _NO_BFLOAT16):
+        reason = why_no_bfloat16("\n".join([report.longreprtext, str(told), *dict(report.sections).values()]))
+        if reason:
             path, line, _ = item.location
-            report.outcome = "skipped"
-            report.longrepr = (
-                path,
-                line or 0,
-                "Skipped: MXNet has no bfloat16 on this CPU, for want of AVX-512",
-            )
+            report.outcome, report.longrepr = "skipped", (path, line or 0, f"Skipped: {reason}")
 
 
 @pytest.hookimpl(trylast=True)

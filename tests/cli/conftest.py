@@ -9,6 +9,7 @@ import pytest
 
 from mxamp.cli.main import main
 from tests.cli.models import small_model
+from tests.machines import why_no_bfloat16
 
 
 class Result(NamedTuple):
@@ -39,6 +40,10 @@ def mxamp(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
             status = main(argv)
         except SystemExit as error:  # argparse: --help, --version, usage errors
             status = int(error.code or 0)
-        return Result(status, *capsys.readouterr())
+        result = Result(status, *capsys.readouterr())
+        reason = why_no_bfloat16(result.err) if status else ""
+        if reason:
+            pytest.skip(reason)
+        return result
 
     return run

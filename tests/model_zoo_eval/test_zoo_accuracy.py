@@ -27,6 +27,7 @@ from model_zoo_eval.report import report_parts
 from model_zoo_eval.tables import to_markdown
 from model_zoo_eval.trained.networks import NETWORKS, Network, find_network, read
 from mxamp.errors import DataError, ParamsError
+from tests.machines import needs_bfloat16
 from tests.model_zoo_eval.rows import ok_row
 
 _FOLDER = Path(__file__).resolve().parents[2] / "model_zoo_eval"
@@ -67,6 +68,7 @@ def test_a_damaged_file_of_weights_is_an_error(damage: bytes, tmp_path: Path) ->
         read(moved)
 
 
+@needs_bfloat16
 def test_one_classifier_keeps_its_accuracy_in_bfloat16() -> None:
     results, samples = measure(
         offline_subject(find_network("cifar_resnet20_v1-digits")), variants=VARIANTS[:1]

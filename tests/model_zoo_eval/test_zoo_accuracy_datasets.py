@@ -19,6 +19,7 @@ from model_zoo_eval.accuracy.layouts import LAYOUTS, check_folder, dataset_for
 from model_zoo_eval.build import BuiltModel, zoo_network
 from model_zoo_eval.registry import find_entry, registry
 from mxamp.errors import DataError, ModelFileNotFoundError, ParamsError, UnknownNameError
+from tests.machines import needs_bfloat16
 from tests.model_zoo_eval.dataset_folders import (
     write_ade20k,
     write_cityscapes,
@@ -248,6 +249,7 @@ def save_random_parameters(name: str, folder: Path) -> Path:
     return folder
 
 
+@needs_bfloat16
 def test_a_part_of_a_data_set_is_not_called_by_its_name(tmp_path: Path) -> None:
     job = AccuracyJob(
         "mobilenet0.25",

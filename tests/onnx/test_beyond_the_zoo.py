@@ -72,7 +72,8 @@ def test_in_float16_its_explicit_casts_have_the_error_of_emulation(name: str, tm
     emulated = relative_error(run_outputs(explicit_casts_of(low), data, fusion=False)[0], wide)
     found = relative_error(OnnxSession(tmp_path / "e.onnx").run(data)[0], wide)
     assert emulated > 1e-5
-    assert abs(found - emulated) <= 0.1 * emulated
+    # Where sums come in another order, another value lies between two of float16: 0.15 was seen with AVX2.
+    assert abs(found - emulated) <= 0.2 * emulated
 
 
 def test_zeros_whose_batch_is_open_take_that_of_what_reads_them(tmp_path: Path) -> None:

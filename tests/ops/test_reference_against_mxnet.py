@@ -11,6 +11,7 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.ops import reference
 from mxamp.ops.casts import multicast_dtypes
+from tests.machines import needs_bfloat16
 
 mx = pytest.importorskip("mxnet", reason="MXNet's operators are compared with their twins")
 
@@ -55,6 +56,7 @@ def subnormal(values: np.ndarray) -> np.ndarray:
     return (values != 0) & (np.abs(values) < np.finfo(np.float32).tiny)
 
 
+@needs_bfloat16
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=PAIR_IDS)
 def test_amp_cast_agrees_but_for_subnormals(source: DType, target: DType) -> None:
     data = values_of(source)
@@ -72,6 +74,7 @@ def test_amp_cast_agrees_but_for_subnormals(source: DType, target: DType) -> Non
         assert not different.any()
 
 
+@needs_bfloat16
 @pytest.mark.parametrize("cast_narrow", [False, True], ids=["wide", "narrow"])
 def test_amp_multicast_agrees_but_for_subnormals(cast_narrow: bool) -> None:
     data = (values_of(F32), values_of(BF16), np.arange(5, dtype=np.int32))
