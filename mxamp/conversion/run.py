@@ -211,7 +211,7 @@ class _Conversion:
                     saturations=casts.saturations,
                     guard=options.guard,
                     assumed_shapes=assumed[-1].inputs if assumed else {},
-                    here=None if mismatch is None else mismatch.here,
+                    here=None if mismatch is None or mismatch.here.runs_nothing_low else mismatch.here,
                     nothing_low=nothing,
                     race=() if options.placing is None else options.placing.race,
                 )

@@ -174,7 +174,7 @@ def estimate(
     Linear in nodes and entries. A node whose shapes are not known costs what the smallest one does.
     """
     evens = EVEN_CHANNELS in target.rewrites
-    layouts = written_layouts(graph, shapes, evens=evens)
+    layouts = written_layouts(graph, shapes, evens=evens, block=model.block)
     patterns = (*target.rounds_once, *target.fusion, *folded_patterns(target))
     fused = fusion_groups(graph, names, target, patterns=patterns)
     groups = fusion_groups(graph, names, target, among=choices - apart, patterns=patterns)
@@ -184,7 +184,7 @@ def estimate(
         for position in chain[1:]
         if names[position] in FOLDED and names[chain[0]] in LAYERS
     )
-    works = model_work(graph, shapes, layouts, folded)
+    works = model_work(graph, shapes, layouts, folded, block=model.block)
     pricing = Pricing(graph, names, shapes, works, layouts, folded, model, evens=evens)
     # A chain costs what its head stands for; of what is in one, nothing else is priced.
     in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))

@@ -157,7 +157,7 @@ class Pricing:
             return ()
         if not work.finds_blocks(low=True):
             return ()
-        layer = depthwise_of(self._names[position], node.attrs, work.output[1])
+        layer = depthwise_of(self._names[position], node.attrs, work.output[1], work.block)
         if layer is None:
             return ()
         op, attributes = layer

@@ -13,7 +13,7 @@ from mxamp.ops.attributes import integers
 from mxamp.ops.equivalents import reads_odd_channels
 from mxamp.ops.parameters import LAYERS
 from mxamp.targets import Work
-from mxamp.targets.image_layout import BLOCKS, PLAIN, layer_layout
+from mxamp.targets.image_layout import BLOCKS, PLAIN, WIDEST_BLOCK, layer_layout
 from mxamp.targets.layout import WRITE_BLOCKS, WRITE_OVER, layout_sources
 from mxamp.targets.work import Shapes
 
@@ -105,6 +105,8 @@ def model_work(
     shapes: Shapes,
     layouts: Sequence[Layout | None] | None = None,
     folded: AbstractSet[int] = frozenset(),
+    *,
+    block: int = WIDEST_BLOCK,
 ) -> Sequence[Work | None]:
     """Return what every node of a model does; None for variables and where shapes do not tell.
 
@@ -118,6 +120,8 @@ def model_work(
         What :func:`written_layouts` says of it, from whoever knows it.
     folded
         Each BatchNorm that a layer takes into itself: it moves nothing.
+    block
+        The channels in the widest block of images on the machine that it runs on.
 
     Notes
     -----
@@ -125,9 +129,9 @@ def model_work(
     the caches are there for the next one of its kind, as in the steps of an unrolled recurrence. Its
     parameters are where all that the model moves lets them be; what several nodes share is moved once.
     """
-    layouts = written_layouts(graph, shapes) if layouts is None else layouts
+    layouts = written_layouts(graph, shapes, block=block) if layouts is None else layouts
     works = [
-        None if node.is_variable else work_of(graph, position, shapes, layouts)
+        None if node.is_variable else work_of(graph, position, shapes, layouts, block=block)
         for position, node in enumerate(graph.nodes)
     ]
     kinds = [
@@ -165,7 +169,14 @@ def _read_again(graph: Graph, shapes: Shapes) -> int:
     return again
 
 
-def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[Layout | None]) -> Work | None:
+def work_of(
+    graph: Graph,
+    position: int,
+    shapes: Shapes,
+    layouts: Sequence[Layout | None],
+    *,
+    block: int = WIDEST_BLOCK,
+) -> Work | None:
     """Return what a node does; None where a shape is not known that is needed to tell.
 
     Parameters
@@ -178,6 +189,8 @@ def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[Layou
         For every node of the graph the shape of each output.
     layouts
         In which order every node writes images: :func:`written_layouts`.
+    block
+        The channels in the widest block of images on the machine that it runs on.
     """
     known = _known_shapes(graph, position, shapes)
     if known is None:
@@ -207,6 +220,7 @@ def work_of(graph: Graph, position: int, shapes: Shapes, layouts: Sequence[Layou
         is_blocked=first is not None and len(first) in BLOCKED_RANKS and layout is not None,
         arrives_in=(PLAIN, PLAIN) if layout is None else (layout.float32, layout.low),
         is_cast_plain=layout is not None and layout.is_cast_plain,
+        block=block,
     )
 
 
@@ -230,7 +244,9 @@ def as_depthwise(work: Work, attributes: Mapping[str, str]) -> Work:
     )
 
 
-def written_layouts(graph: Graph, shapes: Shapes, *, evens: bool = False) -> Sequence[Layout | None]:
+def written_layouts(
+    graph: Graph, shapes: Shapes, *, evens: bool = False, block: int = WIDEST_BLOCK
+) -> Sequence[Layout | None]:
     """Return the order in which nodes write images where layers compute in FP32, and where in low dtypes.
 
     None for what is no layer's, and plain. Of volumes it is known only whether they are plain.
@@ -243,6 +259,8 @@ def written_layouts(graph: Graph, shapes: Shapes, *, evens: bool = False) -> Seq
         For every node of the graph the shape of each output.
     evens
         Whether a low layer of an odd number of channels, and few, will read one more.
+    block
+        The channels in the widest block of images on the machine that they run on.
 
     Notes
     -----
@@ -254,7 +272,7 @@ def written_layouts(graph: Graph, shapes: Shapes, *, evens: bool = False) -> Seq
         sources = layout_sources(graph, position)
         layout = None
         if node.op in WRITE_BLOCKS:
-            layout = _layer_layouts(graph, position, shapes, evens=evens)
+            layout = _layer_layouts(graph, position, shapes, evens=evens, block=block)
         elif sources:  # of a sum the first alone, as where kernels were timed that costs were fitted to
             layout = found[sources[0]]
         elif node.op in WRITE_OVER:
@@ -277,7 +295,7 @@ def _written_over(graph: Graph, position: int, shapes: Shapes) -> int | None:
     return None
 
 
-def _layer_layouts(graph: Graph, writer: int, shapes: Shapes, *, evens: bool) -> Layout:
+def _layer_layouts(graph: Graph, writer: int, shapes: Shapes, *, evens: bool, block: int) -> Layout:
     node = graph.nodes[writer]
     data, weight = (shapes[entry.node][entry.output] for entry in node.inputs[:2])
     output = shapes[writer][0]
@@ -285,10 +303,11 @@ def _layer_layouts(graph: Graph, writer: int, shapes: Shapes, *, evens: bool) ->
         return Layout(PLAIN, PLAIN)
     if len(output) != _IMAGE:
         return Layout(BLOCKS, BLOCKS)
-    float32 = layer_layout(node.op, node.attrs, data, weight, output, low=False)
+    float32 = layer_layout(node.op, node.attrs, data, weight, output, low=False, block=block)
     if evens and reads_odd_channels(node.op, node.attrs, weight):
         data, weight = ((size[0], size[1] + 1, *size[2:]) for size in (data, weight))
-    return Layout(float32, layer_layout(node.op, node.attrs, data, weight, output, low=True))
+    low = layer_layout(node.op, node.attrs, data, weight, output, low=True, block=block)
+    return Layout(float32, low)
 
 
 def _only_tells_a_shape(node: Node, number: int) -> bool:

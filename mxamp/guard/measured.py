@@ -54,7 +54,8 @@ def measured_options(
                 f"{setting('profile', True)} times the model that is converted, and an emulation takes other "
                 "times than what it emulates. Leave one of the two out."
             )
-        options = replace(options, placing=placing_by_profile(profiling, source, options, ctx=ctx))
+        if not options.target.runs_nothing_low:  # else there is nothing to place
+            options = replace(options, placing=placing_by_profile(profiling, source, options, ctx=ctx))
     if guard is not None and is_emulated:
         reason = "an emulated model shows what the numbers do, and not how fast they come"
         options = replace(options, guard=GuardReport(NOT_RUN, reason))

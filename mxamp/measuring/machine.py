@@ -203,6 +203,14 @@ def has_bfloat16_instructions() -> bool | None:
     return bool(flags & _BFLOAT16_FLAGS) and os.environ.get(AMX_SETTING[0]) not in _WITHOUT_BFLOAT16
 
 
+def has_avx512() -> bool | None:
+    """Return whether MXNet computes with AVX-512; None where that is not known."""
+    flags = cpu_flags()
+    if flags is None:
+        return None
+    return _AVX512_FLAG in flags and os.environ.get(AMX_SETTING[0]) not in _WITHOUT_AVX512
+
+
 def unmet_need(needs: Iterable[str]) -> str | None:
     """Return what CPUs a target is for that this one is not; None where nothing is known to be missing.
 

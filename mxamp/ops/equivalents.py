@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-DEPTHWISE_BLOCK = 16
-"""oneDNN's depthwise kernels are fast on whole blocks of so many channels."""
-
-
 EVEN_CHANNELS = "even_channels"
 """What a target names that runs low convolutions faster on an even number of channels."""
 
@@ -15,7 +11,9 @@ IMAGE_CHANNELS = 16
 """Of fewer channels oneDNN's convolutions read plain order; their filters are still blocks of so many."""
 
 
-def depthwise_of(op: str, attrs: Mapping[str, str], channels: int) -> tuple[str, Mapping[str, str]] | None:
+def depthwise_of(
+    op: str, attrs: Mapping[str, str], channels: int, block: int
+) -> tuple[str, Mapping[str, str]] | None:
     """Return operator and attributes of the depthwise layer that an inference BatchNorm of images is.
 
     Parameters
@@ -24,13 +22,15 @@ def depthwise_of(op: str, attrs: Mapping[str, str], channels: int) -> tuple[str,
         The operator, and a node's attributes.
     channels
         How many channels its input has.
+    block
+        The channels in the widest block on the machine: oneDNN's depthwise kernels are fast on whole ones.
 
     Returns
     -------
     tuple or None
         None for what is none, normalizes another axis than 1, or has no whole blocks of channels.
     """
-    if op != "BatchNorm" or attrs.get("axis", "1") != "1" or channels % DEPTHWISE_BLOCK:
+    if op != "BatchNorm" or attrs.get("axis", "1") != "1" or channels % block:
         return None
     size = str(channels)
     return "Convolution", {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "False"}

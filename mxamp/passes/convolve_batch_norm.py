@@ -15,7 +15,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
-from mxamp.ops.equivalents import DEPTHWISE_BLOCK, depthwise_of
+from mxamp.ops.equivalents import depthwise_of
 from mxamp.params.cast import cast_array, float32_rounded_to_odd
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ColumnScaledParameter, ScaledParameter
@@ -55,10 +55,10 @@ class ConvolveBatchNorm(PlannedPass):
 
     Refuses: where the BatchNorm stays FP32, unless the whole model does, a relu follows, x is in blocks of
     channels that no Deconvolution wrote, and the target's costs say that it pays; where its axis is not 1, or
-    its statistics are handed on; where x is not certainly an image (four axes), or its channels are
-    no multiple of 16; where a statistic is no parameter or not FP32, or parameters are cast at run time;
-    where scale or shift would leave the dtype's range, or a scale be subnormal; where MXNet's fusion would
-    compute the new graph wrongly (:mod:`mxamp.targets.fusion_defect`).
+    its statistics are handed on; where x is not certainly an image (four axes), or its channels fill no
+    blocks (of 16, without AVX-512 of 8); where a statistic is no parameter or not FP32, or parameters are
+    cast at run time; where scale or shift would leave the dtype's range, or a scale be subnormal; where
+    MXNet's fusion would compute the new graph wrongly (:mod:`mxamp.targets.fusion_defect`).
 
     Notes
     -----
@@ -174,13 +174,13 @@ def _paying_in_float32(state: State, plan: Plan) -> frozenset[int]:
         for relu in [_relu_that_is_fused(state, plan, position)]
         if relu is not None
     }
-    works = model_work(graph, shapes) if relus else ()
+    works = model_work(graph, shapes, block=cost.block) if relus else ()
     found = []
     for position, relu in relus.items():
         node, work, behind = graph.nodes[position], works[position], works[relu]
         if work is None or behind is None or len(work.output) != _IMAGE:
             continue
-        layer = depthwise_of(node.op, node.attrs, work.output[1])
+        layer = depthwise_of(node.op, node.attrs, work.output[1], work.block)
         if layer is None:
             continue
         op, attributes = layer
@@ -217,7 +217,7 @@ def _layer(state: State, position: int, dtype: DType) -> _Layer | None:
         if parameter is not None and parameter.dtype is DType.FLOAT32 and len(parameter.shape) == 1
     ]
     channels = {values.size for values in statistics}
-    if len(statistics) != 4 or len(channels) != 1 or channels.pop() % DEPTHWISE_BLOCK:
+    if len(statistics) != 4 or len(channels) != 1 or channels.pop() % state.target.block:
         return None
     gamma, beta, mean, variance = statistics
     if is_true(node.attrs, "fix_gamma", default=True):
@@ -257,7 +257,7 @@ def _edited(state: State, layers: Mapping[int, _Layer]) -> Edited:
             f"{node.name}_weight", ArrayParameter(layer.weight), [gamma], before=position
         )
         bias = edit.add_parameter(f"{node.name}_bias", ArrayParameter(layer.bias), [beta], before=position)
-        found = depthwise_of(node.op, node.attrs, channels)
+        found = depthwise_of(node.op, node.attrs, channels, state.target.block)
         assert found is not None  # it was a candidate
         op, attrs = found
         attrs = {**own_attributes(node), **attrs}

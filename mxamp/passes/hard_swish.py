@@ -10,7 +10,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
-from mxamp.ops.equivalents import DEPTHWISE_BLOCK
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
 from mxamp.passes.edit import GraphEdit
@@ -36,9 +35,10 @@ class RewriteHardSwish(NodeRewrite):
 
     Refuses: where anything else reads x, or either of the two is a graph output but the product; where the
     layer's parameters have other readers, are none or not float32; slopes of which 1 / alpha has more than
-    eight significant bits (1/6 and 0.2 have 6 and 5), or is not positive; channels that are not known, or no
-    multiple of 16; where x is not certainly an image (four axes); other dtypes than float32; nodes that a
-    rule of the user's picks; targets that do not name the pass; the bodies of control flow.
+    eight significant bits (1/6 and 0.2 have 6 and 5), or is not positive; channels that are not known, or
+    fill no blocks (of 16, without AVX-512 of 8); where x is not certainly an image (four axes); other dtypes
+    than float32; nodes that a rule of the user's picks; targets that do not name the pass; the bodies of
+    control flow.
 
     Notes
     -----
@@ -83,7 +83,7 @@ class RewriteHardSwish(NodeRewrite):
         if (
             slope is None
             or channels is None
-            or channels % DEPTHWISE_BLOCK
+            or channels % state.target.block
             or not _may_be_scaled(state, source)
         ):
             return None

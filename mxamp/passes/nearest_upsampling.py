@@ -10,7 +10,6 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.ops.equivalents import DEPTHWISE_BLOCK
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import channels_of
@@ -46,10 +45,11 @@ class RewriteNearestUpsampling(PreparationPass):
 
         x -> Deconvolution {kernel: (2, 2), stride: (2, 2), num_group: channels}(ones) (name)
 
-    Refuses: where x is not certainly an image (four axes), or its channels are not known, or no multiple of
-    16; factors above 8; UpSampling of several inputs; a first ``repeat`` that is read elsewhere or is a graph
-    output; other dtypes than float32; nodes that a rule of the user's picks; targets that do not name the
-    pass; the bodies of control flow. The last node may be a graph output, for its name stays.
+    Refuses: where x is not certainly an image (four axes), or its channels are not known, or fill no blocks
+    (of 16, without AVX-512 of 8); factors above 8; UpSampling of several inputs; a first ``repeat`` that is
+    read elsewhere or is a graph output; other dtypes than float32; nodes that a rule of the user's picks;
+    targets that do not name the pass; the bodies of control flow. The last node may be a graph output, for
+    its name stays.
 
     Notes
     -----
@@ -79,7 +79,7 @@ class RewriteNearestUpsampling(PreparationPass):
             channels = channels_of(graph, pixels.source)
             if (
                 channels is None
-                or channels % DEPTHWISE_BLOCK
+                or channels % state.target.block
                 or not all(1 < times <= _MOST for times in pixels.times)
                 or state.certain_dtypes[position][0] is not DType.FLOAT32
             ):

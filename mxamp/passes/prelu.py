@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
-from mxamp.ops.equivalents import DEPTHWISE_BLOCK
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import channels_of, depthwise
@@ -26,10 +25,10 @@ class RewritePReLU(NodeRewrite):
 
         relu(x) + dw(relu(dw(x, -1)), -g) -> y
 
-    Refuses: where x is not certainly an image (four axes), or its channels are not known, or no multiple of
-    16; slopes that are no float32 parameter, infinite or NaN; other dtypes than float32; a node that a rule
-    of the user's picks; targets that do not name the pass; the bodies of control flow. The node may be a
-    graph output, for its name stays.
+    Refuses: where x is not certainly an image (four axes), or its channels are not known, or fill no blocks
+    (of 16, without AVX-512 of 8); slopes that are no float32 parameter, infinite or NaN; other dtypes than
+    float32; a node that a rule of the user's picks; targets that do not name the pass; the bodies of control
+    flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -63,7 +62,7 @@ class RewritePReLU(NodeRewrite):
         ):
             return None
         slope = _slopes(state.parameter(node.inputs[1]), channels_of(graph, node.inputs[0]))
-        if slope is None:
+        if slope is None or slope.size % state.target.block:
             return None
         name, source, channels = node.name, node.inputs[0], len(slope)
 
@@ -89,7 +88,7 @@ class RewritePReLU(NodeRewrite):
 
 def _slopes(gamma: Parameter | None, channels: int | None) -> NDArray[np.float32] | None:
     """Return a slope for each channel; None where the form does not hold or does not pay."""
-    if gamma is None or channels is None or channels % DEPTHWISE_BLOCK or gamma.dtype is not DType.FLOAT32:
+    if gamma is None or channels is None or gamma.dtype is not DType.FLOAT32:
         return None
     if gamma.is_sparse or gamma.shape not in ((1,), (channels,)):
         return None

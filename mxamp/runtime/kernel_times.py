@@ -31,6 +31,7 @@ from mxamp.runtime.node_times import backend_nodes
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import compose, graph_from_symbol
+from mxamp.targets.image_layout import block_here
 
 _FEED_CHANNELS = 16
 _WARMUP = 2
@@ -225,7 +226,7 @@ def _works(built: _Graph) -> list[Any]:
     graph: Graph = graph_from_symbol(built.symbol)
     shapes = infer_shapes(graph, {name: array.shape for name, (array, _) in built.values.items()}, {})
     positions = {node.name: position for position, node in enumerate(graph.nodes)}
-    each = model_work(graph, shapes)
+    each = model_work(graph, shapes, block=block_here())
     works = []
     for members in built.members:
         chain = [positions[name] for name in members]

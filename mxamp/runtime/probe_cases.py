@@ -27,6 +27,7 @@ from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import ndarray_from_numpy
 from mxamp.runtime.shapes import infer_shapes
 from mxamp.runtime.symbol import compose, graph_from_symbol
+from mxamp.targets.image_layout import block_here
 
 _DEPTHWISE = "depthwise"
 """Where inputs come from when times are taken: a convolution that costs little itself."""
@@ -169,7 +170,9 @@ class Runner:
             shapes = infer_shapes(graph, {name: value.shape for name, (value, _) in built.values.items()}, {})
         except MxampError:
             return None
-        work = work_of(graph, len(graph.nodes) - 1, shapes, written_layouts(graph, shapes))
+        block = block_here()
+        layouts = written_layouts(graph, shapes, block=block)
+        work = work_of(graph, len(graph.nodes) - 1, shapes, layouts, block=block)
         return None if work is None else {**work._asdict(), "attributes": dict(work.attributes)}
 
     # ------------------------------------------------------------------ one symbol

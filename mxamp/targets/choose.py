@@ -12,6 +12,7 @@ from mxamp.measuring.machine import (
     compute_capability,
     cpu_family,
     cpu_vendor,
+    has_avx512,
     has_bfloat16_instructions,
 )
 from mxamp.targets.target import Target
@@ -85,6 +86,8 @@ def automatic_target(dtype: DType) -> Target:
         The low dtype.
     """
     if dtype is DType.BFLOAT16:
+        if has_avx512() is False:
+            return Target.builtin("cpu-bf16-avx2")
         if has_bfloat16_instructions() is False:
             return Target.builtin("cpu-bf16-emulated")
         if asks_for_amx():

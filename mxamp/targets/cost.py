@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar
 
-from mxamp.targets.image_layout import PLAIN
+from mxamp.targets.image_layout import BLOCKS_OF, PLAIN, WIDEST_BLOCK
 from mxamp.targets.kernel_correction import Correction, correction_from_document
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
 from mxamp.targets.kernel_family import BROADER, family_of
@@ -162,6 +162,9 @@ class CostModel:
         What of a kernel's time its rates do not say.
     kernels_measured
         Where that comes from: on which machine it was measured, or that it was not.
+    block
+        The channels in the widest block in which the machine's library keeps images: as many values of
+        float32 as a vector register holds.
     call_us
         What a forward pass takes besides its operators: calling MXNet, and waiting for it. It is the same in
         every dtype.
@@ -180,6 +183,7 @@ class CostModel:
     kernels: Mapping[str, KernelCosts] = field(default_factory=dict)
     corrections: Corrections = field(default_factory=Corrections)
     kernels_measured: str = ""
+    block: int = WIDEST_BLOCK
     call_us: float = 0.0
 
     @property
@@ -306,6 +310,7 @@ class CostModel:
             around=around,
             model=around,
             operators=operators,
+            block=self.block,
         )
         return self._by_kernel(costs.float32, family, "amp_cast", work, low=False)
 
@@ -344,6 +349,7 @@ class CostModel:
                 *_of_dtypes(document.get("corrections", {}), "corrections", correction_from_document)
             ),
             kernels_measured=str(document.get("kernels_measured", "")),
+            block=_block(document.get("block", WIDEST_BLOCK)),
             call_us=_number(document.get("call_us", 0.0), "call_us", least=0.0),
         )
 
@@ -380,6 +386,12 @@ def _operator_cost(entry: Mapping[str, Any], op: str) -> OperatorCost:
 
 def _rates(given: Any, what: str, least: float | None = None) -> Rates:
     return Rates(_number(given["float32"], what, least), _number(given["low"], what, least))
+
+
+def _block(given: Any) -> int:
+    if given not in BLOCKS_OF:
+        raise ValueError(f"block must be {' or '.join(map(str, BLOCKS_OF))}, not {given!r:.80}")
+    return int(given)
 
 
 def _number(given: Any, what: str, least: float | None = None) -> float:

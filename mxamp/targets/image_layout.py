@@ -6,8 +6,8 @@ for blocks of 16 channels or 8 (`jit`); what fits neither is one plain matrix pr
 that differ somebody brings the whole image into another order first.
 
 Matrix products cut filters into pieces of 64, 48, 32 or 16, pick the width that promises most, and are not
-taken where a piece is left over. What is said here was compared with what oneDNN says that it runs
-(`DNNL_VERBOSE=1`), on CPUs with AVX-512.
+taken where a piece is left over. Without AVX-512 there are none of them, and no blocks but of 8 channels.
+What is said here was compared with what oneDNN says that it runs (`DNNL_VERBOSE=1`), on CPUs of both kinds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from __future__ import annotations
 import math
 from typing import Mapping, Sequence
 
+from mxamp.measuring.machine import has_avx512
 from mxamp.ops.attributes import integers
 
 PLAIN, BLOCKS, CHANNELS_LAST = 0, 1, 2
 """The orders."""
 
-_BLOCK, _HALF_BLOCK = 16, 8
+WIDEST_BLOCK = 16
+"""Channels in a block where a vector register holds 16 values of float32, as with AVX-512."""
+
+NARROW_BLOCK = 8
+"""Where it holds eight, as with AVX2; and the half of a wide one."""
+
+BLOCKS_OF = (NARROW_BLOCK, WIDEST_BLOCK)
+"""The sizes that the widest block of a machine may have."""
+
+_BLOCK, _HALF_BLOCK = WIDEST_BLOCK, NARROW_BLOCK
 
 _WIDE, _MIDDLE, _NARROW = 64, 48, 32
 """Pieces of filters."""
@@ -38,6 +48,11 @@ _LARGE_IMAGE = 81
 """... and how many places are read more than for each that is skipped."""
 
 
+def block_here() -> int:
+    """Return the channels in the widest block of images that MXNet's oneDNN has on this machine."""
+    return NARROW_BLOCK if has_avx512() is False else WIDEST_BLOCK
+
+
 def layer_layout(
     op: str,
     attributes: Mapping[str, str],
@@ -46,6 +61,7 @@ def layer_layout(
     output: Sequence[int],
     *,
     low: bool,
+    block: int = WIDEST_BLOCK,
 ) -> int:
     """Return the order in which a layer reads and writes images.
 
@@ -60,9 +76,13 @@ def layer_layout(
         channels of a group, height, width), of a Deconvolution (channels, filters of a group, ...).
     low
         Whether it computes in bfloat16.
+    block
+        The channels in the widest block on the machine that it runs on.
     """
     groups = max(1, (integers(attributes.get("num_group", "")) or (1,))[0])
     channels, filters = data[1] // groups, output[1] // groups
+    if block < WIDEST_BLOCK:
+        return _of_one_block(op, channels, filters, groups, block)
     if groups > 1 and channels == filters == 1:
         if output[1] % _BLOCK:
             return _by_blocks(output[1], output[1], low=low)
@@ -84,6 +104,17 @@ def layer_layout(
         is_large = math.prod(data[2:]) > _LARGE_IMAGE * skipped
         fits = _fit(filters, is_large=is_large and filters * (2 if low else 4) <= _MOST_BYTES)
     return CHANNELS_LAST if fits else _by_blocks(data[1], output[1], low=low)
+
+
+def _of_one_block(op: str, channels: int, filters: int, groups: int, block: int) -> int:
+    """Return the order where there are blocks of one size, and no batches of matrix products.
+
+    A Convolution reads an image of fewer channels than fill a block as it is.
+    """
+    if groups > 1 and channels == filters == 1:
+        return PLAIN if groups % block else BLOCKS
+    reads = channels % block == 0 or (op == "Convolution" and groups == 1 and channels < block)
+    return BLOCKS if reads and filters % block == 0 else PLAIN
 
 
 def _are_worth_it_in_float32(channels: int, places: int) -> bool:

@@ -2,8 +2,8 @@
 
 Amounts are counted from shapes and attributes alone: operations, bytes read and written, bytes that have to
 be brought into another order. Traits are what a library looks at when it picks an implementation: oneDNN
-takes its vector kernels where channels fill blocks of 16, others where they fill 8, and plain matrix
-products where they do not; with AMX, blocks of 32 inputs.
+takes its vector kernels where channels fill blocks of 16 (without AVX-512 of 8), others where they fill 8,
+and plain matrix products where they do not; with AMX, blocks of 32 inputs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from mxamp.targets.layout import KEEP_LAYOUT
 from mxamp.targets.work import Work
 
 LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
-
-_BLOCK = 16
-"""Channels in a block of oneDNN's."""
 
 _FLOAT32_BYTES = 4
 
@@ -76,9 +73,9 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     extra = extra if 2 * extra >= written else 0
     stride = max(_integers(work.attributes.get("stride", "")) or (1,))
     row = work.output[-1] if len(work.output) > 2 else rows
-    padded = products * _up(channels, 4) * _up(filters, _BLOCK)
+    padded = products * _up(channels, 4) * _up(filters, work.block)
     if work.is_depthwise:
-        padded = rows * taps * _up(groups, _BLOCK)
+        padded = rows * taps * _up(groups, work.block)
     total = itemsize * work.elements
     arrives_in, runs_in = work.arrives_in[itemsize != _FLOAT32_BYTES], _runs_in(op, work, itemsize)
     amounts = {
@@ -176,7 +173,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     window = _window(op, work)
     outer, reduced, inner = _axes(op, work.attributes, first)
     last = _last_axis_moves(work.attributes, len(first))
-    fits = all(len(shape) > 1 and shape[1] % _BLOCK == 0 for shape in work.inputs)
+    fits = all(len(shape) > 1 and shape[1] % work.block == 0 for shape in work.inputs)
     amounts = {
         "one": 1.0,
         "read": float(itemsize * read),
@@ -320,7 +317,8 @@ def _runs_in(op: str, work: Work, itemsize: int) -> int:
     data, weight, output = work.inputs[0], work.inputs[1], work.output
     if op == "FullyConnected" or not len(data) == len(weight) == len(output) == _IMAGE:
         return PLAIN
-    return layer_layout(op, work.attributes, data, weight, output, low=itemsize != _FLOAT32_BYTES)
+    low = itemsize != _FLOAT32_BYTES
+    return layer_layout(op, work.attributes, data, weight, output, low=low, block=work.block)
 
 
 def _gathered(work: Work, itemsize: int) -> int:
@@ -345,7 +343,7 @@ def _layout(work: Work, itemsize: int) -> int:
     if not work.finds_blocks(low=itemsize != _FLOAT32_BYTES) or len(work.inputs[0]) < 2:
         return 0
     channels = work.inputs[0][1]
-    if channels % _BLOCK == 0:
+    if channels % work.block == 0:
         return 2
     return int(channels % 8 == 0 and itemsize == _FLOAT32_BYTES)
 

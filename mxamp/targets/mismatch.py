@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxamp.dtypes import DType
-from mxamp.measuring.machine import cpu_name, unmet_need
+from mxamp.measuring.machine import NEEDS, cpu_name, unmet_need
 from mxamp.targets.choose import AUTO, automatic_target
 from mxamp.targets.target import Target
 
@@ -31,11 +31,11 @@ class Mismatch:
     @property
     def warning(self) -> str:
         """What to tell the user: what is different here, by how much, and what to do."""
-        impossible = unmet_need(self.here.needs)
-        if impossible is not None:
+        if self.here.runs_nothing_low:
             return (
                 f"The target {self.target.name} is for {self.why}. MXNet cannot run the model here at all, "
-                f"for that takes {impossible}. Use the float32 model on this machine."
+                f"for that takes {unmet_need(NEEDS)}. With the target {AUTO!r} (--target {AUTO}) it stays "
+                "float32, and its graph is prepared for this machine."
             )
         cost = f" {self.here.warning[0].upper()}{self.here.warning[1:]}" if self.here.warning else ""
         return (
@@ -48,9 +48,9 @@ class Mismatch:
 def machine_mismatch(target: Target) -> Mismatch | None:
     """Return how this machine contradicts a target that computes in bfloat16 on CPUs; None where it does not.
 
-    It does where it lacks what the target needs, or where low precision is slower than float32 although the
-    target's costs say that it is faster. A generic target is for no machine in particular, so none
-    contradicts it. Nothing is asked of GPUs: that would initialise CUDA.
+    It does where it lacks what the target needs, where it computes in float32 alone, or where low precision
+    is slower than float32 although the target's costs say that it is faster. A generic target is for no
+    machine in particular, so none contradicts it. Nothing is asked of GPUs: that would initialise CUDA.
 
     Parameters
     ----------
@@ -67,6 +67,10 @@ def machine_mismatch(target: Target) -> Mismatch | None:
         return Mismatch(target, here, missing)
     if here.name in (target.name, *target.based_on) or target.cost is None or here.cost is None:
         return None
+    if here.runs_nothing_low and not target.runs_nothing_low:
+        return Mismatch(
+            target, here, f"CPUs that compute in bfloat16, unlike this one ({cpu_name()}) with MXNet"
+        )
     if target.cost.gain_of_products > 1 > here.cost.gain_of_products:
         return Mismatch(
             target, here, f"CPUs that compute bfloat16 faster than float32, unlike this one ({cpu_name()})"

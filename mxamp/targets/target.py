@@ -19,6 +19,7 @@ from mxamp.messages.arguments import path_fault
 from mxamp.targets.backend import MXNET, Backend
 from mxamp.targets.cost import CostModel
 from mxamp.targets.document import merged_documents, target_fields
+from mxamp.targets.image_layout import WIDEST_BLOCK
 from mxamp.targets.parts import FusionPattern, OperatorSupport, Support
 
 _BUILTIN = Path(__file__).parent / "builtin"
@@ -88,6 +89,16 @@ class Target:
     runtime: str = MXNET
     based_on: tuple[str, ...] = ()
     measured_on: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def runs_nothing_low(self) -> bool:
+        """Whether no operator at all runs in the low dtype, so that models stay FP32 and are prepared."""
+        return self.default is Support.UNSUPPORTED and not self.operators
+
+    @property
+    def block(self) -> int:
+        """The channels in the widest block in which it keeps images; that of its costs, where it has any."""
+        return WIDEST_BLOCK if self.cost is None else self.cost.block
 
     @property
     def backend(self) -> Backend:
@@ -231,6 +242,8 @@ class Target:
         found = self.support(op, attrs, volume=volume)
         if found.support is Support.WORKS:
             return None
+        if self.runs_nothing_low:
+            return f"no operator runs in {self.dtype} on {self.name}"
         what = {
             Support.SLOW: f"is slow in {self.dtype} unless fused",
             Support.BIASED: f"does not round to nearest in {self.dtype}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from mxamp.targets.image_layout import PLAIN
+from mxamp.targets.image_layout import PLAIN, WIDEST_BLOCK
 
 Shapes = Sequence[Tuple[Optional[Tuple[int, ...]], ...]]
 """For every node of a graph the shape of each output; None where it is not known."""
@@ -54,6 +54,8 @@ class Work(NamedTuple):
     is_cast_plain
         Whether low data come in plain order though FP32 ones come in blocks: what writes them is FP32, and
         behind the cast order is plain.
+    block
+        The channels in the widest block of images on the machine that it runs on.
     """
 
     multiply_adds: int
@@ -72,6 +74,7 @@ class Work(NamedTuple):
     operators: int = 0
     has_activation: bool = False
     is_cast_plain: bool = False
+    block: int = WIDEST_BLOCK
 
     def finds_blocks(self, *, low: bool) -> bool:
         """Return whether its data come in blocks of channels where it computes low, or where in FP32."""

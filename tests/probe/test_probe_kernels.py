@@ -28,6 +28,7 @@ from mxamp.probe.time_kernels import (
 )
 from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
+from mxamp.targets.choose import automatic_target
 from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
 from mxamp.targets.kernel_family import family_of
 from mxamp.targets.kernel_terms import amounts_and_traits
@@ -682,10 +683,7 @@ def timing() -> KernelTiming:
 
 
 def test_kernels_are_timed_in_a_process_of_their_own(timing: KernelTiming) -> None:
-    target = Target.from_document(
-        {"based_on": "cpu-bf16", "name": "none", "dtype": "bfloat16", "operators": {}, "default": "works"},
-        source="t.json",
-    )
+    target = automatic_target(DType.BFLOAT16)
     timed = time_random_kernels(timing, target, weights={"Pooling": 1.0})
     assert timed
     assert {sample.family for sample in read_kernels(timed)} == {"Pooling"}
@@ -693,7 +691,7 @@ def test_kernels_are_timed_in_a_process_of_their_own(timing: KernelTiming) -> No
 
 def test_kernels_are_timed_among_others_again_and_again(timing: KernelTiming) -> None:
     each = time_in_surroundings(
-        replace(timing, seconds=8.0), Target.builtin("cpu-bf16"), 2, seed=JUDGE_SEED + 100
+        replace(timing, seconds=8.0), automatic_target(DType.BFLOAT16), 2, seed=JUDGE_SEED + 100
     )
     assert len(each) == 2
     for number, times in enumerate(each):
@@ -710,11 +708,13 @@ def test_only_some_operators_are_timed_among_all(timing: KernelTiming, name: str
     count, seed = 60, JUDGE_SEED + 200
     drawn = [getattr(draw_guest(seed + number), kind) for number in range(count)]
     each = time_in_surroundings(
-        replace(timing, seconds=6.0), Target.builtin("cpu-bf16"), count, seed=seed, only={name}
+        replace(timing, seconds=6.0), automatic_target(DType.BFLOAT16), count, seed=seed, only={name}
     )
     assert len(each) == drawn.count(name) > 0
     assert {one[kind] for times in each for one in times} == {name}
-    assert time_in_surroundings(timing, Target.builtin("cpu-bf16"), 4, seed=seed, only={"no such"}) == []
+    assert (
+        time_in_surroundings(timing, automatic_target(DType.BFLOAT16), 4, seed=seed, only={"no such"}) == []
+    )
 
 
 def test_guests_take_the_places_of_a_few() -> None:

@@ -12,7 +12,7 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
 from mxamp.measuring import machine
-from mxamp.targets import AUTO, OperatorSupport, Support, Target, choose, resolve_target
+from mxamp.targets import AUTO, OperatorSupport, Support, Target, choose, image_layout, resolve_target
 from mxamp.targets import target as target_module
 from tests.building import BF16, F16
 
@@ -25,7 +25,9 @@ def on_a_machine(
     family: int | None = None,
     amx: bool = False,
     gpu: tuple[int, int] | None = None,
+    avx512: bool | None = True,
 ) -> None:
+    monkeypatch.setattr(choose, "has_avx512", lambda: avx512)
     monkeypatch.setattr(choose, "has_bfloat16_instructions", lambda: bfloat16)
     monkeypatch.setattr(choose, "cpu_vendor", lambda: vendor)
     monkeypatch.setattr(choose, "cpu_family", lambda: family)
@@ -57,6 +59,18 @@ def test_bfloat16_goes_by_the_instructions_of_the_cpu(
 ) -> None:
     on_a_machine(monkeypatch, bfloat16=bfloat16, vendor=vendor, family=family, amx=amx, gpu=(8, 0))
     assert resolve_target(AUTO, BF16).name == expected
+
+
+@pytest.mark.parametrize("vendor", ["AuthenticAMD", "GenuineIntel"])
+def test_without_avx512_the_target_runs_nothing_in_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, vendor: str
+) -> None:
+    on_a_machine(monkeypatch, bfloat16=False, vendor=vendor, family=23, avx512=False)
+    found = resolve_target(AUTO, BF16)
+    assert found.name == "cpu-bf16-avx2"
+    assert found.runs_nothing_low
+    assert found.block == 8
+    assert Target.builtin("cpu-bf16").block == 16
 
 
 def test_the_measured_targets_say_where_low_precision_pays() -> None:
@@ -217,6 +231,23 @@ def test_amx_is_used_where_the_cpu_has_it_and_onednn_was_told_to(
 def test_bfloat16_instructions(monkeypatch: pytest.MonkeyPatch, flags: Any, has: bool | None) -> None:
     monkeypatch.setattr(machine, "cpu_flags", lambda: flags)
     assert machine.has_bfloat16_instructions() is has
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "has"),
+    [
+        pytest.param({"avx512bw", "avx2"}, "", True, id="has it"),
+        pytest.param({"avx512f", "avx2"}, "", False, id="has the first part of it alone"),
+        pytest.param({"avx2"}, "", False, id="AVX2"),
+        pytest.param({"avx512bw", "avx2"}, "AVX2", False, id="may not use it"),
+        pytest.param(None, "", None, id="does not tell"),
+    ],
+)
+def test_avx512(monkeypatch: pytest.MonkeyPatch, flags: Any, limit: str, has: bool | None) -> None:
+    monkeypatch.setattr(machine, "cpu_flags", lambda: flags)
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", limit)
+    assert machine.has_avx512() is has
+    assert image_layout.block_here() == (8 if has is False else 16)
 
 
 @pytest.mark.parametrize(

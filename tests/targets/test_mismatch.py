@@ -39,7 +39,10 @@ def layer() -> tuple[Graph, dict[str, Any]]:
         pytest.param(OLD, "GenuineIntel", False, "cpu-bf16", "cpu-bf16-emulated", id="no instructions"),
         pytest.param(OLD, "GenuineIntel", False, "generic-bf16", None, id="generic"),
         pytest.param(OLD, "GenuineIntel", False, "cpu-bf16-emulated", None, id="emulated is right"),
-        pytest.param(("avx2",), "GenuineIntel", False, "cpu-bf16-emulated", "cpu-bf16-emulated", id="AVX2"),
+        pytest.param(("avx2",), "GenuineIntel", False, "cpu-bf16-emulated", "cpu-bf16-avx2", id="AVX2"),
+        pytest.param(("avx2",), "AuthenticAMD", False, "cpu-bf16", "cpu-bf16-avx2", id="AMD with AVX2"),
+        pytest.param(("avx2",), "AuthenticAMD", False, "cpu-bf16-avx2", None, id="AVX2 as it is"),
+        pytest.param(NEW, "AuthenticAMD", False, "cpu-bf16-avx2", None, id="more than AVX2"),
         pytest.param(NEW, "AuthenticAMD", False, "cpu-bf16", None, id="AMD"),
         pytest.param(NEW, "AuthenticAMD", False, "cpu-bf16-zen5", None, id="AMD of another family"),
         pytest.param(NEW, "GenuineIntel", False, "cpu-bf16-zen5", "cpu-bf16-intel", id="for a later AMD"),
@@ -80,8 +83,32 @@ def test_the_warning_says_by_how_much_and_what_to_do(a_cpu: Callable[..., None])
 def test_where_bfloat16_does_not_run_at_all_the_warning_says_so(a_cpu: Callable[..., None]) -> None:
     a_cpu("avx2")
     graph, params = layer()
-    with pytest.warns(MxampWarning, match=r"cannot run the model here at all.*AVX-512"):
-        mxamp.convert_model(graph, params, {}, "bfloat16")
+    with pytest.warns(MxampWarning, match=r"cannot run the model here at all.*AVX-512.*--target auto"):
+        model = mxamp.convert_model(graph, params, {}, "bfloat16", input_shapes=SHAPES)
+    assert model.report.time is not None
+    assert model.report.time_here is None  # it has none
+
+
+def test_a_target_measured_with_avx512_contradicts_a_cpu_without(a_cpu: Callable[..., None]) -> None:
+    own = {"name": "mine", "based_on": "cpu-bf16", "needs": [], "description": "measured elsewhere"}
+    a_cpu("avx2")
+    found = machine_mismatch(Target.from_document(own, source="mine.json"))
+    assert found is not None
+    assert "CPUs that compute in bfloat16, unlike this one (A CPU)" in found.warning
+
+
+def test_without_avx512_auto_prepares_the_model_and_says_why_it_is_float32(
+    a_cpu: Callable[..., None],
+) -> None:
+    a_cpu("avx2")
+    graph, params = layer()
+    with pytest.warns(MxampWarning, match=r"have no AVX-512, without which MXNet computes in no bfloat16"):
+        model = mxamp.convert_model(graph, params, {}, "bfloat16", target="auto", input_shapes=SHAPES)
+    report = model.report
+    assert report.target == "cpu-bf16-avx2"
+    assert report.nothing_low == "no operator runs in bfloat16 on cpu-bf16-avx2"
+    assert report.time is not None
+    assert report.time.mixed_us == report.time.float32_us
 
 
 def test_every_way_of_converting_says_it(a_cpu: Callable[..., None]) -> None:

@@ -118,7 +118,8 @@ def _kernels_of(name: str, batch: int, target: Target) -> Iterator[dict[str, Any
         target=target,
         low_precision="required",
     )
-    for one in (prepared_model(model, subject.shapes), converted):
+    prepared = prepared_model(model, subject.shapes)
+    for one in (prepared,) if target.runs_nothing_low else (prepared, converted):
         yield from _timed_nodes(name, one, subject.samples[0], target)
 
 
@@ -142,7 +143,7 @@ def _timed_nodes(name: str, model: Any, sample: Any, target: Target) -> Iterator
     shapes = infer_shapes(graph, {label: array.shape for label, array in given.items()}, {})
     dtypes = {label: DType.from_numpy(array.dtype) for label, array in given.items()}
     computes = infer_with_data_dtypes(graph, dtypes)[1]
-    works = model_work(graph, shapes)
+    works = model_work(graph, shapes, block=cost.block)
     positions = {node.name: position for position, node in enumerate(graph.nodes)}
     for node, us in zip(nodes, taken):
         chain = [positions[member] for member in node.members if member in positions]
