@@ -13,10 +13,8 @@ from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
+from mxamp.targets.image_layout import WIDEST_BLOCK
 from mxamp.targets.layout import is_fused_clip
-
-BLOCK = 16
-"""The float32 values of an AVX-512 register, and the channels of a block in oneDNN's layouts for it."""
 
 LAYERS = frozenset({"Convolution", "Deconvolution"})
 _CARRIERS = frozenset(
@@ -90,6 +88,16 @@ and 15; 3 -> 3, 9x9, 56 x 56, 392 and 319, and 111 and 360 (AMD EPYC, one thread
 has such a layer in every block. See ``init_conf`` in src/cpu/gemm_convolution_utils.cpp of oneDNN 2.0."""
 
 
+_FEW_PLACES = 400
+"""Without AVX-512 all but the following gain by blocks of eight channels, whatever they grow by: 64 -> 100,
+3x3, 28 x 28, is 1.7 times as fast, 3 -> 10, 3x3, 4.2, 1 -> 20, 5x5, 2.4, 64 -> 30, 1x1, 28 x 28, 2.0, the
+slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC of family 23, one thread).
+1x1 layers of fewer places do not, ..."""
+
+_WIDE_WINDOW = 81
+"""... nor do windows of so many places over few channels: 3 -> 3, 9x9, 0.80, 1 -> 100, 3x300, 0.84."""
+
+
 class Region(NamedTuple):
     """Tensors that get more channels together, and what reads them."""
 
@@ -116,6 +124,7 @@ class ChannelRegions:
         self.names = [FACTS.canonical(node.op) for node in graph.nodes]
         self.is_layer = [self._is_layer(position) for position in range(len(graph.nodes))]
         self._gates_in_blocks = RewriteHardSwish.step in state.target.rewrites
+        self._block = state.target.block
 
     def regions(self) -> Iterator[Region]:
         """Yield the regions that are no whole blocks of channels, in graph order."""
@@ -128,13 +137,13 @@ class ChannelRegions:
                 continue
             sizes = {self._rows(position) for position in makers}
             channels = sizes.pop()
-            if sizes or channels % BLOCK == 0:
+            if sizes or channels % self._block == 0:
                 continue
             if any(set(graph.uses[position]) - {0} for position in members):
                 continue  # the statistics of a BatchNorm
             if any(head.output for head in graph.heads if head.node in members):
                 continue
-            yield Region(channels, -(-channels // BLOCK) * BLOCK, members)
+            yield Region(channels, -(-channels // self._block) * self._block, members)
 
     def _joined(self) -> Iterator[tuple[Sequence[int], AbstractSet[int]]]:
         """Yield the nodes that are joined by what is carried on, and the carriers among all nodes.
@@ -194,8 +203,12 @@ class ChannelRegions:
                 return False
             if self.is_layer[position]:
                 columns = wider.get(position, self._columns(position))
+                if self._block < WIDEST_BLOCK:
+                    if not self._fits_narrow(position, columns) and not gains_depthwise:
+                        return False
+                    continue
                 least = _MUCH_WITH_SLOPES if rectifies else _MUCH
-                fits = columns % BLOCK == 0 or (
+                fits = columns % self._block == 0 or (
                     columns <= _FEW
                     and (least <= growth < _TOO_MUCH or self._needs_columns(position, region.channels))
                 )
@@ -220,6 +233,18 @@ class ChannelRegions:
         """Return whether a carrier is no kernel of oneDNN's, nor a part of one."""
         return self.names[position] in _SLOW and not is_fused_clip(self.graph, position)
 
+    def _fits_narrow(self, position: int, columns: int) -> bool:
+        """Return whether a layer gains by whole blocks of channels without AVX-512 (:data:`_FEW_PLACES`)."""
+        weight = self.own_parameter(self.graph.nodes[position], 1)
+        assert weight is not None  # it is a layer
+        window = math.prod(weight.shape[2:])
+        written = self.state.usual_shape(Entry(position))
+        if window == 1 and written is not None and math.prod(written[2:]) < _FEW_PLACES:
+            return False
+        return columns % self._block == 0 or (
+            columns < self._block and window < _WIDE_WINDOW and self.names[position] == "Convolution"
+        )
+
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
         """Return whether a layer of any number of channels gains by whole pieces of filters."""
         weight = self.own_parameter(self.graph.nodes[position], 1)
@@ -227,7 +252,7 @@ class ChannelRegions:
             weight is not None
             and self.names[position] == "Convolution"
             and math.prod(weight.shape[2:]) > 1
-            and columns >= BLOCK
+            and columns >= self._block
             and columns % 2 == 0
             and region.padded % _PIECE == 0
             and region.padded / region.channels <= _MUCH

@@ -1,0 +1,115 @@
+"""Where MXNet keeps images in blocks of eight channels, passes fill up and look for those."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+from mxamp.graph import Graph
+from mxamp.passes import PreparedNode, State
+from mxamp.policy import Policy
+from mxamp.targets import Target
+from tests.building import BF16, Net, named, parameters
+from tests.passes.preparing import prepare_graph
+
+WIDE, NARROW = "cpu-bf16", "cpu-bf16-avx2"
+SIDE = 16
+
+
+def layer(net: Net, channels: int, filters: int, window: int = 3) -> Any:
+    weight = net.param("weight", filters, channels, window, window)
+    return net.op(
+        "Convolution", net.var("x"), weight, name="conv", num_filter=filters, no_bias=True,
+        kernel=f"({window}, {window})", pad=f"({window // 2}, {window // 2})",
+    )  # fmt: skip
+
+
+def prepared_for(name: str, net: Net, graph: Graph, step: str, channels: int) -> State:
+    """Run one pass for a built-in target on a network that reads images of so many channels."""
+    sizes = {"x": (1, channels, SIDE, SIDE), **{key: value.shape for key, value in net.params.items()}}
+    shapes = [
+        (sizes.get(node.name, (1, *(int(node.attrs.get("num_filter", 0)) or channels,), SIDE, SIDE)),)
+        for node in graph.nodes
+    ]
+    target = Target.builtin(name)
+    return prepare_graph(
+        graph, parameters(net.params), Policy.default(BF16), [step], target=target, shapes=shapes
+    )
+
+
+def changed(state: State) -> bool:
+    return any(change.into is not None for change in state.record(PreparedNode))
+
+
+@pytest.mark.parametrize(
+    ("filters", "wide", "narrow"),
+    [
+        pytest.param(20, 32, 24, id="up to the next block"),
+        pytest.param(24, 32, 24, id="whole blocks of eight"),
+        pytest.param(32, 32, 32, id="whole blocks of both"),
+        pytest.param(3, 16, 8, id="few"),
+    ],
+)
+def test_channels_fill_up_blocks(filters: int, wide: int, narrow: int) -> None:
+    net = Net()
+    relu = net.op("Activation", layer(net, 64, filters), act_type="relu")
+    graph = net.graph(relu)
+    for name, padded in ((WIDE, wide), (NARROW, narrow)):
+        after = prepared_for(name, net, graph, "pad_channels", 64).graph
+        assert named(after, "conv").attrs["num_filter"] == str(padded)
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "window", "pays"),
+    [
+        pytest.param(3, 10, 3, True, id="an image, however much they grow"),
+        pytest.param(7, 12, 5, True, id="fewer than a block"),
+        pytest.param(3, 12, 9, False, id="a wide window over few"),
+        pytest.param(12, 20, 3, False, id="no whole blocks"),
+        pytest.param(64, 20, 9, True, id="a wide window over blocks"),
+        pytest.param(64, 20, 1, False, id="products of few places"),
+    ],
+)
+def test_what_gains_by_blocks_of_eight(channels: int, filters: int, window: int, pays: bool) -> None:
+    net = Net()
+    graph = net.graph(layer(net, channels, filters, window))
+    assert changed(prepared_for(NARROW, net, graph, "pad_channels", channels)) is pays
+
+
+def test_there_are_no_pieces_of_matrix_products() -> None:
+    """100 filters of 300 channels become 128 with AVX-512; of no whole blocks, plain order is read anyway."""
+    net = Net()
+    pooled = net.op("Pooling", layer(net, 300, 100), global_pool=True, kernel="(1, 1)")
+    graph = net.graph(
+        net.op("FullyConnected", pooled, net.param("dense", 4, 100), num_hidden=4, no_bias=True)
+    )
+    assert changed(prepared_for(WIDE, net, graph, "pad_channels", 300))
+    assert not changed(prepared_for(NARROW, net, graph, "pad_channels", 300))
+
+
+def prelu(net: Net, image: Any, channels: int) -> Any:
+    return net.op("LeakyReLU", image, net.param("gamma", channels), act_type="prelu")
+
+
+def hard_swish(net: Net, image: Any, channels: int) -> Any:
+    gate = net.op("hard_sigmoid", image, alpha=1 / 6, beta=0.5)
+    return net.op("elemwise_mul", image, gate)
+
+
+def upsampling(net: Net, image: Any, channels: int) -> Any:
+    return net.op("UpSampling", image, scale=2, sample_type="nearest")
+
+
+@pytest.mark.parametrize(
+    ("step", "make"),
+    [("prelu", prelu), ("hard_swish", hard_swish), ("nearest_upsampling", upsampling)],
+    ids=["prelu", "hard_swish", "nearest_upsampling"],
+)
+def test_depthwise_layers_have_whole_blocks(step: str, make: Callable[[Net, Any, int], Any]) -> None:
+    found = {}
+    for channels in (12, 24, 32):
+        net = Net()
+        graph = net.graph(make(net, layer(net, 16, channels), channels))
+        found[channels] = [changed(prepared_for(name, net, graph, step, 16)) for name in (WIDE, NARROW)]
+    assert found == {12: [False, False], 24: [False, True], 32: [True, True]}
