@@ -1,38 +1,48 @@
-"""Let pooling read blocks of channels where it would read large planes in plain order."""
+"""Let pooling read blocks of channels where it would read planes in plain order, and slowly."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
 from mxamp.decisions import Plan
+from mxamp.decisions.workload import written_layouts
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry
+from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import channels_of, depthwise
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
+from mxamp.targets.image_layout import PLAIN, WIDEST_BLOCK
 from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS
 
-_BLOCK = 16
 _LARGE = 1 << 20
 """Bytes of so many planes as there are channels in a block, from which oneDNN's kernel for plain tensors is
 one that computes value by value."""
 
+_IMAGE = 4
+
+_LEAST_MAXIMUM, _LEAST_MEAN, _LEAST_GLOBAL = 1 << 13, 1 << 14, 1 << 17
+"""Without AVX-512 it has no other kernel for plain tensors. So many values in all windows take as long as the
+Convolution and pooling in blocks: 8 x 14 x 14, 3x3, 107 us and 42 (14,112 values), and of stride 2, 39 and 39
+(3,528); means 16 x 28 x 28, 3x3 of stride 2, 99 and 44 (28,224), 16 x 14 x 14 41 and 39; over whole planes
+64 x 56 x 56 204 and 132, 16 x 56 x 56 68 and 63 (AMD EPYC of family 23, float32, one thread)."""
+
 
 class _Pool(NamedTuple):
-    """A pooling over large planes in plain order."""
+    """A pooling over planes in plain order."""
 
     channels: int
     dtype: DType
 
 
 class BlocksForPooling(PlannedPass):
-    """Put a depthwise Convolution with ones before a pooling that would read large planes in plain order.
+    """Put a depthwise Convolution with ones before a pooling that would read planes in plain order.
 
     Before::
 
@@ -42,9 +52,10 @@ class BlocksForPooling(PlannedPass):
 
         cast -> Activation -> Convolution {num_group: channels}(ones) -> Pooling -> y
 
-    Refuses: what a layer in the same dtype wrote, whose blocks arrive as they are; global pooling; planes of
-    which 16 take less than 1 MiB; channels that are not known, or no multiple of 16; what is no image
-    (four axes); where no shapes are known.
+    Refuses: what a layer in the same dtype wrote, whose blocks arrive as they are; channels that are not
+    known, or fill no blocks (of 16, without AVX-512 of 8); what is no image (four axes); where no shapes are
+    known or assumed. With AVX-512 also global pooling, and planes of which 16 take less than 1 MiB; without,
+    fewer values in all windows than 2^13, 2^14 for a mean and 2^17 for whole planes.
 
     Notes
     -----
@@ -53,6 +64,10 @@ class BlocksForPooling(PlannedPass):
     channels of 128 x 128 in float32, 3x3, take 29 ms in plain order, and 1.3 with the Convolution, which
     writes blocks (AMD EPYC, one thread). CenterNet looks for the peaks of its heat maps so. What reads a cast
     is only known once everything is decided.
+
+    Without AVX-512 it computes all plain planes value by value: 64 channels of 56 x 56, 3x3, take 3.9 ms with
+    stride 2 and 13.9 without, and 0.26 and 0.74 so; their means 1.3 and 0.13 (AMD EPYC of family 23, float32,
+    one thread).
 
     Bit-exact: each value is multiplied by one and added to nothing, but the sign of a zero may differ. Linear
     in nodes.
@@ -63,14 +78,18 @@ class BlocksForPooling(PlannedPass):
     def run(self, state: State) -> Done | None:
         """Return the graph with blocks of channels."""
         graph, plan = state.graph, self.plan(state)
+        layouts = None
+        shapes = state.assumed_shapes if state.shapes is None else state.shapes
+        if state.target.block < WIDEST_BLOCK and shapes is not None:
+            written = written_layouts(graph, shapes, block=state.target.block)
+            layouts = [PLAIN if layout is None else layout.float32 for layout in written]
         found = {
             position: pool
             for position, node in enumerate(graph.nodes)
             if FACTS.canonical(node.op) == "Pooling"
-            and not is_true(node.attrs, "global_pool", default=False)
             and not state.is_fixed(position)
             and node.inputs[0].node in state.images
-            for pool in [_pool(state, plan, position)]
+            for pool in [_pool(state, plan, position, layouts)]
             if pool is not None
         }
         if not found:
@@ -97,16 +116,55 @@ class BlocksForPooling(PlannedPass):
         return Done(edit.finish(), tuple(records), decisions)
 
 
-def _pool(state: State, plan: Plan, position: int) -> _Pool | None:
-    source = state.graph.nodes[position].inputs[0]
-    shape, channels = state.shape(source), channels_of(state.graph, source)
+def _pool(state: State, plan: Plan, position: int, layouts: Sequence[int] | None) -> _Pool | None:
+    """Return what is to be done about a pooling; None where nothing is.
+
+    Parameters
+    ----------
+    state, plan
+        What is known of the graph.
+    position
+        The pooling.
+    layouts
+        The order that each node writes, where all is float32 and known; None where casts count too.
+    """
+    node = state.graph.nodes[position]
+    source = node.inputs[0]
+    shape, channels = state.usual_shape(source), channels_of(state.graph, source)
     decision = plan.decisions[position]
     dtype = None if decision is None else decision.inputs[0]
-    if shape is None or len(shape) != 4 or channels is None or channels % _BLOCK or dtype is None:
+    if shape is None or len(shape) != _IMAGE or channels is None or dtype is None:
         return None
-    if shape[1] != channels or _BLOCK * shape[2] * shape[3] * dtype.itemsize < _LARGE:
+    if shape[1] != channels or channels % state.target.block:
         return None
-    return _Pool(channels, dtype) if _is_plain(state, plan, position, source) else None
+    if layouts is not None:
+        is_slow = layouts[source.node] == PLAIN and _windows(state, position) >= _least(node)
+    else:
+        is_large = state.target.block * shape[2] * shape[3] * dtype.itemsize >= _LARGE
+        is_slow = is_large and not _is_global(node) and _is_plain(state, plan, position, source)
+    return _Pool(channels, dtype) if is_slow else None
+
+
+def _is_global(node: Node) -> bool:
+    return is_true(node.attrs, "global_pool", default=False)
+
+
+def _least(node: Node) -> int:
+    """Return how many values a pooling of plain planes has in its windows at least to take longer."""
+    if _is_global(node):
+        return _LEAST_GLOBAL
+    return _LEAST_MAXIMUM if node.attrs.get("pool_type", "max") == "max" else _LEAST_MEAN
+
+
+def _windows(state: State, position: int) -> int:
+    """Return how many values a pooling has in all its windows."""
+    node = state.graph.nodes[position]
+    if _is_global(node):
+        shape = state.usual_shape(node.inputs[0])
+        return 0 if shape is None else math.prod(shape)
+    written = state.usual_shape(Entry(position))
+    window = integers(node.attrs.get("kernel", "")) or ()
+    return 0 if written is None else math.prod(written) * math.prod(window)
 
 
 def _is_plain(state: State, plan: Plan, reader: int, entry: Entry) -> bool:

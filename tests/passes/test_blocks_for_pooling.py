@@ -12,6 +12,7 @@ from mxamp.dtypes import DType
 from mxamp.graph import Graph
 from mxamp.passes import BlocksForPooling, PlannedNode
 from mxamp.passes.state import State
+from mxamp.targets import Target
 from tests.building import Net, planned_state
 from tests.passes.executing import on_edges, outputs
 from tests.passes.preparing import operators
@@ -107,3 +108,65 @@ def test_mxnet_computes_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None
     (expected,) = outputs(monkeypatch, graph, state.params, data)
     (found,) = outputs(monkeypatch, after.graph, after.params, data, "MKLDNN")
     np.testing.assert_array_equal(found, expected)
+
+
+NARROW = Target.builtin("cpu-bf16-avx2")
+
+
+def plain_pooling(channels: int, size: int, *, filters: int = 0, before: str = "clip", **attrs: Any) -> State:
+    """Pool what an operator writes that is none of oneDNN's, or a layer that reads so many channels."""
+    net = Net()
+    weight = net.param("weight", channels, filters or 4, 1, 1)
+    layer = net.op(
+        "Convolution", net.var("data"), weight, name="layer", num_filter=channels, kernel="(1, 1)",
+        no_bias=True,
+    )  # fmt: skip
+    bounds = {"a_min": -1, "a_max": 1} if before == "clip" else {}
+    read = layer if filters else net.op(before, layer, name="read", **bounds)
+    attrs = {"kernel": "(3, 3)", "pad": "(1, 1)", **attrs}
+    graph = net.graph(net.op("Pooling", read, name="pool", **attrs))
+    image = (1, channels, size, size)
+    known = {"data": (1, filters or 4, size, size), "weight": weight_shape(net), "pool": image}
+    if attrs.get("stride"):
+        known["pool"] = (1, channels, size // 2, size // 2)
+    shapes = [(known.get(node.name, image),) for node in graph.nodes]
+    state = planned_state_with_shapes(graph, net, shapes, dict.fromkeys(("layer", "read", "pool"), "a test"))
+    return replace(state, target=NARROW)
+
+
+def weight_shape(net: Net) -> tuple[int, ...]:
+    return tuple(net.params["weight"].shape)
+
+
+@pytest.mark.parametrize(
+    ("case", "writes"),
+    [
+        pytest.param({"channels": 8, "size": 14}, True, id="a maximum"),
+        pytest.param({"channels": 8, "size": 14, "stride": "(2, 2)"}, False, id="few values"),
+        pytest.param({"channels": 12, "size": 28}, False, id="no blocks of eight"),
+        pytest.param({"channels": 16, "size": 14, "pool_type": "avg"}, True, id="a mean"),
+        pytest.param({"channels": 8, "size": 14, "pool_type": "avg"}, False, id="a mean of few values"),
+        pytest.param(
+            {"channels": 64, "size": 56, "global_pool": True, "pool_type": "avg"}, True, id="planes"
+        ),
+        pytest.param({"channels": 16, "size": 56, "global_pool": True}, False, id="few planes"),
+        pytest.param({"channels": 16, "size": 14, "before": "relu"}, False, id="over what a layer wrote"),
+        pytest.param({"channels": 16, "size": 14, "filters": 24}, False, id="behind a layer"),
+        pytest.param({"channels": 16, "size": 14, "filters": 20}, True, id="behind a plain matrix product"),
+    ],
+)
+def test_without_avx512_all_plain_planes_are_brought_into_blocks(case: dict[str, Any], writes: bool) -> None:
+    state = plain_pooling(**case)
+    done = BlocksForPooling().run(state)
+    assert (done is not None) is writes
+    if done is not None:
+        assert "pool_blocks = Convolution" in operators(state.after(done).graph)[-2]
+    assert BlocksForPooling().run(replace(state, target=Target.builtin("cpu-bf16"))) is None
+
+
+def test_the_shapes_may_be_assumed() -> None:
+    state = plain_pooling(16, 28)
+    assert state.shapes is not None
+    assumed = replace(state, shapes=None, assumed_shapes=state.shapes)
+    assert BlocksForPooling().run(assumed) is not None
+    assert BlocksForPooling().run(replace(assumed, assumed_shapes=None)) is None
