@@ -67,6 +67,7 @@ from mxamp.passes import (
     RewriteSummedProducts,
     SeparateDeconvolutionBias,
     SeparateDenseInput,
+    SeparateParts,
     ShareLayout,
     State,
     StretchAxis,
@@ -178,6 +179,11 @@ PLANNING: tuple[Step, ...] = (
     Step(
         lambda o: ConvolveBatchNorm(),
         lambda o: o.fold_batch_norm and o.target.convolves_batch_norm and not o.policy.is_pure,
+    ),
+    # Behind folding, for a BatchNorm is not folded into a sum.
+    Step(
+        lambda o: SeparateParts(),
+        lambda o: SeparateParts.step in o.target.rewrites and not o.policy.is_pure,
     ),
     # Where casts will stand is known, and with them which tensors are plain.
     Step(

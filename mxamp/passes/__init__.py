@@ -65,6 +65,7 @@ from mxamp.passes.rescale import RescaleOverflows
 from mxamp.passes.rewrite_masks import RewriteMasks
 from mxamp.passes.second_axis_max import RewriteSecondAxisMax
 from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
+from mxamp.passes.separate_parts import SeparateParts
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.passes.state import Done, State
@@ -141,6 +142,7 @@ __all__ = [
     "RoundedOnce",
     "SeparateDeconvolutionBias",
     "SeparateDenseInput",
+    "SeparateParts",
     "ShareLayout",
     "State",
     "StretchAxis",

@@ -1,0 +1,235 @@
+"""Layers read the parts of what was put together, and compute the same but for the order of their sums."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+import mxamp
+from mxamp.graph import Entry, Graph
+from mxamp.graph.output_names import output_names
+from mxamp.model import Model
+from tests.building import Net, named, parameters
+from tests.passes.executing import outputs
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The target cpu-bf16-avx2", "ignore:Nothing was converted", "ignore:The target cpu-bf16 is for"
+)
+
+SIDE = 56
+DRAW = np.random.default_rng(5)
+
+
+class Parts(Net):
+    """Layers with random weights."""
+
+    def values(self, name: str, *shape: int) -> Entry:
+        entry = self.param(name, *shape)
+        self.params[name] = DRAW.normal(0, 0.2, shape).astype(np.float32)
+        return entry
+
+    def layer(
+        self, data: Entry, name: str, channels: int, filters: int, window: int = 1, **attrs: Any
+    ) -> Entry:
+        groups = int(attrs.get("num_group", 1))
+        weight = attrs.pop("weight", None) or self.values(
+            f"{name}_weight", filters, channels // groups, window, window
+        )
+        bias = [] if attrs.get("no_bias") else [self.values(f"{name}_bias", filters)]
+        pad = f"({window // 2}, {window // 2})"
+        options = {"kernel": f"({window}, {window})", "pad": pad, "num_filter": filters, **attrs}
+        return self.op("Convolution", data, weight, *bias, name=name, **options)
+
+    def relu(self, data: Entry, name: str) -> Entry:
+        return self.op("Activation", data, name=name, act_type="relu")
+
+    def norm(self, data: Entry, name: str, channels: int) -> Entry:
+        parts = [self.values(f"{name}_{part}", channels) for part in ("gamma", "beta", "mean", "var")]
+        self.params[f"{name}_var"] = np.abs(self.params[f"{name}_var"]) + 0.5
+        return self.op("BatchNorm", data, *parts, name=name, outputs=3, fix_gamma=False)
+
+    def joined(self, *parts: Entry, name: str = "joined", **attrs: Any) -> Entry:
+        return self.op("Concat", *parts, name=name, num_args=len(parts), **{"dim": 1, **attrs})
+
+
+def converted(net: Net, graph: Graph, *, batch: int = 1, channels: int = 16, **options: Any) -> Model:
+    given = {"target": "cpu-bf16-avx2", "input_shapes": {"x": (batch, channels, SIDE, SIDE)}, **options}
+    return mxamp.convert_model(graph, net.params, {}, "bfloat16", **given)
+
+
+def count(graph: Graph, op: str) -> int:
+    return sum(node.op == op for node in graph.nodes)
+
+
+def check_values(monkeypatch: pytest.MonkeyPatch, net: Net, graph: Graph, model: Model, backend: str) -> None:
+    """Check that the converted model computes what the other does, but for the rounding of sums."""
+    data = {"x": DRAW.normal(0, 1, (1, 16, SIDE, SIDE)).astype(np.float32)}
+    before = outputs(monkeypatch, graph, parameters(net.params), data)
+    after = outputs(monkeypatch, model.graph, {**model.arg_params, **model.aux_params}, data, backend)
+    assert output_names(model.graph) == output_names(graph)
+    for expected, found in zip(before, after):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
+
+
+def fire(between: Callable[[Parts, Entry], Entry] = lambda net, data: data) -> tuple[Parts, Graph]:
+    """Return two layers that are put together, something between, and a layer that reads both."""
+    net = Parts()
+    one = net.relu(net.layer(net.var("x"), "one", 16, 64), "one_relu")
+    three = net.relu(net.layer(Entry(0), "three", 16, 32, 3), "three_relu")
+    last = net.layer(between(net, net.joined(one, three)), "last", 96, 24)
+    return net, net.graph(net.relu(last, "out"))
+
+
+def pooled(net: Parts, data: Entry) -> Entry:
+    return net.op("Pooling", data, name="pool", kernel="(3, 3)", stride="(2, 2)", pool_type="max")
+
+
+def normed(net: Parts, data: Entry) -> Entry:
+    return net.relu(net.norm(data, "norm", 96), "norm_relu")
+
+
+@pytest.mark.parametrize("backend", ["NONE", "MKLDNN"])
+@pytest.mark.parametrize(
+    ("between", "carriers"),
+    [
+        pytest.param(lambda net, data: data, 0, id="layer"),
+        pytest.param(pooled, 1, id="pooling"),
+        pytest.param(normed, 2, id="BatchNorm and relu"),
+    ],
+)
+def test_a_layer_reads_the_parts(
+    monkeypatch: pytest.MonkeyPatch,
+    between: Callable[[Parts, Entry], Entry],
+    carriers: int,
+    backend: str,
+) -> None:
+    net, graph = fire(between)
+    model = converted(net, graph)
+    assert count(model.graph, "Concat") == 0
+    last = named(model.graph, "last")
+    assert last.op == "elemwise_add"
+    parts = [model.graph.nodes[entry.node] for entry in last.inputs]
+    assert [(part.name, part.attrs.get("no_bias")) for part in parts] == [
+        ("last_part1", "True"),
+        ("last_part0", None),
+    ]
+    assert model.arg_params["last_weight_part0"].shape == (24, 64, 1, 1)
+    assert model.arg_params["last_weight_part1"].shape == (24, 32, 1, 1)
+    assert "last_weight" not in model.arg_params
+    assert model.report is not None
+    gone = [node.name for node in model.report.nodes if "readers read the parts" in node.reason]
+    assert len(gone) == 1 + carriers
+    check_values(monkeypatch, net, graph, model, backend)
+
+
+def growing(layers: int) -> tuple[Parts, Graph]:
+    """Return a block as DenseNet has them: each layer reads all that the ones before made."""
+    net = Parts()
+    features, channels = net.layer(net.var("x"), "stem", 16, 32), 32
+    for number in range(layers):
+        read = net.relu(net.norm(features, f"norm{number}", channels), f"relu{number}")
+        new = net.layer(read, f"layer{number}", channels, 16, no_bias=True)
+        features = net.joined(features, new, name=f"joined{number}")
+        channels += 16
+    last = net.relu(net.norm(features, "norm", channels), "relu")
+    return net, net.graph(net.layer(last, "last", channels, 24))
+
+
+@pytest.mark.parametrize("backend", ["NONE", "MKLDNN"])
+def test_what_grows_is_put_together_every_fourth_time(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    net, graph = growing(8)
+    model = converted(net, graph)
+    kept = {node.name: len(node.inputs) for node in model.graph.nodes if node.op == "Concat"}
+    assert kept == {"joined3": 5, "joined7": 5}
+    check_values(monkeypatch, net, graph, model, backend)
+
+
+def parts_of_parts(net: Parts) -> Entry:
+    ones = [net.layer(net.var("x") if not n else Entry(0), f"p{n}", 16, 32) for n in range(3)]
+    inner = net.joined(ones[0], ones[1], name="inner")
+    return net.layer(net.joined(inner, ones[2]), "last", 96, 24)
+
+
+def test_what_is_put_together_alone_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Parts()
+    graph = net.graph(parts_of_parts(net))
+    model = converted(net, graph)
+    assert count(model.graph, "Concat") == 0
+    assert named(model.graph, "last_sum1").op == "elemwise_add"
+    check_values(monkeypatch, net, graph, model, "MKLDNN")
+
+
+def two_parts(*, filters: int = 32, **attrs: Any) -> tuple[Parts, Entry]:
+    net = Parts()
+    first = net.layer(net.var("x"), "first", 16, filters)
+    second = net.layer(Entry(0), "second", 16, 32)
+    return net, net.joined(first, second, **attrs)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "batch",
+        "head",
+        "another reader",
+        "groups",
+        "no blocks",
+        "shared weight",
+        "another axis",
+        "small",
+        "target",
+    ],
+)
+def test_refuses(case: str) -> None:
+    filters = 20 if case == "no blocks" else 32
+    net, joined = two_parts(filters=filters, **({"dim": 2} if case == "another axis" else {}))
+    channels = filters + 32 if case != "another axis" else 32
+    options: dict[str, Any] = {}
+    if case == "shared weight":
+        shared = net.values("shared", 24, channels, 1, 1)
+        heads = [net.layer(joined, f"last{n}", channels, 24, weight=shared) for n in range(2)]
+    elif case == "small":
+        heads = [net.layer(joined, f"last{n}", channels, 512) for n in range(24)]
+    else:
+        heads = [net.layer(joined, "last", channels, 24, num_group=4 if case == "groups" else 1)]
+    if case == "head":
+        heads.append(joined)
+    elif case == "another reader":
+        heads.append(net.op("mean", joined))
+    elif case == "batch":
+        options = {"batch": 2}
+    elif case == "target":
+        options = {"target": "cpu-bf16-emulated"}
+    model = converted(net, net.graph(*heads), **options)
+    assert count(model.graph, "Concat") == 1
+
+
+def test_more_than_four_parts_stay() -> None:
+    net = Parts()
+    ones = [net.layer(net.var("x") if not n else Entry(0), f"p{n}", 16, 32) for n in range(5)]
+    model = converted(net, net.graph(net.layer(net.joined(*ones), "last", 160, 24)))
+    assert count(model.graph, "Concat") == 1
+    net, joined = two_parts()
+    model = converted(net, net.graph(net.layer(joined, "last", 64, 24)))
+    assert count(model.graph, "Concat") == 0
+
+
+def test_what_a_rule_of_the_users_picks_stays() -> None:
+    net, joined = two_parts()
+    graph = net.graph(net.layer(joined, "last", 64, 24))
+    assert count(converted(net, graph, exclude=["last"]).graph, "Concat") == 1
+
+
+def test_shapes_may_be_assumed() -> None:
+    net = Parts()
+    first = net.layer(net.var("x"), "stem", 3, 32, 3, stride="(2, 2)")
+    parts = [net.layer(first, f"p{n}", 32, 32) for n in range(2)]
+    last = net.layer(net.joined(*parts), "last", 64, 24)
+    mean = net.op("Pooling", last, pool_type="avg", global_pool=True, kernel="(1, 1)")
+    graph = net.graph(net.op("FullyConnected", mean, net.values("dense", 4, 24), no_bias=True, num_hidden=4))
+    model = converted(net, graph, input_shapes=None)
+    assert model.report is not None
+    assert set(model.report.assumed_shapes) == {"x"}
+    assert count(model.graph, "Concat") == 0
