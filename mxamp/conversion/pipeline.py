@@ -17,6 +17,7 @@ from mxamp.passes import (
     DropNeedlessCasts,
     DropNoOps,
     EvenChannels,
+    ExplicitPadding,
     FoldBatchNorm,
     FoldBias,
     FoldConstants,
@@ -144,6 +145,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteGroupNorm),
     preparing(FoldConstants),  # what these made of their parameters
     preparing(PadChannels),  # which knows a layer's bias where it stands,
+    preparing(ExplicitPadding),  # of layers with the channels that they have at last
     preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),

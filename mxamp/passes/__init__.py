@@ -16,6 +16,7 @@ from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
 from mxamp.passes.emulated_graph import InsertedRound
 from mxamp.passes.even_channels import EvenChannels
+from mxamp.passes.explicit_padding import ExplicitPadding
 from mxamp.passes.few_axes import MoveFewAxes
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_bias import FoldBias
@@ -82,6 +83,7 @@ __all__ = [
     "EmulateLowPrecision",
     "Emulation",
     "EvenChannels",
+    "ExplicitPadding",
     "FoldBatchNorm",
     "FoldBias",
     "FoldConstants",

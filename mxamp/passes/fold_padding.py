@@ -10,6 +10,10 @@ from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true, real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
+from mxamp.targets.image_layout import pads_by_itself
+
+EXPLICIT = "explicit_padding"
+"""What a target names whose layers add little padding by themselves."""
 
 _PLACES = 2
 """Axes of an image's places: of volumes a Pad brings a layer's order into plain order."""
@@ -32,7 +36,8 @@ class FoldPadding(PreparationPass):
     Refuses: another constant than zero, and other modes; padding of batch or channels, or that differs
     between the two ends of an axis; where the Pad is a graph output, or anything but the data of a
     channels-first Convolution or Pooling reads it; poolings that pad already, whose windows stand out, or
-    fit into the padding; a node that a rule of the user's picks; the bodies of control flow.
+    fit into the padding; what :class:`mxamp.passes.explicit_padding.ExplicitPadding` would put back, for
+    targets that name that; a node that a rule of the user's picks; the bodies of control flow.
 
     Notes
     -----
@@ -62,6 +67,9 @@ class FoldPadding(PreparationPass):
             padded = {
                 use.node: _padded(graph.nodes[use.node], widths, mode) for use in readers if use.input == 0
             }
+            made = [layer for layer in padded.values() if layer is not None]
+            if EXPLICIT in state.target.rewrites and not all(map(_pads_by_itself, made)):
+                continue
             if len(padded) != len(readers) or any(state.is_fixed(use.node) for use in readers):
                 continue
             layers = {reader: layer for reader, layer in padded.items() if layer is not None}
@@ -73,6 +81,11 @@ class FoldPadding(PreparationPass):
             into = graph.nodes[readers[0].node].name
             changes.append(self.changed(node, f"what it adds is padding of {into!r} now", into=into))
         return Done(edit.finish(), tuple(changes)) if changes else None
+
+
+def _pads_by_itself(node: Node) -> bool:
+    groups, filters = (node.attrs.get(name, "") for name in ("num_group", "num_filter"))
+    return node.op != "Convolution" or pads_by_itself(node.attrs, is_depthwise=groups == filters)
 
 
 def _around(node: Node) -> tuple[int, ...] | None:
