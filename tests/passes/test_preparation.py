@@ -123,6 +123,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "activations",
         "nearest_upsampling",
         "pad_channels",
+        "explicit_padding",
         "prelu",
         "deconvolution_bias",
         "hard_swish",
