@@ -38,11 +38,11 @@ class ExplicitPadding(NodeRewrite):
 
     Notes
     -----
-    Why: without AVX-512 oneDNN's convolutions add three places at either end at most, depthwise ones four,
-    and none where a window of more than seven places skips some. AlexNet's first layer takes 3.8 ms, and so
-    1.9, and with the pooling behind it, which reads blocks then, 7.3 and 2.4; 128 channels of 56 x 56, 3x3
-    and dilated by four, as in segmentation networks, take 19.5 and 10.9, a window of 9x9 over 3 channels of
-    112 x 112 8.5 and 2.4 (AMD EPYC of family 23, float32, one thread).
+    Why: without AVX-512 oneDNN's convolutions add three places to either end of a row at most, depthwise ones
+    four, and none where a window's row of more than seven places skips some. AlexNet's first layer takes 3.8
+    ms, and so 1.9, and with the pooling behind it, which reads blocks then, 7.3 and 2.4; 128 channels of 56 x
+    56, 3x3 and dilated by four, as in segmentation networks, take 19.5 and 10.9, a window of 9x9 over 3
+    channels of 112 x 112 8.5 and 2.4 (AMD EPYC of family 23, float32, one thread).
 
     The same products are summed, in another order. An infinite weight times a zero is NaN either way. Linear
     in nodes.

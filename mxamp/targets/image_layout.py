@@ -121,10 +121,11 @@ def _of_one_block(op: str, channels: int, filters: int, groups: int, block: int)
 
 
 _WIDEST_PADDING, _WIDEST_OF_DEPTHWISE = 3, 4
-"""Places that oneDNN's kernels of one block add to an image at most, and those for depthwise layers."""
+"""Places that oneDNN's kernels of one block add to either end of a row at most, and those for depthwise
+layers. To columns they add any number that a window does not fit into."""
 
-_LONG_WINDOW = 7
-"""What is longer is not padded where places are skipped."""
+_LONG_ROW = 7
+"""Where a row of a window is longer and places are skipped, nothing is padded."""
 
 
 def pads_by_itself(attributes: Mapping[str, str], *, is_depthwise: bool) -> bool:
@@ -139,19 +140,18 @@ def pads_by_itself(attributes: Mapping[str, str], *, is_depthwise: bool) -> bool
 
     Notes
     -----
-    Where it cannot, it is a plain matrix product. Seen of 432 Convolutions with ``DNNL_VERBOSE=1``.
+    Where it cannot, it is a plain matrix product. Seen with ``DNNL_VERBOSE=1``.
     """
     window = integers(attributes.get("kernel", "")) or ()
     each = [integers(attributes.get(name, "")) or (1,) * len(window) for name in ("dilate", "stride")]
     padding = integers(attributes.get("pad", "")) or (0,) * len(window)
-    if not len(window) == len(padding) == len(each[0]) == len(each[1]):
+    if not 0 < len(window) == len(padding) == len(each[0]) == len(each[1]) or not any(padding):
         return True
-    for size, width, apart, skipped in zip(window, padding, *each):
-        if width > (_WIDEST_OF_DEPTHWISE if is_depthwise else _WIDEST_PADDING) or width > (size - 1) * apart:
-            return False
-        if width and not is_depthwise and size > _LONG_WINDOW and skipped > 1:
-            return False
-    return True
+    if padding[-1] > (_WIDEST_OF_DEPTHWISE if is_depthwise else _WIDEST_PADDING):
+        return False
+    if not is_depthwise and window[-1] > _LONG_ROW and max(each[1]) > 1:
+        return False
+    return all(width <= (size - 1) * apart for size, width, apart in zip(window, padding, each[0]))
 
 
 def _are_worth_it_in_float32(channels: int, places: int) -> bool:
