@@ -166,19 +166,17 @@ def _costs(target: Target, width: int) -> list[str]:
         return paragraph(
             "Costs: not known. Every node that wants low precision gets it, with the fewest casts.", width
         )
-    if cost.low_over_float32:
-        low = f"{target.dtype} takes {cost.low_over_float32:g} times as long"
+    casts = f"Casts {_gigabytes(cost.cast.bytes_per_us)}"
+    if target.runs_nothing_low:
+        low = f"nothing runs in {target.dtype}"
+    elif cost.low_over_float32:
+        low = f"{target.dtype} takes {cost.low_over_float32:g} times as long. {casts}"
     else:
-        low = f"{target.dtype} {_rates(cost, low=True)}"
+        low = f"{target.dtype} {_rates(cost, low=True)}. {casts}"
     return [
         *paragraph(f"Costs ({_basis(cost)}): {cost.source}.", width, hanging="  "),
         *(_kernels(cost, width) if cost.kernels else ()),
-        *paragraph(
-            f"At best float32 {_rates(cost, low=False)}; {low}. Casts {_gigabytes(cost.cast.bytes_per_us)}.",
-            width,
-            indent="  ",
-            hanging="  ",
-        ),
+        *paragraph(f"At best float32 {_rates(cost, low=False)}; {low}.", width, indent="  ", hanging="  "),
     ]
 
 

@@ -104,3 +104,10 @@ def test_expected_times_are_shown_where_shapes_are_known(mxamp, folder):
     assert "Estimated time of a forward pass: float32" in result.out
     time = json.loads(mxamp(*command, "--force", "--json").out)["report"]["time"]
     assert time["mixed_us"] <= time["float32_us"]
+
+
+def test_a_target_that_runs_nothing_low_says_so(mxamp):
+    out = " ".join(mxamp("targets", "cpu-bf16-avx2").out.split())
+    assert "Models stay float32, and their graphs are prepared" in out
+    assert "GB/s; nothing runs in bfloat16." in out
+    assert "Casts" not in out
