@@ -128,6 +128,8 @@ def run_stock(folder, prefix, data, *, io="fp32"):
     subprocess.run(
         [sys.executable, "-I", "-W", "ignore", str(script), str(prefix), str(data_file), str(result), io],
         check=True,
+        capture_output=True,  # what failed says why
+        text=True,
         cwd=folder,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         timeout=300,
