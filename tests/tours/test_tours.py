@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -40,6 +41,15 @@ def test_the_tour_without_mxnet_ends_in_a_report(tmp_path: Path, capfd: pytest.C
     page = (tmp_path / "files_only" / "report.html").read_text("utf-8")
     assert "digits-bf16" in page
     assert "as written" in capfd.readouterr().out
+
+
+def test_what_needs_bfloat16_is_left_out_where_there_is_none(
+    tmp_path: Path, a_cpu: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_cpu("avx2")
+    assert main(["migration", "-o", str(tmp_path)]) == 0
+    said = "migration is left out: MXNet computes in bfloat16 on CPUs with AVX-512, which this one (A CPU)"
+    assert said in capsys.readouterr().out
 
 
 def test_a_command_that_fails_ends_a_tour(capsys: pytest.CaptureFixture[str]) -> None:
