@@ -11,50 +11,18 @@ import mxamp
 from mxamp.graph import Entry, Graph
 from mxamp.graph.output_names import output_names
 from mxamp.model import Model
-from tests.building import Net, named, parameters
+from tests.building import named, parameters
 from tests.passes.executing import outputs
+from tests.passes.parts import Parts
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The target cpu-bf16-avx2", "ignore:Nothing was converted", "ignore:The target cpu-bf16 is for"
 )
 
 SIDE = 56
-DRAW = np.random.default_rng(5)
 
 
-class Parts(Net):
-    """Layers with random weights."""
-
-    def values(self, name: str, *shape: int) -> Entry:
-        entry = self.param(name, *shape)
-        self.params[name] = DRAW.normal(0, 0.2, shape).astype(np.float32)
-        return entry
-
-    def layer(
-        self, data: Entry, name: str, channels: int, filters: int, window: int = 1, **attrs: Any
-    ) -> Entry:
-        groups = int(attrs.get("num_group", 1))
-        weight = attrs.pop("weight", None) or self.values(
-            f"{name}_weight", filters, channels // groups, window, window
-        )
-        bias = [] if attrs.get("no_bias") else [self.values(f"{name}_bias", filters)]
-        pad = f"({window // 2}, {window // 2})"
-        options = {"kernel": f"({window}, {window})", "pad": pad, "num_filter": filters, **attrs}
-        return self.op("Convolution", data, weight, *bias, name=name, **options)
-
-    def relu(self, data: Entry, name: str) -> Entry:
-        return self.op("Activation", data, name=name, act_type="relu")
-
-    def norm(self, data: Entry, name: str, channels: int) -> Entry:
-        parts = [self.values(f"{name}_{part}", channels) for part in ("gamma", "beta", "mean", "var")]
-        self.params[f"{name}_var"] = np.abs(self.params[f"{name}_var"]) + 0.5
-        return self.op("BatchNorm", data, *parts, name=name, outputs=3, fix_gamma=False)
-
-    def joined(self, *parts: Entry, name: str = "joined", **attrs: Any) -> Entry:
-        return self.op("Concat", *parts, name=name, num_args=len(parts), **{"dim": 1, **attrs})
-
-
-def converted(net: Net, graph: Graph, *, batch: int = 1, channels: int = 16, **options: Any) -> Model:
+def converted(net: Parts, graph: Graph, *, batch: int = 1, channels: int = 16, **options: Any) -> Model:
     given = {"target": "cpu-bf16-avx2", "input_shapes": {"x": (batch, channels, SIDE, SIDE)}, **options}
     return mxamp.convert_model(graph, net.params, {}, "bfloat16", **given)
 
@@ -63,9 +31,11 @@ def count(graph: Graph, op: str) -> int:
     return sum(node.op == op for node in graph.nodes)
 
 
-def check_values(monkeypatch: pytest.MonkeyPatch, net: Net, graph: Graph, model: Model, backend: str) -> None:
+def check_values(
+    monkeypatch: pytest.MonkeyPatch, net: Parts, graph: Graph, model: Model, backend: str
+) -> None:
     """Check that the converted model computes what the other does, but for the rounding of sums."""
-    data = {"x": DRAW.normal(0, 1, (1, 16, SIDE, SIDE)).astype(np.float32)}
+    data = {"x": np.random.default_rng(5).normal(0, 1, (1, 16, SIDE, SIDE)).astype(np.float32)}
     before = outputs(monkeypatch, graph, parameters(net.params), data)
     after = outputs(monkeypatch, model.graph, {**model.arg_params, **model.aux_params}, data, backend)
     assert output_names(model.graph) == output_names(graph)
