@@ -14,7 +14,9 @@ from model_zoo_eval.registry import find_entry
 from model_zoo_eval.rows import CRASHED, OK, TIMEOUT
 from mxamp.errors import DataError, UnknownNameError
 from mxamp.model import Model
+from mxamp.targets import Target
 from tests.building import AUXILIARY, F32, Net
+from tests.machines import needs_bfloat16
 from tools.benchmark_models import cli
 from tools.benchmark_models.bounds import judge, judged_variant
 from tools.benchmark_models.group_bounds import judge_groups, ratios_in
@@ -136,7 +138,8 @@ def test_an_unknown_model_is_refused_with_the_nearest():
 # ---------------------------------------------------------------------- variants
 
 
-def test_the_prepared_model_is_float32_with_its_batch_norm_folded():
+def test_the_prepared_model_is_float32_with_its_batch_norm_folded(monkeypatch):
+    monkeypatch.setattr("tools.benchmark_models.variants.automatic_target", Target.for_dtype)
     net = Net()
     norm = net.bn(net.conv(net.var("data"), "layer"), "norm")
     graph = net.graph(net.op("Activation", norm, name="relu", act_type="relu"))
@@ -568,6 +571,7 @@ def test_an_unknown_model_is_an_error_of_the_users(capsys, tmp_path):
 
 
 @pytest.mark.slow
+@needs_bfloat16
 def test_a_model_is_measured_end_to_end(tmp_path, capsys):
     pytest.importorskip("mxnet", reason="runs the model")
     pytest.importorskip("gluoncv", reason="builds the model")
