@@ -34,6 +34,7 @@ from mxamp.model import Model
 from mxamp.runtime.device import gpu_count
 from mxamp.runtime.executor import BoundModel, is_fusion_on
 from tests.building import Net
+from tests.machines import needs_bfloat16
 
 pytestmark = pytest.mark.zoo
 
@@ -58,6 +59,7 @@ def test_fp32_bf16_and_fp16_are_measured_and_published_stage_by_stage(
     json.dumps(row, allow_nan=False)
 
 
+@needs_bfloat16
 def test_errors_are_those_of_rounding(evaluated: tuple[dict[str, Any], list[str]]) -> None:
     results = evaluated[0]["results"]
     # One rounding of bfloat16 is 2^-9, of float16 2^-12; a dozen layers add up to some times that.
@@ -69,6 +71,7 @@ def test_errors_are_those_of_rounding(evaluated: tuple[dict[str, Any], list[str]
         assert found["task"]["samples"] == 2
 
 
+@needs_bfloat16
 def test_the_row_says_what_was_run(evaluated: tuple[dict[str, Any], list[str]]) -> None:
     row, _ = evaluated
     assert (row["weights"], row["weights_from"]) == ("random", "random, seed 0")
@@ -82,6 +85,7 @@ def test_the_row_says_what_was_run(evaluated: tuple[dict[str, Any], list[str]]) 
     assert "latency" not in row["results"]["float16"]
 
 
+@needs_bfloat16
 def test_a_process_gives_the_same_row(evaluated: tuple[dict[str, Any], list[str]]) -> None:
     threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count() or 1
     row = run_in_process(SMALL.to_mapping(), Limits(seconds=300, threads=threads))

@@ -15,8 +15,8 @@ from mxamp.model import Model
 from tests.building import parameters
 from tests.passes.parts import Parts
 
-SIDE = 12
-SEEDS = range(60)
+SIDE = 40
+SEEDS = range(40)
 
 
 def network(seed: int) -> tuple[Parts, Graph]:
@@ -77,11 +77,10 @@ def run_fused(model: Model, data: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore:The target cpu-bf16-avx2", "ignore:Nothing was converted")
-def test_layers_that_read_parts_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_read_parts_compute_the_same() -> None:
     pytest.importorskip("mxnet", reason="networks are run")
     from mxamp.runtime.executor import run_outputs
 
-    monkeypatch.setattr("mxamp.passes.separate_parts._VALUE_NS", 1e9)  # however small they are
     apart = checked = 0
     for seed in SEEDS:
         net, graph = network(seed)
