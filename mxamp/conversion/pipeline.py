@@ -37,6 +37,7 @@ from mxamp.passes import (
     PlainForLowPooling,
     PlainForPooling,
     PlainSums,
+    PlannedPass,
     PreparationPass,
     RescaleOverflows,
     RewriteActivations,
@@ -102,6 +103,12 @@ def preparing(kind: type[PreparationPass]) -> Step:
         return not options.policy.is_pure and options.prepares(kind.step) and kind().runs_for(options.target)
 
     return Step(lambda options: kind(), runs, kind.step)
+
+
+def named_by_target(kind: type[PlannedPass], name: str = "") -> Step:
+    """Return the step of a pass over a plan that runs for targets that name it, or another pass."""
+    wanted = name or kind.step
+    return Step(lambda o: kind(), lambda o: wanted in o.target.rewrites and not o.policy.is_pure)
 
 
 PREPARING: tuple[Step, ...] = (
@@ -183,25 +190,13 @@ PLANNING: tuple[Step, ...] = (
         lambda o: o.fold_batch_norm and o.target.convolves_batch_norm and not o.policy.is_pure,
     ),
     # Behind folding, for a BatchNorm is not folded into a sum.
-    Step(
-        lambda o: SeparateParts(),
-        lambda o: SeparateParts.step in o.target.rewrites and not o.policy.is_pure,
-    ),
+    named_by_target(SeparateParts),
     # Where casts will stand is known, and with them which tensors are plain.
-    Step(
-        lambda o: BlocksForPooling(),
-        lambda o: BlocksForPooling.step in o.target.rewrites and not o.policy.is_pure,
-    ),
+    named_by_target(BlocksForPooling),
     # Which poolings are low is known.
-    Step(
-        lambda o: PlainForLowPooling(),
-        lambda o: PlainForPooling.step in o.target.rewrites and not o.policy.is_pure,
-    ),
+    named_by_target(PlainForLowPooling, PlainForPooling.step),
     # Behind folding, which makes the weights that are rounded.
-    Step(
-        lambda o: EvenChannels(),
-        lambda o: EvenChannels.step in o.target.rewrites and not o.policy.is_pure,
-    ),
+    named_by_target(EvenChannels),
     # What is only known to do nothing now that there is a plan.
     Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),
     # And last what MXNet's fusion and its plan of memory make of all these, and of the casts.

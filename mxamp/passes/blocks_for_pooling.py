@@ -79,7 +79,7 @@ class BlocksForPooling(PlannedPass):
         """Return the graph with blocks of channels."""
         graph, plan = state.graph, self.plan(state)
         layouts = None
-        shapes = state.assumed_shapes if state.shapes is None else state.shapes
+        shapes = state.usual_shapes
         if state.target.block < WIDEST_BLOCK and shapes is not None:
             written = written_layouts(graph, shapes, block=state.target.block)
             layouts = [PLAIN if layout is None else layout.float32 for layout in written]

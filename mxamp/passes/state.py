@@ -298,6 +298,11 @@ class State:
         is_certain = self.shapes is not None or self.are_axes_certain or self.parameter(entry) is not None
         return self.usual_shape(entry) if is_certain else None
 
+    @property
+    def usual_shapes(self) -> Sequence[NodeShapes] | None:
+        """For every node the shape of each output in a usual call: those given, or else assumed."""
+        return self.assumed_shapes if self.shapes is None else self.shapes
+
     def usual_shape(self, entry: Entry) -> tuple[int, ...] | None:
         """Return the shape of an entry in a usual call, where other calls may have other numbers of axes.
 
@@ -306,7 +311,7 @@ class State:
         parameter = self.parameter(entry)
         if parameter is not None:
             return parameter.shape
-        shapes = self.assumed_shapes if self.shapes is None else self.shapes
+        shapes = self.usual_shapes
         return None if shapes is None else shapes[entry.node][entry.output]
 
     def parameter(self, entry: Entry) -> Parameter | None:
