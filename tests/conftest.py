@@ -10,7 +10,7 @@ Where a test needs something that may be missing, it says so itself, in one way 
 - a browser: ``@pytest.mark.browser``. Skips where playwright or Chromium is missing (``make test-browser``
   installs the first; the second is your system's). ``make test`` leaves these out.
 - bfloat16 in MXNet: nothing. On a CPU without AVX-512 MXNet has none, and a test that runs into that skips
-  (:func:`pytest_runtest_makereport`).
+  (:func:`pytest_runtest_makereport`). One that would find something else has ``@needs_bfloat16``.
 - time or the network: ``@pytest.mark.slow``, ``@pytest.mark.network``. ``make test`` leaves them out.
 """
 

@@ -137,7 +137,8 @@ def show_resnet50(
     milliseconds = 1e3 * (time.perf_counter() - started)
     prefix = folder / f"{RESNET50}-bf16"
     model.save(prefix)
-    deployed, fastest, label = mxamp.load(prefix), mxamp.load(prefix), "BF16"
+    deployed = fastest = mxamp.load(prefix)
+    label = "BF16"
     if _missing():
         own = (fp32.graph, fp32.arg_params, fp32.aux_params)
         deployed = mxamp.emulate(*own, target_dtype="bfloat16", input_shapes=shapes)
