@@ -152,37 +152,40 @@ def _separate(
         decisions[entry.node] = decision._replace(inputs=inputs, outputs=outputs, attrs=())
         return entry
 
-    def slices(position: int, number: int, axis: int) -> list[Entry]:
-        """Return a node's parameters, of those with an axis of channels the ones of a part."""
-        first = sum(joined.sizes[:number])
-        taken = slice(first, first + joined.sizes[number])
-        found = []
+    def slices(position: int, axis: int) -> Sequence[list[Entry]]:
+        """Return a node's parameters for each part, those with an axis of channels cut; each is read once."""
+        found: list[list[Entry]] = [[] for _ in joined.sizes]
         for entry in graph.nodes[position].inputs[1:]:
             name, parameter = graph.nodes[entry.node].name, state.parameter(entry)
             assert parameter is not None  # it was looked at
-            if axis < len(parameter.shape):
-                values = parameter.values()[(slice(None),) * axis + (taken,)]
-                own = ArrayParameter(values.copy())
-                entry = edit.add_parameter(f"{name}_part{number}", own, [name], before=position)
-            found.append(entry)
+            values, first = parameter.values() if axis < len(parameter.shape) else None, 0
+            for number, size in enumerate(joined.sizes):
+                read = entry
+                if values is not None:
+                    cut = values[(slice(None),) * axis + (slice(first, first + size),)]
+                    own = ArrayParameter(cut.copy())
+                    read = edit.add_parameter(f"{name}_part{number}", own, [name], before=position)
+                    first += size
+                found[number].append(read)
         return found
 
     for position in joined.carriers:
         node = graph.nodes[position]
         own_parts = []
-        for number, (part, size) in enumerate(zip(parts[node.inputs[0]], joined.sizes)):
+        read_by = zip(parts[node.inputs[0]], joined.sizes, slices(position, 0))
+        for number, (part, size, parameters) in enumerate(read_by):
             attrs = node.attrs
             if node.op == "Convolution":
                 attrs = {**attrs, "num_filter": str(size), "num_group": str(size)}
-            made = node._replace(attrs=attrs, inputs=(part, *slices(position, number, 0)))
+            made = node._replace(attrs=attrs, inputs=(part, *parameters))
             own_parts.append(put(position, f"part{number}", made, size))
         parts[Entry(position)] = own_parts
     for position in joined.layers:
         node = graph.nodes[position]
         filters = state.params[graph.nodes[node.inputs[1].node].name].shape[0]
         layers = []
-        for number, part in enumerate(parts[node.inputs[0]]):
-            weight, *bias = slices(position, number, 1)
+        for number, (part, parameters) in enumerate(zip(parts[node.inputs[0]], slices(position, 1))):
+            weight, *bias = parameters
             attrs = node.attrs if not number else {**node.attrs, "no_bias": "True"}
             made = node._replace(attrs=attrs, inputs=(part, weight, *([] if number else bias)))
             layers.append(put(position, f"part{number}", made, filters))
