@@ -9,7 +9,10 @@ import numpy as np
 from mxamp.probe.kernels.kernel import BLOCKED, PLAIN
 
 _MOST_MULTIPLY_ADDS = 3e8
-"""What takes longer is made smaller."""
+"""What takes longer is made smaller, ..."""
+
+_LARGEST_LAYERS = 3.0
+"""... but for the largest networks, whose layers do up to so many times as much."""
 
 _MOST_ELEMENTS = 2e6
 
@@ -37,8 +40,8 @@ class Draw:
         # Kernels of one graph are of a size: what a small network reads stays in the caches, code included.
         share = math.exp(random.uniform(math.log(_SMALLEST), math.log(_LARGEST)))
         self.is_large = share > 1
-        self._share = min(1.0, share)  # of layers: what they compute is the same for a batch of small images
-        self.most_multiply_adds = _MOST_MULTIPLY_ADDS * self._share
+        self._share = min(1.0, share)  # of channels: of batches of images they are no more
+        self.most_multiply_adds = _MOST_MULTIPLY_ADDS * min(_LARGEST_LAYERS, share)
         self.most_elements = _MOST_ELEMENTS * share
 
     def size(self, low: float, high: float) -> int:

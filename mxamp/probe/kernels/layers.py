@@ -11,12 +11,15 @@ from mxamp.probe.kernels.kernel import PLAIN, Kernel, Operand, kernel
 _SQUEEZED = 0.15
 """How many 1x1 convolutions read one place: those that excite, and classifiers behind a global pooling."""
 
+_OBLONG = 0.15
+"""How many windows are no squares."""
+
 
 def _convolution(
     draw: Draw,
     family: str,
     *,
-    kernel_size: int,
+    window: tuple[int, int],
     c: int,
     filters: int,
     groups: int = 1,
@@ -27,16 +30,17 @@ def _convolution(
     n, s = draw.batch(), 1 if is_squeezed else draw.side(160 if c > 4 else 256)
     stride = 2 if draw.chance(0.25) and s > 7 else 1
     while s > 3 and (
-        n * filters * c / groups * (s / stride * kernel_size) ** 2 > draw.most_multiply_adds
+        n * filters * c / groups * (s / stride) ** 2 * math.prod(window) > draw.most_multiply_adds
         or n * max(c, filters) * s * s > draw.most_elements
     ):
         s = max(3, s * 3 // 4)
-    s = max(s, kernel_size)
-    dilate = 2 if kernel_size == 3 and s > 8 and draw.chance(0.05) else 1
+    s = max(s, *window)
+    dilate = 2 if window == (3, 3) and s > 8 and draw.chance(0.05) else 1
+    is_padded = not (s > dilate * max(window) and draw.chance(0.2))
     bias = draw.chance(0.6)
     operands = [
         Operand((n, c, s, s)),
-        Operand((filters, c // groups, kernel_size, kernel_size), "weight"),
+        Operand((filters, c // groups, *window), "weight"),
         *([Operand((filters,), "weight")] if bias else []),
     ]
     return kernel(
@@ -45,14 +49,27 @@ def _convolution(
         operands,
         layout=layout,
         tail=tail,
-        kernel=(kernel_size, kernel_size),
+        kernel=window,
         stride=(stride, stride),
         dilate=(dilate, dilate),
-        pad=(0 if s > dilate * kernel_size and draw.chance(0.2) else dilate * (kernel_size // 2),) * 2,
+        pad=tuple(dilate * (side // 2) if is_padded else 0 for side in window),
         num_filter=filters,
         num_group=groups,
         no_bias=not bias,
     )
+
+
+def _square(draw: Draw, *sides: int) -> tuple[int, int]:
+    side = sides[draw.index(len(sides))]
+    return side, side
+
+
+def _oblong(draw: Draw, most: tuple[int, int]) -> tuple[int, int]:
+    """Return a window as those that look along rows or columns have, and those of spectrograms."""
+    if draw.chance(0.5):
+        along = (3, 3, 5, 7)[draw.index(4)]
+        return (1, along) if draw.chance(0.5) else (along, 1)
+    return draw.size(2, most[0]), draw.size(2, most[1])
 
 
 def _tail(draw: Draw) -> str:
@@ -63,7 +80,7 @@ def _pointwise(draw: Draw) -> Kernel:
     return _convolution(
         draw,
         "Convolution 1x1",
-        kernel_size=1,
+        window=(1, 1),
         c=draw.channels(),
         filters=draw.channels() if draw.chance(0.85) else draw.size(1, 32),
         layout=draw.layout(0.85),
@@ -95,7 +112,7 @@ def _spatial(draw: Draw) -> Kernel:
     return _convolution(
         draw,
         "Convolution",
-        kernel_size=int(str(draw.one_of(3, 3, 3, 3, 5, 7, 9, 2))),
+        window=_oblong(draw, (11, 21)) if draw.chance(_OBLONG) else _square(draw, 3, 3, 3, 3, 5, 7, 9, 2),
         c=draw.channels(512),
         filters=draw.channels(512) if draw.chance(0.8) else draw.size(1, 32),
         layout=draw.layout(0.85),
@@ -107,7 +124,7 @@ def _first(draw: Draw) -> Kernel:
     return _convolution(
         draw,
         "Convolution of few channels",
-        kernel_size=int(str(draw.one_of(1, 3, 3, 5, 7, 9, 11))),
+        window=_oblong(draw, (11, 41)) if draw.chance(_OBLONG) else _square(draw, 1, 3, 3, 5, 7, 9, 11),
         c=int(str(draw.one_of(1, 1, 2, 3, 3, 3, 4))),
         filters=draw.channels(256),
         layout=PLAIN,
@@ -143,7 +160,7 @@ def _depthwise(draw: Draw) -> Kernel:
     return _convolution(
         draw,
         "Convolution depthwise",
-        kernel_size=int(str(draw.one_of(1, 3, 3, 3, 5, 5, 7))),
+        window=_square(draw, 1, 3, 3, 3, 5, 5, 7),
         c=c,
         filters=c,
         groups=c,
@@ -157,7 +174,7 @@ def _grouped(draw: Draw) -> Kernel:
     return _convolution(
         draw,
         "Convolution grouped",
-        kernel_size=int(str(draw.one_of(1, 3, 3))),
+        window=_square(draw, 1, 3, 3),
         c=groups * each,
         filters=groups * each if draw.chance(0.7) else groups * 4 * draw.size(1, 16),
         groups=groups,

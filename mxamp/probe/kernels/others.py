@@ -307,7 +307,7 @@ def _recurrent(draw: Draw) -> Kernel:
     if draw.chance(0.4):  # a sentence through layers of a usual size, which lie in memory for every word
         t, n = draw.size(16, 128), int(str(draw.one_of(1, 1, n)))
         hidden = int(str(draw.one_of(*_USUAL_HIDDEN)))
-    ways, layers = (2, 1) if draw.chance(0.3) else (1, int(str(draw.one_of(1, 1, 2))))
+    ways, layers = 2 if draw.chance(0.3) else 1, int(str(draw.one_of(1, 1, 2)))
     while t > 1 and t * n * gates * hidden * (inputs + hidden) > draw.most_multiply_adds / 2:
         t //= 2
     size = 0
