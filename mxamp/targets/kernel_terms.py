@@ -216,6 +216,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "inner": inner,
         "last_axis_moves": last,
         "fits": float(fits),
+        "alike": float(len(set(work.inputs)) == 1),
         "per_channel": float(len(first) == 4 and len(work.inputs) > 1 and math.prod(work.inputs[1][2:]) == 1),
         "multiply_adds": float(work.multiply_adds),
     }
