@@ -169,7 +169,7 @@ class _Times:
 
     def __init__(self, rewrites: Rewrites, low: DType) -> None:
         plan = rewrites.plan
-        self._estimates = plan.estimates
+        self._estimates, self._is_float32 = plan.estimates, plan.is_float32
         if plan.estimates is None:
             return
         self._mixed = plan.estimates.mixed(
@@ -188,9 +188,11 @@ class _Times:
         """Return the report of a node with what the node is expected to take."""
         if self._estimates is None:
             return report
+        # Where nothing is low the model is what FP32 is prepared to: what a pass took out is in neither.
+        is_in_neither = is_gone and self._is_float32
         return replace(
             report,
-            float32_us=_rounded(self._estimates.float32[position]),
+            float32_us=0.0 if is_in_neither else _rounded(self._estimates.float32[position]),
             mixed_us=0.0 if is_gone else _rounded(self._mixed[position]),
             cast_us=_rounded(self._casts.get(position, 0.0)),
             is_time_measured=position in self._estimates.in_model,
@@ -245,8 +247,9 @@ def _time_here(rewrites: Rewrites, here: Target, low: DType) -> TimeReport | Non
         casts += found.cast(rewrites.origin(cast), down=cast.dtype.is_low_precision)
     gone = {change.node for change in rewrites.planned.record(PlannedNode) if change.is_gone}
     mixed = [us for position, us in enumerate(found.mixed(positions)) if position not in gone]
+    float32 = mixed if rewrites.plan.is_float32 else found.float32
     return TimeReport(
-        float32_us=_rounded(sum(found.float32) + here.cost.call_us),
+        float32_us=_rounded(sum(float32) + here.cost.call_us),
         mixed_us=_rounded(sum(mixed) + casts + here.cost.call_us),
         casts_us=_rounded(casts),
         is_measured=found.is_measured,

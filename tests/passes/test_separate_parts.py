@@ -203,3 +203,11 @@ def test_shapes_may_be_assumed() -> None:
     assert model.report is not None
     assert set(model.report.assumed_shapes) == {"x"}
     assert count(model.graph, "Concat") == 0
+
+
+def test_what_is_not_put_together_takes_no_time_in_either_model() -> None:
+    net, graph = fire()
+    report = converted(net, graph).report
+    joined = next(node for node in report.nodes if node.op == "Concat")
+    assert (joined.float32_us, joined.mixed_us) == (0.0, 0.0)
+    assert report.time is not None and report.time.float32_us == report.time.mixed_us
