@@ -38,6 +38,48 @@ def _language_model(
     )
 
 
+def _text_cnn(*, length: int, vocabulary: int) -> Network:
+    return Network(
+        f"text_cnn_of_{length}",
+        f"a convolutional classifier of sentences of {length} words",
+        lambda: text_cnn(length=length, vocabulary=vocabulary),
+        {"data": tokens(length, vocabulary=vocabulary)},
+    )
+
+
+def _bert(units: int, *, layers: int, pieces: int) -> Network:
+    return Network(
+        f"bert_of_{units}",
+        f"BERT of {layers} layers of {units} units over {pieces} word pieces",
+        lambda: Bert(
+            vocabulary=8_000, length=pieces, units=units, hidden=4 * units, layers=layers, heads=units // 64
+        ),
+        {
+            "data0": tokens(pieces, vocabulary=8_000),
+            "data1": tokens(pieces, vocabulary=2),
+            "data2": constant(pieces - 14),
+        },
+    )
+
+
+def _handwriting(hidden: int, *, height: int, width: int) -> Network:
+    return Network(
+        f"handwriting_of_{hidden}",
+        f"convolutions and bidirectional LSTMs of {hidden} units over lines of {height} by {width} pixels",
+        lambda: HandwritingRecognition(hidden=hidden),
+        {"data": image(1, height, width)},
+    )
+
+
+def _deep_speech(hidden: int, *, layers: int, frames: int) -> Network:
+    return Network(
+        f"deep_speech_of_{hidden}",
+        f"convolutions and {layers} layers of {hidden} GRUs each way over {frames} frames of a spectrogram",
+        lambda: DeepSpeech(hidden=hidden, layers=layers),
+        {"data": noise(1, frames, 161)},
+    )
+
+
 def _captcha(hidden: int, *, layers: int, columns: int) -> Network:
     return Network(
         f"captcha_of_{hidden}",
@@ -67,36 +109,21 @@ def _proposal(height: int, width: int) -> Network:
 
 _ALL = (
     Network("lenet_of_32", "LeNet on 32 by 32 pixels", lenet, {"data": image(1, 32, 32)}),
-    Network(
-        "text_cnn_of_30",
-        "a convolutional classifier of sentences of 30 words",
-        lambda: text_cnn(length=30, vocabulary=5_000),
-        {"data": tokens(30, vocabulary=5_000)},
-    ),
+    _text_cnn(length=30, vocabulary=5_000),
+    _text_cnn(length=100, vocabulary=8_000),
     _language_model("lstm", 128, layers=2, words=20, vocabulary=2_000),
     _language_model("lstm", 300, layers=1, words=50, vocabulary=5_000),
     _language_model("lstm", 650, layers=2, words=30, vocabulary=8_000),
+    _language_model("lstm", 1024, layers=1, words=25, vocabulary=4_000),
     _language_model("gru", 256, layers=1, words=30, vocabulary=8_000),
     _language_model("gru", 384, layers=1, words=100, vocabulary=120, embedding=48),
     _language_model("gru", 640, layers=2, words=40, vocabulary=96, embedding=128),
-    Network(
-        "bert_of_256",
-        "BERT of four layers of 256 units over 64 word pieces",
-        lambda: Bert(vocabulary=8_000, length=64, units=256, hidden=1024, layers=4, heads=4),
-        {"data0": tokens(64, vocabulary=8_000), "data1": tokens(64, vocabulary=2), "data2": constant(50)},
-    ),
-    Network(
-        "handwriting_of_128",
-        "convolutions and bidirectional LSTMs of 128 units over lines of 32 by 256 pixels",
-        lambda: HandwritingRecognition(hidden=128),
-        {"data": image(1, 32, 256)},
-    ),
-    Network(
-        "deep_speech_of_256",
-        "convolutions and two layers of 256 GRUs each way over 120 frames of a spectrogram",
-        lambda: DeepSpeech(hidden=256, layers=2),
-        {"data": noise(1, 120, 161)},
-    ),
+    _bert(256, layers=4, pieces=64),
+    _bert(512, layers=4, pieces=96),
+    _handwriting(128, height=32, width=256),
+    _handwriting(300, height=60, width=500),
+    _deep_speech(256, layers=2, frames=120),
+    _deep_speech(512, layers=2, frames=160),
     _captcha(64, layers=2, columns=40),
     _captcha(150, layers=1, columns=60),
     Network("style_of_160", "style transfer, 160 by 160 pixels", StyleTransfer, {"data": image(3, 160, 160)}),
