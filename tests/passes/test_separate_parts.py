@@ -210,4 +210,5 @@ def test_what_is_not_put_together_takes_no_time_in_either_model() -> None:
     report = converted(net, graph).report
     joined = next(node for node in report.nodes if node.op == "Concat")
     assert (joined.float32_us, joined.mixed_us) == (0.0, 0.0)
-    assert report.time is not None and report.time.float32_us == report.time.mixed_us
+    assert report.time is not None
+    assert report.time.float32_us == report.time.mixed_us
