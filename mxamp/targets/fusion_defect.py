@@ -81,7 +81,8 @@ def lost_branches(graph: Graph) -> Sequence[LostBranch]:
     axis 1, so another one is wrong; and the fused operator has one output, which stands for the mean and the
     variance of ``output_mean_var``, too.
 
-    Before it fuses anything, the backend deletes a Dropout and an identity: who reads those reads the value.
+    Before it fuses anything, the backend deletes a Dropout and an identity: who reads those reads the value,
+    which is a graph output where they are one.
 
     Linear in nodes and inputs, and in the length of the detours around such sums.
 
@@ -128,21 +129,20 @@ def order_of_readers_matters(graph: Graph) -> bool:
 
 
 def handed_on(graph: Graph) -> dict[Entry, Entry]:
-    """Return what the backend deletes -> the value that is read in its place.
+    """Return what the backend deletes -> the value that is read, or put out, in its place.
 
-    A graph output is left alone, for it has its name. Of several in a row the backend deletes one or all.
+    Of several in a row the backend deletes one or all.
     """
-    heads = {head.node for head in graph.heads}
     found: dict[Entry, Entry] = {}
     for position, node in enumerate(graph.nodes):
         is_deleted = FACTS.canonical(node.op) in _DELETED and node.attrs.get("mode", "training") == "training"
-        if is_deleted and position not in heads and len(node.inputs) == 1:
+        if is_deleted and len(node.inputs) == 1:
             found[Entry(position)] = found.get(node.inputs[0], node.inputs[0])
     return found
 
 
 def _without_deleted(graph: Graph) -> Graph:
-    """Return the graph in which nobody reads what the backend deletes, and it reads nothing."""
+    """Return the graph in which nobody gets what the backend deletes, and it reads nothing."""
     instead = handed_on(graph)
     if not instead:
         return graph
@@ -154,7 +154,7 @@ def _without_deleted(graph: Graph) -> Graph:
         )
         for position, node in enumerate(graph.nodes)
     ]
-    return replace(graph, nodes=tuple(nodes))
+    return replace(graph, nodes=tuple(nodes), heads=tuple([instead.get(head, head) for head in graph.heads]))
 
 
 def _fault_of_norm(graph: Graph, position: int, layer: Node, heads: Collection[Entry]) -> str:

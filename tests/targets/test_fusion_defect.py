@@ -302,6 +302,27 @@ def test_what_the_backend_deletes_hides_no_reader(
     assert error_of_fusion(symbol_from_graph(guarded.graph), monkeypatch) < 1e-5
 
 
+@pytest.mark.parametrize("deleted", [S.Dropout, S.identity], ids=["Dropout", "identity"])
+@pytest.mark.parametrize("layer", ["convolution", "dense"])
+@pytest.mark.parametrize("reads", ["the layer", "what is deleted"])
+def test_what_the_backend_deletes_may_be_an_output(
+    reads: str, layer: str, deleted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its layer is one in its place, and lost as such."""
+    parts = Parts()
+    y = parts.dense() if layer == "dense" else parts.conv(parts.x)
+    behind = deleted(y, name="behind")
+    symbol = S.Group([behind, parts.relu(y if reads == "the layer" else behind)])
+    graph = graph_from_symbol(symbol)
+    (lost,) = lost_branches(graph)
+    assert graph.nodes[lost.value].name == "y"
+    assert lost.reader is None
+    assert error_of_fusion(symbol, monkeypatch) > 1e-2
+    guarded = symbol_from_graph(prepare_graph(graph, {}, Policy.default("bfloat16"), ["keep_branches"]).graph)
+    assert error_of_fusion(guarded, monkeypatch) < 1e-5
+    assert guarded.list_outputs() == symbol.list_outputs()
+
+
 @pytest.mark.parametrize("make", RIGHT.values(), ids=RIGHT)
 def test_what_is_right_is_not_blamed(make: Callable[[Parts], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     symbol = make(Parts())
