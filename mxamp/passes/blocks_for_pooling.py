@@ -103,7 +103,7 @@ class BlocksForPooling(PlannedPass):
             weight = edit.add_parameter(f"{node.name}_ones", ArrayParameter(ones), before=position)
             source = node.inputs[0]
             blocks = depthwise(f"{node.name}_blocks", source, weight, pool.channels)
-            shape = state.shape(source)
+            shape = state.usual_shape(source)
             entry = edit.insert(blocks, before=position, shapes=None if shape is None else (shape,))
             edit.replace(position, node._replace(inputs=(entry, *node.inputs[1:])))
             decisions[entry.node] = decision._replace(

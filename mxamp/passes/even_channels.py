@@ -112,7 +112,7 @@ class EvenChannels(PlannedPass):
         node, decision = state.graph.nodes[position], self.plan(state).decisions[position]
         assert decision is not None  # a Convolution is an operator
         source, low = node.inputs[0], state.policy.target_dtype
-        one, all_of_them = _shapes(state.shape(source))
+        one, all_of_them = _shapes(state.usual_shape(source))
         channel = source
         if split.weight.shape[1] > _OF_ONE_CHANNEL:
             taken = {"axis": "1", "begin": str(split.channel), "end": str(split.channel + 1)}

@@ -192,13 +192,13 @@ class _Rewrite:
         return node._replace(attrs=attrs)
 
     def _shapes_of(self, position: int) -> NodeShapes | None:
-        shape = self._state.shape(Entry(position))
+        shape = self._state.usual_shape(Entry(position))
         return None if shape is None else (shape,)
 
     def _grown(self, position: int, region: Region) -> NodeShapes | None:
         """Return the shapes of a node's outputs with the channels added."""
         outputs = [
-            self._state.shape(Entry(position, number))
+            self._state.usual_shape(Entry(position, number))
             for number in range(self._graph.nodes[position].num_outputs)
         ]
         grown: list[tuple[int, ...] | None] = []

@@ -57,7 +57,7 @@ class PlainForLowPooling(PlannedPass):
                 or block_of_group(state, source) != _FLOAT32_BLOCK
             ):
                 continue
-            plain = read_plain(edit, position, state.shape(source))
+            plain = read_plain(edit, position, state.usual_shape(source))
             decisions[plain.node] = decision._replace(inputs=(dtype,), outputs=(dtype,), attrs=())
             reason = (
                 "a Reshape before it brings plain order, for in low dtypes it has no kernel for blocks of 8"

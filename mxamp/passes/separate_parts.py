@@ -85,11 +85,15 @@ class SeparateParts(PlannedPass):
             return None
         separated: dict[int, _Joined] = {}
         spliced: dict[int, Sequence[Entry]] = {}
+        channels: dict[Entry, int | None] = {}
         for position, node in enumerate(state.graph.nodes):
             if not _is_concat(node):
                 continue
+            sizes = [_channels(state.graph, part, channels) for part in node.inputs]
+            known = [size for size in sizes if size is not None]
+            channels[Entry(position)] = sum(known) if len(known) == len(sizes) else None
             parts = [one for part in node.inputs for one in _parts(part, separated)]
-            joined = _joined(state, position, parts)
+            joined = _joined(state, position, parts, channels)
             if joined is not None and _pays(state, joined):
                 separated[position] = joined
             elif len(parts) > len(node.inputs):
@@ -144,7 +148,7 @@ def _separate(
     def put(position: int, what: str, made: Node, channels: int) -> Entry:
         decision = decided[position]
         assert decision is not None  # it is an operator
-        shapes = _with_channels(state.shape(Entry(position)), channels, made.num_outputs)
+        shapes = _with_channels(state.usual_shape(Entry(position)), channels, made.num_outputs)
         named = made._replace(name=f"{graph.nodes[position].name}_{what}", input_versions=(), control_deps=())
         entry = edit.insert(named, before=position, shapes=shapes)
         inputs = (DType.FLOAT32,) * len(made.inputs)
@@ -202,27 +206,30 @@ def _separate(
     return decisions
 
 
-def _joined(state: State, concat: int, parts: Sequence[Entry]) -> _Joined | None:
+def _joined(
+    state: State, concat: int, parts: Sequence[Entry], channels: Mapping[Entry, int | None]
+) -> _Joined | None:
     """Return a Concat with its readers; None where it stays."""
     graph = state.graph
     shape = state.usual_shape(Entry(concat))
-    sizes = [size for part in parts for size in [_channels(graph, part)] if size is not None]
     if (
-        not len(parts) == len(sizes) <= _MOST_PARTS
-        or len(sizes) < 2
-        or any(size % state.target.block for size in sizes)
+        not 2 <= len(parts) <= _MOST_PARTS
         or shape is None
         or len(shape) != _IMAGE
         or shape[0] != 1
         or any(part.node not in state.images for part in parts)
     ):
         return None
+    sizes = [size for part in parts for size in [_channels(graph, part, channels)] if size is not None]
+    if len(sizes) < len(parts) or any(size % state.target.block for size in sizes):
+        return None
     carriers: list[int] = []
     layers: list[int] = []
     waiting = [concat]
     while waiting:
         position = waiting.pop()
-        if position in state.heads or state.is_fixed(position) or set(graph.uses[position]) - {0}:
+        is_fixed = state.is_fixed(position, updating=False)  # a BatchNorm is as if it did not train
+        if position in state.heads or is_fixed or set(graph.uses[position]) - {0}:
             return None
         for use in graph.uses_of(Entry(position)):
             if use.input == 0 and _carries(state, use.node, sum(sizes)):
@@ -235,13 +242,9 @@ def _joined(state: State, concat: int, parts: Sequence[Entry]) -> _Joined | None
     return _Joined(concat, parts, sizes, sorted(carriers), sorted(layers))
 
 
-def _channels(graph: Graph, entry: Entry) -> int | None:
+def _channels(graph: Graph, entry: Entry, put_together: Mapping[Entry, int | None]) -> int | None:
     """Return the channels of an image, also of one that was put together."""
-    node = graph.nodes[entry.node]
-    if not _is_concat(node):
-        return channels_of(graph, entry)
-    sizes = [_channels(graph, part) for part in node.inputs]
-    return sum(size or 0 for size in sizes) if all(sizes) else None
+    return put_together[entry] if entry in put_together else channels_of(graph, entry)
 
 
 def _carries(state: State, position: int, channels: int) -> bool:

@@ -212,3 +212,47 @@ def test_what_is_not_put_together_takes_no_time_in_either_model() -> None:
     assert (joined.float32_us, joined.mixed_us) == (0.0, 0.0)
     assert report.time is not None
     assert report.time.float32_us == report.time.mixed_us
+
+
+def test_a_norm_of_mxnet_is_done_to_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MXNet counts versions of the statistics that a BatchNorm updates in training."""
+    mx = pytest.importorskip("mxnet", reason="the graph is to be MXNet's")
+    data = mx.sym.var("x")
+    layers = [mx.sym.Convolution(data, num_filter=32, kernel=(1, 1), name=f"part_{side}") for side in "ab"]
+    norm = mx.sym.BatchNorm(mx.sym.Concat(*layers, dim=1), fix_gamma=False, name="norm")
+    active = mx.sym.Activation(norm, act_type="softsign", name="active")
+    symbol = mx.sym.Convolution(active, num_filter=8, kernel=(3, 3), name="last")
+    rng = np.random.default_rng(2)
+    shapes, _, statistics = symbol.infer_shape(x=(1, 16, SIDE, SIDE))
+    args, auxs = (
+        {name: mx.nd.array(rng.uniform(0.5, 1, shape)) for name, shape in zip(names, own) if name != "x"}
+        for names, own in (
+            (symbol.list_arguments(), shapes),
+            (symbol.list_auxiliary_states(), statistics),
+        )
+    )
+    options = {
+        "target": "cpu-bf16-avx2",
+        "input_shapes": {"x": (1, 16, SIDE, SIDE)},
+        "fold_batch_norm": False,
+    }
+    model = mxamp.convert_model(symbol, args, auxs, "bfloat16", **options)
+    assert count(model.graph, "Concat") == 0
+    assert count(model.graph, "BatchNorm") == 2
+    values = {"x": mx.nd.array(rng.normal(0, 1, (1, 16, SIDE, SIDE)))}
+    monkeypatch.setenv("MXNET_SUBGRAPH_BACKEND", "NONE")
+    expected = symbol.bind(mx.cpu(), {**args, **values}, aux_states=auxs).forward()[0].asnumpy()
+    bound = model.sym.bind(mx.cpu(), {**model.args, **values}, aux_states=model.auxs)
+    np.testing.assert_allclose(bound.forward()[0].asnumpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("grows", ["by a layer", "by itself"])
+def test_however_deep_things_are_put_together(grows: str) -> None:
+    """A channel is counted once: each Concat may read the one before it twice."""
+    net = Parts()
+    layer = found = net.layer(net.var("x"), "first", 16, 8)
+    for number in range(2_000 if grows == "by a layer" else 40):
+        other = layer if grows == "by a layer" else found
+        found = net.op("Concat", found, other, name=f"joined{number}", dim="1", num_args="2")
+    model = mxamp.convert_model(net.graph(found), net.params, {}, "bfloat16", target="cpu-bf16-avx2")
+    assert count(model.graph, "Concat") == (2_000 if grows == "by a layer" else 40)
