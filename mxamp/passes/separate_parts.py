@@ -59,10 +59,10 @@ class SeparateParts(PlannedPass):
     Pooling is done to the parts as well, and another Concat puts them together. Of what grows from layer to
     layer, as in DenseNet, some are put together still, which are parts then.
 
-    Refuses: where anything computes low; batches of more than one; where anything else reads what is put
-    together, or it is a graph output; more than four parts; layers in groups, of channels last or whose
-    weight has other readers; parts whose channels are not known, or fill no blocks; a node that a rule of the
-    user's picks; the bodies of control flow; and where it does not pay.
+    Refuses: where anything computes low, or in float64; batches of more than one; where anything else reads
+    what is put together, or it is a graph output; more than four parts; layers in groups, of channels last or
+    whose weight has other readers; parts whose channels are not known, or fill no blocks; a node that a rule
+    of the user's picks; the bodies of control flow; and where it does not pay.
 
     Notes
     -----
@@ -269,6 +269,7 @@ def _is_layer(state: State, position: int, channels: int) -> bool:
     weight = state.own_parameter(node.inputs[1])
     return (
         weight is not None
+        and weight.dtype is DType.FLOAT32
         and len(weight.shape) == _IMAGE
         and weight.shape[1] == channels
         and node.attrs.get("num_group", "1") == "1"

@@ -150,6 +150,7 @@ def two_parts(*, filters: int = 32, **attrs: Any) -> tuple[Parts, Entry]:
         "another axis",
         "small",
         "target",
+        "float64",
     ],
 )
 def test_refuses(case: str) -> None:
@@ -172,6 +173,8 @@ def test_refuses(case: str) -> None:
         options = {"batch": 2}
     elif case == "target":
         options = {"target": "cpu-bf16-emulated"}
+    elif case == "float64":
+        net.params = {name: values.astype(np.float64) for name, values in net.params.items()}
     model = converted(net, net.graph(*heads), **options)
     assert count(model.graph, "Concat") == 1
 
