@@ -269,7 +269,6 @@ def _is_layer(state: State, position: int, channels: int) -> bool:
     weight = state.own_parameter(node.inputs[1])
     return (
         weight is not None
-        and weight.dtype is DType.FLOAT32
         and len(weight.shape) == _IMAGE
         and weight.shape[1] == channels
         and node.attrs.get("num_group", "1") == "1"
