@@ -22,6 +22,10 @@ from mxnet.gluon import SymbolBlock  # noqa: E402 - import_mxnet first: it expla
 from mxnet.gluon import block as gluon_block  # noqa: E402
 
 
+_ONEDNN = "MKLDNN"
+"""What MXNet calls the backend that fuses on CPUs."""
+
+
 class MixedPrecisionBlock(SymbolBlock):
     """A converted block: a ``SymbolBlock`` with the inputs and outputs of the block it was made from.
 
@@ -46,7 +50,15 @@ class MixedPrecisionBlock(SymbolBlock):
     -----
     MXNet's ``SymbolBlock`` loses the casts when it is exported or pickled (its Symbol's ``tojson`` leaves
     them out), and exports no parameters at all before its first forward pass. This class keeps both.
+
+    To fuse, Gluon hands MXNet the arrays, whose shapes are then taken in the order that arguments had before.
+    Where a sum is fused with the second of its layers, ``relu(a(x)) + b(x)``, they come in another order
+    behind, and it raises "Shape inconsistent" (src/c_api/c_api_symbolic.cc of MXNet 1.9.1, and execution).
+    Here the graph is fused without arrays.
     """
+
+    _cached_graph: Any  # SymbolBlock's
+    _backend: Any
 
     def __init__(
         self,
@@ -85,7 +97,21 @@ class MixedPrecisionBlock(SymbolBlock):
         self._unfused_graph = self._cached_graph
         # oneDNN fuses where one CPU runs it; a graph of NumPy's operators would come back as another kind.
         fuses = not numpy and len(ctx) == 1 and ctx[0].device_type == "cpu" and is_fusion_on()
-        self.hybridize(backend="MKLDNN" if fuses else None, static_alloc=True, static_shape=True)
+        self.hybridize(backend=_ONEDNN if fuses else None, static_alloc=True, static_shape=True)
+
+    def _build_cache(self, *args: Any) -> None:
+        """Compile the graph, fused where that is asked for."""
+        backend = self._backend
+        if backend != _ONEDNN or self._numpy:
+            super()._build_cache(*args)
+            return
+        variables, sym = self._unfused_graph
+        self._cached_graph = variables, sym.get_backend_symbol(_ONEDNN)
+        self._backend = None
+        try:
+            super()._build_cache(*args)
+        finally:
+            self._backend = backend
 
     def _clear_cached_op(self) -> None:
         """Forget how the graph was compiled, and what was fused in it."""

@@ -431,6 +431,41 @@ def test_hybridizing_for_onednn_keeps_the_model_portable(tmp_path):
     assert not [operator for operator in operators if operator.startswith("_sg_mkldnn")]
 
 
+class Branches(HybridBlock):
+    """Sums of layers whose weights have other shapes, as MXNet's fusion puts them in another order."""
+
+    def __init__(self, form):
+        super().__init__()
+        self._form = form
+        with self.name_scope():
+            self.wide = nn.Conv2D(12, 3, padding=1, in_channels=3)
+            self.narrow = nn.Conv2D(12, 1, in_channels=3)
+            self.small = nn.Conv2D(12, 3, strides=2, padding=1, in_channels=3)
+            self.large = nn.Conv2D(12, 5, padding=2, in_channels=3)
+
+    def hybrid_forward(self, F, x):
+        if self._form == "activated":
+            return F.relu(self.wide(x)) + self.narrow(x)
+        if self._form == "pyramid":
+            return F.UpSampling(self.small(x), scale=2, sample_type="nearest") + self.narrow(x)
+        return self.wide(x) + self.large(x) + self.narrow(x)
+
+
+@pytest.mark.parametrize("form", ["activated", "pyramid", "three"])
+def test_sums_of_unlike_layers_run_fused(form):
+    net = Branches(form)
+    net.initialize(mx.init.Normal(0.3))
+    low = mxamp.convert_block(net, target_dtype="bfloat16", inputs=image())
+    for data in (image(), image(3, (1, 3, 10, 6))):
+        assert_close(low(data), net(data))
+    assert "_sg_mkldnn_conv" in low._cached_graph[1].tojson()
+    low.hybridize()
+    assert_close(low(image()), net(image()))
+    assert "_sg_mkldnn_conv" not in low._cached_graph[1].tojson()
+    low.hybridize(backend="MKLDNN", static_alloc=True)
+    assert_close(low(image()), net(image()))
+
+
 def test_numpy_blocks_stay_numpy_blocks():
     with mx.util.np_shape(True), mx.util.np_array(True):
         net = nn.HybridSequential()
