@@ -21,7 +21,6 @@ mx = import_mxnet()
 from mxnet.gluon import SymbolBlock  # noqa: E402 - import_mxnet first: it explains a failure
 from mxnet.gluon import block as gluon_block  # noqa: E402
 
-
 _ONEDNN = "MKLDNN"
 """What MXNet calls the backend that fuses on CPUs."""
 
