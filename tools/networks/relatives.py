@@ -62,12 +62,12 @@ def _bert(units: int, *, layers: int, pieces: int) -> Network:
     )
 
 
-def _handwriting(hidden: int, *, height: int, width: int) -> Network:
+def _handwriting(hidden: int, *, width: int) -> Network:
     return Network(
         f"handwriting_of_{hidden}",
-        f"convolutions and bidirectional LSTMs of {hidden} units over lines of {height} by {width} pixels",
+        f"convolutions and bidirectional LSTMs of {hidden} units over lines of 32 by {width} pixels",
         lambda: HandwritingRecognition(hidden=hidden),
-        {"data": image(1, height, width)},
+        {"data": image(1, 32, width)},
     )
 
 
@@ -120,8 +120,8 @@ _ALL = (
     _language_model("gru", 640, layers=2, words=40, vocabulary=96, embedding=128),
     _bert(256, layers=4, pieces=64),
     _bert(512, layers=4, pieces=96),
-    _handwriting(128, height=32, width=256),
-    _handwriting(300, height=60, width=500),
+    _handwriting(128, width=256),
+    _handwriting(300, width=500),
     _deep_speech(256, layers=2, frames=120),
     _deep_speech(512, layers=2, frames=160),
     _captcha(64, layers=2, columns=40),
