@@ -31,8 +31,8 @@ def why_nothing_is_low(plan: Plan, low: DType) -> str | None:
         return f"the model is {low} already"
     if before is not None:
         return f"the model is {before} already; convert the float32 model"
-    # What the operator table says of all of a model's nodes is no cause, but what the model is.
-    wanting = [d for d in decisions if d.color is Color.GREEN or not d.of_operator]
+    # What gains is asked first; what the operator table says of all nodes is no cause, but what the model is.
+    wanting = [d for d in decisions if d.color is Color.GREEN] or [d for d in decisions if not d.of_operator]
     if not wanting:
         return f"none of its operators gains by {low}"
     # A reason ends with what decided; before that it says what the numerics allow.

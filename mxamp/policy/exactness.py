@@ -127,8 +127,10 @@ def _spread_backward(
             context, verdicts, region, position
         ):
             continue
-        consumer = graph.nodes[wanted_by[position]]
-        region[position] = f"{consumer.name!r} ({consumer.op}) reads its values as indices or coordinates"
+        consumer, facts = graph.nodes[wanted_by[position]], context.facts[wanted_by[position]]
+        orders = facts is not None and facts.name in _INTEGER_ORDERING
+        how = "puts its values in order" if orders else "reads its values as indices or coordinates"
+        region[position] = f"{consumer.name!r} ({consumer.op}) {how}"
 
 
 def _carries_values(facts: OperatorFacts | None, number: int, attrs: Mapping[str, str]) -> bool:

@@ -55,6 +55,19 @@ def test_the_first_line_says_that_nothing_was_gained_and_why() -> None:
     assert mxamp.Report.from_json(model.report.to_json()) == model.report
 
 
+def test_the_cause_is_that_of_what_would_gain() -> None:
+    """However many nodes are float32 for the sake of an order beside it."""
+    pytest.importorskip("mxnet", reason="asks for shapes")
+    net = Net()
+    value = net.conv(net.var("data"), "c0")
+    for number in range(3):
+        value = net.op("_plus_scalar", value, name=f"plus{number}", scalar=number)
+    graph = net.graph(net.op("topk", value, name="best", axis=1))
+    with pytest.warns(MxampWarning, match="Nothing was converted to bfloat16: float32 takes the least time"):
+        report = mxamp.convert_model(graph, net.params, {}, "bfloat16", input_shapes=SHAPES).report
+    assert "'best' (topk) puts its values in order" in {node.reason for node in report.nodes}
+
+
 def test_a_model_that_no_operator_of_gains_says_so() -> None:
     net = Net()
     graph = net.graph(net.op("softmax", net.var("data"), name="probabilities"))

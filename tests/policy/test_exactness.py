@@ -227,7 +227,7 @@ def test_the_reason_names_who_reads_or_makes_the_positions(dtype: DType) -> None
     best = net.op("argmax", before, name="best", axis=1)
     after = net.op("_plus_scalar", best, name="after", scalar=1)
     verdicts = colors(net.graph(after), {}, dtype)
-    assert verdicts["before"].reason == "'best' (argmax) reads its values as indices or coordinates"
+    assert verdicts["before"].reason == "'best' (argmax) puts its values in order"
     assert verdicts["after"].reason == "it computes with the positions that 'best' (argmax) produces"
     assert region(verdicts) == {"before", "after"}
 
