@@ -7,6 +7,7 @@ from typing import Callable, Sequence
 
 from mxamp.decisions.decision import Plan
 from mxamp.decisions.inputs import DecisionInputs
+from mxamp.decisions.low_precision import LowPrecision
 from mxamp.dtypes import DType
 from mxamp.graph.control_flow import body_inputs, invariant_inputs
 from mxamp.graph.graph import Node
@@ -68,6 +69,10 @@ def decide_bodies(
                     ),
                     shapes=None if outer_shapes is None else infer_body_shapes(node, number, outer_shapes),
                     are_shapes_assumed=given.are_shapes_assumed,
+                    # Where costs must decide outside, they do in a body whose shapes are known.
+                    low_precision=LowPrecision.REQUIRED
+                    if given.low_precision is LowPrecision.REQUIRED
+                    else None,
                     # What was measured is of nodes outside.
                     placing=None
                     if given.placing is None or not given.placing.in_bodies

@@ -30,7 +30,8 @@ class MixedPrecisionBlock(SymbolBlock):
 
     It holds its own copy of the parameters, without gradients, since it is for inference. It runs by itself
     as fast as it can: on a CPU as ``hybridize(backend="MKLDNN", static_alloc=True, static_shape=True)`` makes
-    it, whatever shapes come; ``hybridize`` changes that as for any block.
+    it, but for ``static_shape`` where it has loops, whatever shapes come; ``hybridize`` changes that as for
+    any block.
 
     Parameters
     ----------
@@ -96,7 +97,10 @@ class MixedPrecisionBlock(SymbolBlock):
         self._unfused_graph = self._cached_graph
         # oneDNN fuses where one CPU runs it; a graph of NumPy's operators would come back as another kind.
         fuses = not numpy and len(ctx) == 1 and ctx[0].device_type == "cpu" and is_fusion_on()
-        self.hybridize(backend=_ONEDNN if fuses else None, static_alloc=True, static_shape=True)
+        # With static_shape loops that read each other's results compute other numbers in half of all calls,
+        # with static_alloc alone they never did.
+        has_loops = any(node.subgraphs for node in model.graph.nodes)
+        self.hybridize(backend=_ONEDNN if fuses else None, static_alloc=True, static_shape=not has_loops)
 
     def _build_cache(self, *args: Any) -> None:
         """Compile the graph, fused where that is asked for."""

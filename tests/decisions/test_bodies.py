@@ -28,7 +28,7 @@ def loop(width: int) -> Any:
     )
 
 
-def computes(width: int, rows: int, *, shapes: bool = True) -> str | None:
+def computes(width: int, rows: int, *, shapes: bool = True, **options: Any) -> str | None:
     given = {"data": (5, rows, width), "init": (rows, width)}
     model = mxamp.convert_model(
         loop(width),
@@ -37,6 +37,7 @@ def computes(width: int, rows: int, *, shapes: bool = True) -> str | None:
         "bfloat16",
         target="cpu-bf16-zen5",
         input_shapes=given if shapes else None,
+        **options,
     )
     assert model.report is not None
     (layer,) = (node for node in model.report.nodes if node.op == "FullyConnected")
@@ -47,6 +48,15 @@ def computes(width: int, rows: int, *, shapes: bool = True) -> str | None:
 def test_a_layer_that_casts_would_slow_stays() -> None:
     assert computes(16, 1) == "float32"
     assert computes(1024, 64) == "bfloat16"
+
+
+def test_an_order_holds_inside_as_well() -> None:
+    assert computes(16, 1, low_precision="required") == "bfloat16"
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was converted")
+def test_costs_decide_inside_where_they_must() -> None:
+    assert computes(16, 1, low_precision="profitable") == "float32"
 
 
 def test_without_shapes_the_fewest_casts_decide() -> None:

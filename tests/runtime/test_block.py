@@ -466,6 +466,28 @@ def test_sums_of_unlike_layers_run_fused(form):
     assert_close(low(image()), net(image()))
 
 
+class TwoLoops(HybridBlock):
+    """Goes over a sequence, and back over what that made."""
+
+    def hybrid_forward(self, F, x, state):
+        def step(data, before):
+            return before, F.tanh(before + data)
+
+        made, last = F.contrib.foreach(step, x * 1, state * 1)
+        back, first = F.contrib.foreach(step, F.reverse(made, axis=0), last * 1)
+        return F.max(first, axis=1), F.max(back, axis=2)
+
+
+def test_a_loop_over_what_another_made_is_the_same_in_every_call():
+    net = TwoLoops()
+    data = image(1, (9, 2, 8)), image(2, (2, 8))
+    expected = net(*data)
+    low = mxamp.convert_block(net, target_dtype="bfloat16", inputs=list(data))
+    for _ in range(32):
+        for found, wanted in zip(low(*data), expected):
+            np.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), atol=1e-5)
+
+
 def test_numpy_blocks_stay_numpy_blocks():
     with mx.util.np_shape(True), mx.util.np_array(True):
         net = nn.HybridSequential()
