@@ -280,7 +280,9 @@ def _of_one_iteration(node: Node, number: int, inputs: Sequence[MaybeShape]) -> 
     }
 
 
-def shapes_error(where: str, why: str, input_shapes: Mapping[str, Sequence[int]]) -> DataError:
+def shapes_error(
+    where: str, why: str, input_shapes: Mapping[str, Sequence[int]], missing: Sequence[str] = ()
+) -> DataError:
     """Return the error that says that shapes do not fit.
 
     Parameters
@@ -291,8 +293,11 @@ def shapes_error(where: str, why: str, input_shapes: Mapping[str, Sequence[int]]
         What does not fit.
     input_shapes
         What was given.
+    missing
+        The inputs that nothing was given for.
     """
     given = ", ".join(f"{name}={tuple(shape)}" for name, shape in input_shapes.items()) or "no input shapes"
+    given += f", and nothing for {', '.join(map(repr, missing))}" if missing and input_shapes else ""
     place = f" at {where}" if where else ""
     return DataError(
         f"The shapes do not fit together{place}: {why.rstrip('.')}. Given were {given}. "

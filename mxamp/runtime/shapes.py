@@ -81,7 +81,8 @@ def infer_shapes(
         try:
             _, found, _ = probe.infer_shape_partial(**known)
         except mx.base.MXNetError as error:
-            raise _explain(str(error), graph, input_shapes) from error
+            missing = [name for name in graph.variables if name not in known]
+            raise _explain(str(error), graph, input_shapes, missing) from error
     for (node, _), shape in zip(entries, found):
         name = graph.nodes[node].name
         if not graph.nodes[node].is_variable:  # which may be called what a parameter is
@@ -128,7 +129,9 @@ def _entries(graph: Graph) -> list[Entry]:
     return entries + sorted(more)
 
 
-def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> DataError:
+def _explain(
+    message: str, graph: Graph, input_shapes: Mapping[str, Any], missing: Sequence[str]
+) -> DataError:
     """Reduce MXNet's message to the line that tells something, with the node."""
     found = _OPERATOR_ERROR.search(message)
     text = message.strip().splitlines()[-1] if found is None else found.group("text")
@@ -141,4 +144,4 @@ def _explain(message: str, graph: Graph, input_shapes: Mapping[str, Any]) -> Dat
         node = next((node for node in graph.nodes if node.name == name and not node.is_variable), None)
         if node is not None:
             where = str(node)
-    return shapes_error(where, why, input_shapes)
+    return shapes_error(where, why, input_shapes, missing)

@@ -212,3 +212,9 @@ def test_contradicting_shapes_name_the_node_and_mxnets_reason(graph, shapes, par
     assert "\n" not in text
     assert ".cc:" not in text
     assert f"data={shapes['data']}" in text
+
+
+def test_the_inputs_that_nothing_was_given_for_are_named():
+    symbol = mx.sym.CTCLoss(mx.sym.var("scores"), mx.sym.var("label"), name="ctc")
+    with pytest.raises(DataError, match=r"node 'ctc' .*scores=\(20, 2, 5\), and nothing for 'label'\. Check"):
+        infer_shapes(graph_from_symbol(symbol), {"scores": (20, 2, 5)}, {})
