@@ -51,7 +51,7 @@ def summary(report: Report, width: int | None = None) -> str:
         )
         lines += paragraph(count, width)
     share = report.low_multiply_add_share
-    if share is not None:
+    if share is not None and report.low_nodes:
         lines += paragraph(f"Multiply-adds in {low}: {_percent(share)}.", width)
     if report.assumed_shapes:
         shapes = ", ".join(f"{name} {shape}" for name, shape in report.assumed_shapes.items())
@@ -107,10 +107,10 @@ def _time_line(time: TimeReport) -> str:
 def _estimated(time: TimeReport) -> str:
     """Return what an estimate comes to, and the machine that it is of."""
     basis = "measured" if time.is_measured else "computed, not measured"
-    return (
-        f"float32 {_duration(time.float32_us)}, mixed {_duration(time.mixed_us)}, of which casts "
-        f"{_duration(time.casts_us)} (by costs of {time.machine}; {basis})."
-    )
+    said = f"float32 {_duration(time.float32_us)}"
+    if time.casts_us or time.mixed_us != time.float32_us:
+        said += f", mixed {_duration(time.mixed_us)}, of which casts {_duration(time.casts_us)}"
+    return f"{said} (by costs of {time.machine}; {basis})."
 
 
 def _race_lines(report: Report, width: int) -> list[str]:
