@@ -126,6 +126,9 @@ def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
                 single.append(estimated[number] / time)
                 elsewhere.append(median(measured[:number] + measured[number + 1 :]) / time)
         everything = [ratio for own in ratios.values() for ratio in own]
+        if not everything:
+            print(f"{label}: no kernel runs in it here")
+            continue
         print(f"{label}: {len(everything)} kernels, {_within(everything)}")
         print(f"  {'each time for itself':30s} {len(single):5d}  {_within(single)}")
         print(f"  {'told by its other times':30s} {len(elsewhere):5d}  {_within(elsewhere)}")
