@@ -92,9 +92,13 @@ def _kind(context: ColoringContext, position: int) -> ValueKind:
     return ValueKind.MOVE if op in (AMP_CAST, AMP_MULTICAST) else ValueKind.COMPUTE
 
 
+def _orders(facts: OperatorFacts | None) -> bool:
+    return facts is not None and facts.name in _INTEGER_ORDERING
+
+
 def _reads_exactly(facts: OperatorFacts, number: int, attrs: Mapping[str, str]) -> bool:
     """Whether input ``number`` of an operator must not be rounded on its way in."""
-    if facts.role(number, attrs) in _EXACT_ROLES or facts.name in _INTEGER_ORDERING:
+    if facts.role(number, attrs) in _EXACT_ROLES or _orders(facts):
         return True
     return facts.name == CAST and attrs.get("dtype", "").startswith(("int", "uint"))
 
@@ -128,8 +132,7 @@ def _spread_backward(
         ):
             continue
         consumer, facts = graph.nodes[wanted_by[position]], context.facts[wanted_by[position]]
-        orders = facts is not None and facts.name in _INTEGER_ORDERING
-        how = "puts its values in order" if orders else "reads its values as indices or coordinates"
+        how = "puts its values in order" if _orders(facts) else "reads its values as indices or coordinates"
         region[position] = f"{consumer.name!r} ({consumer.op}) {how}"
 
 
@@ -269,8 +272,7 @@ def exact_entries(graph: Graph) -> frozenset[Entry]:
         is_exact = any(Entry(position, output) in found for output in range(node.num_outputs))
         for number, entry in enumerate(node.inputs):
             # What an operator ranks is read exactly, too, and is no index.
-            is_ranked = facts is not None and facts.name in _INTEGER_ORDERING
-            if facts is not None and not is_ranked and _reads_exactly(facts, number, node.attrs):
+            if facts is not None and not _orders(facts) and _reads_exactly(facts, number, node.attrs):
                 found.add(entry)
             if is_exact and hands_on(position) and _carries_values(facts, number, node.attrs):
                 found.add(entry)
