@@ -8,6 +8,7 @@ import numpy as np
 
 from mxamp.conversion import PREPARATIONS
 from mxamp.graph.output_names import output_names
+from mxamp.measuring.machine import has_avx512
 from mxamp.passes import Emulation
 from tools.fuzz_conversion.model import RandomModel
 
@@ -18,8 +19,14 @@ _TARGETS = {
     "float16": ("cuda-fp16", "cuda-fp16", "cuda-fp16-sm70", "cuda-fp16-sm86", "generic-fp16"),
 }
 
+_WITHOUT_AVX512 = "cpu-bf16-avx2"
+"""What a case is for that is run where MXNet has no bfloat16: the graph is prepared, and nothing is low."""
+
+_LOW_ALL_THE_SAME = ("io_dtype", "low_precision", "policy")
+"""Options by which values would be bfloat16 even so."""
+
 _PASSES = tuple([name for name in PREPARATIONS if name != "explicit_padding"])
-"""Those that a target of these may run: that one is for CPUs without AVX-512."""
+"""Those that any target may run: that one is for CPUs without AVX-512."""
 
 _EMULATED_ONLY = ("tfloat32", "float8_e4m3fn", "float8_e5m2")
 
@@ -73,6 +80,9 @@ def random_options(seed: int, model: RandomModel) -> dict[str, Any]:
     if chance(0.2):
         named = [*model.data[0], *output_names(model.graph)]
         options["io_dtype"] = "low" if chance(0.5) else {choice(named): choice(["low", "float32"])}
+    if options["emulate"] is None and has_avx512() is False:
+        options = {name: value for name, value in options.items() if name not in _LOW_ALL_THE_SAME}
+        options["target"] = _WITHOUT_AVX512
     return options
 
 
