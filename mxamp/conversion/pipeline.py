@@ -125,6 +125,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(FoldConstants),  # of parameters,
     preparing(MoveTransposes),  # so that a layer and its bias, its norm and its activation meet
     preparing(RewriteDenseLayer),
+    preparing(RewriteBilinearUpsampling),  # to a layer, into which is folded what is behind it
     preparing(FoldScale),
     preparing(FoldBias),
     preparing(FoldPadding),
@@ -135,7 +136,6 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteRelu),
     preparing(RewriteActivations),  # which carry padded channels on, as their operators do not
     preparing(RewriteNearestUpsampling),
-    preparing(RewriteBilinearUpsampling),
     preparing(RewriteBilinearResize),
     preparing(RewriteLastAxisConcat),
     preparing(RewriteLastAxisSplit),

@@ -35,6 +35,10 @@ _CARRIERS = frozenset(
 )
 """What computes each channel from the same channel of its inputs, whatever the others hold."""
 
+_NAMED = frozenset({"Dropout", "_copy"})
+"""Do nothing, and stay where they are outputs, which have their names: there they read the channels that were
+there. With more they would be inputs of a slice, and another conversion would take them out."""
+
 TERMS = frozenset({"broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
 _SLOW = frozenset({"broadcast_add", "broadcast_mul", "clip", "elemwise_mul", "hard_sigmoid"})
 """Carriers that are no kernels of oneDNN, but for a clip that MXNet makes a part of the layer before it: each
@@ -387,7 +391,11 @@ class ChannelRegions:
             # One filter a group alone says nothing of how many channels a group has.
             weight = self.own_parameter(node, 1) if self._has_own_parameters(position) else None
             return [node.inputs[0].node] if weight is not None and weight.shape[1] == 1 else ()
+        if name == "Reshape":  # ShareLayout's, which keeps the shape
+            return [node.inputs[0].node] if set(integers(node.attrs.get("shape", "")) or ()) == {0} else ()
         if name not in _CARRIERS:
+            return ()
+        if name in _NAMED and position in self.state.heads:
             return ()
         if name in TERMS:
             if any(entry.output for entry in node.inputs):

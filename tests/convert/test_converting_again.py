@@ -78,3 +78,36 @@ def test_a_pass_that_was_taken_back_for_fusions_sake_is_so_behind_casts() -> Non
         net, net.op("add_n", layer, layer, num_args=2), prepare=["short_sums"], low_precision="required"
     )
     assert "add_n" in [node.op for node in model.graph.nodes]
+
+
+@pytest.mark.parametrize("op", ["Dropout", "identity"])
+def test_what_does_nothing_and_is_an_output_reads_the_channels_that_were_there(op: str) -> None:
+    net = Net()
+    model = assert_converting_again_changes_nothing(
+        net, net.op(op, net.conv(net.var("data"), filters=2), name="last"), target="cpu-bf16-avx2"
+    )
+    assert [node.op for node in model.graph.nodes[-3:]] == ["Convolution", "slice_axis", op]
+
+
+def test_what_a_layer_is_reordered_by_keeps_its_readers_from_being_read_in_a_slice() -> None:
+    """So that a layer without whole blocks, whose gate is slow, stays as it is the second time, too."""
+    net = Net()
+    layer = net.conv(net.var("data"))
+    gate = net.op("elemwise_mul", layer, net.op("Activation", layer, act_type="sigmoid"))
+    model = assert_converting_again_changes_nothing(
+        net, gate, net.op("clip", layer, a_min="-1", a_max="4"), target="cpu-bf16-avx2"
+    )
+    assert "Reshape" in [node.op for node in model.graph.nodes]
+    assert "slice_axis" not in [node.op for node in model.graph.nodes]
+
+
+def test_what_scales_an_upsampling_is_folded_into_it_at_once() -> None:
+    net = Net()
+    weight = net.param("weight", 2, 1, 4, 4)
+    larger = net.op(
+        "UpSampling", net.var("data"), weight, sample_type="bilinear", scale=2, num_filter=2, num_args=2
+    )
+    model = assert_converting_again_changes_nothing(
+        net, net.op("exp", net.op("_mul_scalar", larger, scalar="5")), target="cpu-bf16-avx2"
+    )
+    assert [node.op for node in model.graph.nodes if not node.is_variable] == ["Deconvolution", "exp"]
