@@ -120,7 +120,8 @@ class Options:
         if self.target.dtype is not policy.target_dtype:
             raise PolicyError(
                 f"The policy is for {policy.target_dtype} and the target {self.target.name} for "
-                f"{self.target.dtype}; they must be for the same dtype."
+                f"{self.target.dtype}; they must be for the same dtype. Give "
+                f"{setting('target_dtype', self.target.dtype.label)}, or a target for {policy.target_dtype}."
             )
 
     def _check_compensate(self, compensate: Compensation) -> None:

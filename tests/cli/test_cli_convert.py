@@ -401,7 +401,10 @@ REFUSALS = {
     ),
     "bad expression": (["net", "--exclude-regex", "(("], ["'((' is not a regular expression"]),
     "unknown target": (["net", "--target", "cpu-bf61"], ["no target 'cpu-bf61'", "'cpu-bf16'"]),
-    "target of other dtype": (["net", "--target", "cuda-fp16"], ["must be for the same dtype"]),
+    "target of other dtype": (
+        ["net", "--target", "cuda-fp16"],
+        ["must be for the same dtype. Give --dtype float16"],
+    ),
     "missing policy": (["net", "--policy", "my.toml"], ["There is no policy file 'my.toml'"]),
     "unknown io name": (["net", "--io-dtype", "dat=low"], ["'dat'", "Did you mean 'data'"]),
     "io dtype twice": (
