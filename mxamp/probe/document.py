@@ -100,6 +100,36 @@ def make_document(
     }
 
 
+def with_own_costs(
+    builtin: Target, *, name: str, description: str, machine: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the document of a built-in target as one of a machine that was measured in float32 alone.
+
+    What else there is in its costs is known of its own machine, and holds where kernels tell nothing.
+
+    Parameters
+    ----------
+    builtin
+        The target, by which nothing runs low.
+    name, description
+        Of the new one; what it was measured on is added to the description.
+    machine
+        What it was measured on, recorded as it is.
+    """
+    source = Target.builtin_document(builtin.name)
+    measured = f"Measured in float32 by {_source(machine)}."
+    cost = {**source["cost"], "measured": True, "machine": _named(machine), "source": _source(machine)}
+    cost.pop("corrections", None)  # they say by how much other rates were off
+    return {
+        **source,
+        "name": name,
+        **({"based_on": builtin.name} if name != builtin.name else {}),
+        "description": f"{description.rstrip('. ')}. {measured}" if description else measured,
+        "measured_on": dict(machine),
+        "cost": cost,
+    }
+
+
 def _severity(entry: Mapping[str, Any]) -> int:
     return _SEVERITY.index(Support(entry["support"]))
 

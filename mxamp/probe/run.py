@@ -14,11 +14,11 @@ from typing import Any, Callable, Mapping
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, TargetError, nearest_names
 from mxamp.files.atomic import atomic_write
-from mxamp.measuring.machine import describe_machine, processors
+from mxamp.measuring.machine import describe_machine, has_avx512, processors
 from mxamp.ops import FACTS
 from mxamp.probe.case import Case
 from mxamp.probe.cases import all_cases
-from mxamp.probe.document import document_text, make_document
+from mxamp.probe.document import document_text, make_document, with_own_costs
 from mxamp.probe.fit_kernels import fit_kernels, read_kernels
 from mxamp.probe.jobs import CHECK, TIME, Unit, is_on_volumes, jobs_of, units_of
 from mxamp.probe.journal import Journal, journal_path
@@ -29,7 +29,10 @@ from mxamp.targets.choose import automatic_target
 from mxamp.version import __version__
 
 Progress = Callable[[Unit, int, int], None]
-"""Told of every unit that is done: which, how many are, and how many there are."""
+"""Told of every unit that is done: which, how many are, and how many there are. Then of :data:`KERNELS`."""
+
+KERNELS = Unit("kernels of random shapes", TIME)
+"""What is timed for some time: of that a hundred parts are done or not."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def run_probe(
     """Measure this machine, and write a target.
 
     What has been measured is kept in a journal beside the output until that is written: a probe that was
-    interrupted goes on where it was.
+    interrupted goes on where it was. On a CPU on which MXNet has no bfloat16 kernels are timed in float32
+    alone, which takes :attr:`ProbeSettings.kernel_seconds`, and is begun anew where it was interrupted.
 
     Parameters
     ----------
@@ -113,12 +117,18 @@ def run_probe(
     """
     path = Path(output)
     _check_output(path)
+    if _prepares_alone(settings):
+        document = with_own_costs(
+            automatic_target(settings.dtype),
+            name=name or path.stem,
+            description=description,
+            machine=_dated(_machine(_process(settings, DType.FLOAT32), settings)),
+        )
+        _add_kernels(document, settings, progress)
+        return _written(document, path)
     cases = _chosen_cases(settings.only)
-    process = Settings(settings.dtype.label, settings.ctx, settings.rounds, settings.limit, settings.command)
-    worker = Worker(process, probe_environment(settings.threads, check_heap=False))
-    about = worker.about
-    worker.close()
-    machine = {**describe_machine(settings.threads), **about, "cases": _fingerprint(cases, settings)}
+    process = _process(settings, settings.dtype)
+    machine = {**_machine(process, settings), "cases": _fingerprint(cases, settings)}
     place = journal_path(path)
     if fresh:
         place.unlink(missing_ok=True)
@@ -130,25 +140,48 @@ def run_probe(
             journal.answers,
             name=name or path.stem,
             description=description,
-            machine={
-                **machine,
-                "mxamp": __version__,
-                "date": datetime.date.today().isoformat(),
-            },
+            machine=_dated(machine),
             dtype=settings.dtype,
             device="cpu" if machine["device"].startswith("cpu") else "gpu",
         )
-        _add_kernels(document, settings)
-        target = Target.from_document(document, source=str(path))
-        with atomic_write(path) as (file,):
-            file.write(document_text(document).encode())
+        _add_kernels(document, settings, progress)
+        target = _written(document, path)
     finally:
         journal.close()
     journal.remove()
     return target
 
 
-def _add_kernels(document: dict[str, Any], settings: ProbeSettings) -> None:
+def _prepares_alone(settings: ProbeSettings) -> bool:
+    """Return whether nothing runs in the low dtype there, so that costs in float32 are all there is."""
+    is_cpu = settings.ctx.strip().lower().startswith("cpu")
+    return is_cpu and settings.dtype is DType.BFLOAT16 and not settings.only and has_avx512() is False
+
+
+def _process(settings: ProbeSettings, dtype: DType) -> Settings:
+    return Settings(dtype.label, settings.ctx, settings.rounds, settings.limit, settings.command)
+
+
+def _machine(process: Settings, settings: ProbeSettings) -> dict[str, Any]:
+    """Return what is measured: the machine, and what a process says of its MXNet."""
+    worker = Worker(process, probe_environment(settings.threads, check_heap=False))
+    about = worker.about
+    worker.close()
+    return {**describe_machine(settings.threads), **about}
+
+
+def _dated(machine: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**machine, "mxamp": __version__, "date": datetime.date.today().isoformat()}
+
+
+def _written(document: Mapping[str, Any], path: Path) -> Target:
+    target = Target.from_document(document, source=str(path))
+    with atomic_write(path) as (file,):
+        file.write(document_text(document).encode())
+    return target
+
+
+def _add_kernels(document: dict[str, Any], settings: ProbeSettings, progress: Progress | None) -> None:
     """Add to a document with costs what kernels of random shapes cost on a CPU.
 
     Half of the time goes to all families as networks have them, half to those that are estimated worst.
@@ -160,15 +193,22 @@ def _add_kernels(document: dict[str, Any], settings: ProbeSettings) -> None:
     if not settings.kernel_seconds:
         return
     target = Target.from_document(document, source="what was measured")
-    timing = KernelTiming(
-        settings.dtype,
-        probe_environment(settings.threads, check_heap=False),
-        settings.kernel_seconds / 2,
-    )
+    half = settings.kernel_seconds / 2
+
+    def timing(already: float) -> KernelTiming:
+        def tell(seconds: float) -> None:
+            if progress is not None:
+                share = min(already + seconds, settings.kernel_seconds) / settings.kernel_seconds
+                progress(KERNELS, round(100 * share), 100)
+
+        return KernelTiming(
+            settings.dtype, probe_environment(settings.threads, check_heap=False), half, progress=tell
+        )
+
     known = automatic_target(settings.dtype).cost
-    timed = time_random_kernels(timing, target)
+    timed = time_random_kernels(timing(0.0), target)
     weights = weights_by_error(read_kernels(timed), known)
-    timed += time_random_kernels(timing, target, seed=JUDGE_SEED // 2, weights=weights)
+    timed += time_random_kernels(timing(half), target, seed=JUDGE_SEED // 2, weights=weights)
     cost["kernels_measured"] = f"{len(timed)} kernels of random shapes on {cost['machine']}"
     cost["kernels"] = fit_kernels(read_kernels(timed), known)
 
@@ -181,6 +221,10 @@ def _check_output(path: Path) -> None:
             f"Cannot write a target to {str(path)!r}: its name must end in .json, which is how "
             "`mxamp convert --target` tells a file from a built-in target."
         )
+    if not path.parent.is_dir():
+        raise ExportError(f"The folder {str(path.parent)!r} does not exist. Create it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise ExportError(f"The folder {str(path.parent)!r} must not be written to. Give a file in another.")
 
 
 def _chosen_cases(only: tuple[str, ...]) -> Mapping[str, Case]:

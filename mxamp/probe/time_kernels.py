@@ -6,7 +6,7 @@ import itertools
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class KernelTiming:
         Seconds after which a process that answers nothing is ended. A graph takes one or two. A kernel that
         spoils the heap may end its process in the middle of an allocation, where MXNet's own handler of
         signals waits for the allocator for ever.
+    progress
+        Told after each graph for how many seconds it goes on.
     """
 
     dtype: DType
@@ -60,6 +62,7 @@ class KernelTiming:
     seconds: float
     command: tuple[str, ...] = (sys.executable, "-m", "mxamp.runtime.kernel_times")
     patience: float = 120.0
+    progress: Callable[[float], None] = lambda seconds: None
 
 
 def time_random_kernels(
@@ -195,10 +198,11 @@ def _timed(
     """
     deaths = 0
     process: Dialogue | None = None
-    end = time.monotonic() + timing.seconds
+    start = time.monotonic()
     try:
         for graph in graphs:
-            if time.monotonic() >= end:
+            timing.progress(time.monotonic() - start)
+            if time.monotonic() >= start + timing.seconds:
                 return
             process = process or Dialogue(
                 timing.command,

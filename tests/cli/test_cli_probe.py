@@ -82,7 +82,7 @@ def test_threads_are_those_that_mxnet_would_use(
         pytest.param(["--dtype", "float32"], "bfloat16 or float16, not float32", id="float32"),
         pytest.param(["--dtype", "bf61"], "bf61", id="no dtype"),
         pytest.param(["-o", "mine"], "must end in .json", id="no .json"),
-        pytest.param(["-o", "missing/mine.json"], "No such file or directory", id="no folder"),
+        pytest.param(["-o", "missing/mine.json"], "does not exist. Create it first", id="no folder"),
         pytest.param(["--only", "Convolutoin"], "Did you mean 'Convolution'", id="no operator"),
     ],
 )
@@ -132,6 +132,11 @@ def test_a_bar_shows_how_far_it_is_on_a_terminal_alone(monkeypatch: pytest.Monke
         bar.finish()
     assert "10 of 40: checking exp" in shown.getvalue()
     assert "20 of 40, 0:00 left: timing exp" in shown.getvalue()
+    bar = ProbeProgress(shown, quiet=False)
+    bar.note(Unit("exp", "time"), 40, 40)
+    bar.note(Unit("kernels of random shapes", "time"), 0, 100)
+    bar.finish()
+    assert "] 0 of 100: timing kernels of random shapes" in shown.getvalue(), "their time is their own"
     assert shown.getvalue().endswith("\r\x1b[K")
     assert silent.getvalue() == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ from mxamp.errors import DeviceError, ExportError, TargetError
 from mxamp.probe import ProbeSettings, run_probe
 from mxamp.probe.document import document_text
 from mxamp.probe.jobs import Unit
+from mxamp.probe.time_kernels import KernelTiming
 from mxamp.targets import Support, Target
+from mxamp.targets.kernel_cost import kernel_microseconds
+from mxamp.targets.kernel_terms import amounts_and_traits
+from mxamp.targets.work import Work
 from tests.probe.children import child
 
 ONLY = ("floor", "zeros_like", "exp")
@@ -126,7 +131,7 @@ def test_the_old_target_stays_until_the_new_one_is_whole(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "error", "said"),
     [
-        pytest.param("missing/mine.json", ExportError, "No such file or directory", id="no folder"),
+        pytest.param("missing/mine.json", ExportError, "does not exist. Create it first", id="no folder"),
         pytest.param("mine.txt", ExportError, r"must end in \.json", id="no .json"),
         pytest.param("folder.json", ExportError, "it is a folder", id="a folder"),
     ],
@@ -173,6 +178,71 @@ def test_where_amx_is_there_and_not_used_the_warning_says_how_to_use_it(
     assert target.warning.endswith(
         "its CPU has AMX, which MXNet uses where DNNL_MAX_CPU_ISA=AVX512_CORE_AMX is set"
     )
+
+
+@pytest.fixture
+def without_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this be a CPU on which MXNet has no bfloat16."""
+    monkeypatch.setattr(mxamp.probe.run, "has_avx512", lambda: False)
+    monkeypatch.setattr(mxamp.probe.run, "automatic_target", lambda dtype: Target.builtin("cpu-bf16-avx2"))
+
+
+def float32_alone(command: tuple[str, ...] = ProbeSettings.command) -> ProbeSettings:
+    return ProbeSettings(DType.BFLOAT16, "cpu", 1, command=command, kernel_seconds=2.0)
+
+
+def relus(timing: KernelTiming, times: int = 3) -> list[dict[str, Any]]:
+    """Return what ReLUs of some sizes would take that are so many times as slow as built-in costs say."""
+    shapes = [(1, 8 * channels, side, side) for channels in range(1, 9) for side in (7, 14, 28)]
+    tree = Target.builtin("cpu-bf16-avx2").cost.kernels["Activation relu"][0]
+    timed = []
+    for shape in shapes:
+        work = Work(0, math.prod(shape) * 2, inputs=(shape,), output=shape, attributes={"act_type": "relu"})
+        told = kernel_microseconds(tree, *amounts_and_traits("Activation", work, low=False))
+        timed.append({"op": "Activation", "work": work.to_document(), "us": {"float32": times * told}})
+    timing.progress(timing.seconds)
+    return timed
+
+
+def test_where_nothing_runs_low_costs_in_float32_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_avx512: None
+) -> None:
+    monkeypatch.setattr(
+        mxamp.probe.run, "time_random_kernels", lambda timing, *given, **options: relus(timing)
+    )
+    told: list[tuple[Unit, int, int]] = []
+    target = run_probe(
+        tmp_path / "mine.json",
+        float32_alone(child(tmp_path)),
+        description="a test",
+        progress=lambda *given: told.append(given),
+    )
+    assert Target.load(tmp_path / "mine.json") == target
+    builtin = Target.builtin("cpu-bf16-avx2")
+    assert (target.name, target.default, target.rewrites) == ("mine", builtin.default, builtin.rewrites)
+    assert target.description.startswith("a test. Measured in float32 by mxamp probe, MXNet 1.9.1, ")
+    assert target.measured_on["mxnet"] == "1.9.1"
+    assert target.refusal("Convolution", {}) is not None
+    assert target.cost is not None
+    assert target.cost.kernels_measured.startswith("48 kernels of random shapes on ")
+    ratios = [
+        kernel_microseconds(target.cost.kernels[family][0], *known)
+        / kernel_microseconds(builtin.cost.kernels[family][0], *known)
+        for family, op in (("Activation relu", "Activation"), ("softmax", "softmax"))
+        for work in [Work(0, 25088, inputs=((1, 64, 14, 14),), output=(1, 64, 14, 14))]
+        for known in [amounts_and_traits(op, work, low=False)]
+    ]
+    assert ratios == pytest.approx([3.0, 3.0], rel=0.2), "what was not timed is as much slower"
+    assert [(done, total) for _, done, total in told] == [(50, 100), (100, 100)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["child.py", "mine.json"]
+
+
+def test_kernels_are_really_timed_in_float32(tmp_path: Path, without_avx512: None) -> None:
+    pytest.importorskip("mxnet", reason="kernels are timed")
+    target = run_probe(tmp_path / "mine.json", float32_alone())
+    assert target.cost is not None
+    assert int(target.cost.kernels_measured.split(" ")[0]) > 0
+    assert target.measured_on["device"] == "cpu(0)"
 
 
 def test_a_document_is_written_an_operator_a_line() -> None:
