@@ -35,6 +35,9 @@ _CARRIERS = frozenset(
 )
 """What computes each channel from the same channel of its inputs, whatever the others hold."""
 
+_ALL_AXES = -2
+"""By which Reshape keeps all axes that are left, as a 0 keeps one."""
+
 _NAMED = frozenset({"Dropout", "_copy"})
 """Do nothing, and stay where they are outputs, which have their names: there they read the channels that were
 there. With more they would be inputs of a slice, and another conversion would take them out."""
@@ -391,8 +394,9 @@ class ChannelRegions:
             # One filter a group alone says nothing of how many channels a group has.
             weight = self.own_parameter(node, 1) if self._has_own_parameters(position) else None
             return [node.inputs[0].node] if weight is not None and weight.shape[1] == 1 else ()
-        if name == "Reshape":  # ShareLayout's, which keeps the shape
-            return [node.inputs[0].node] if set(integers(node.attrs.get("shape", "")) or ()) == {0} else ()
+        if name == "Reshape":  # those that other passes put in keep the shape
+            sizes = integers(node.attrs.get("shape", "")) or ()
+            return [node.inputs[0].node] if sizes == (_ALL_AXES,) or set(sizes) == {0} else ()
         if name not in _CARRIERS:
             return ()
         if name in _NAMED and position in self.state.heads:

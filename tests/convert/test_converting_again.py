@@ -101,6 +101,16 @@ def test_what_a_layer_is_reordered_by_keeps_its_readers_from_being_read_in_a_sli
     assert "slice_axis" not in [node.op for node in model.graph.nodes]
 
 
+def test_so_does_what_keeps_a_branch_from_fusion() -> None:
+    net = Net()
+    layer = net.conv(net.var("data"))
+    gate = net.op("Activation", layer, act_type="sigmoid")
+    model = assert_converting_again_changes_nothing(
+        net, layer, net.op("elemwise_mul", gate, gate), target="cpu-bf16-avx2"
+    )
+    assert [node.attrs["shape"] for node in model.graph.nodes if node.op == "Reshape"] == ["(-2,)"]
+
+
 def test_what_scales_an_upsampling_is_folded_into_it_at_once() -> None:
     net = Net()
     weight = net.param("weight", 2, 1, 4, 4)
