@@ -3,8 +3,9 @@
     python -m tools.kernel_costs.corrections TARGET.json --timings kernels.jsonl
 
 Boosted trees learn from timings by how much the target's rates are off, and stand in its document as
-`corrections`. What is printed is of kernels that were kept apart: how well they are estimated with and
-without.
+`corrections`. What is printed is of kernels that the corrections have not seen: how well they are estimated
+with and without. The target's rates have seen them where they were fitted to the same timings, and look the
+better for it: judge both by kernels of other seeds (`make bench-estimates`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,89 @@
+"""Take out of timings by how much longer kernels took in one hour than in another.
+
+    python -m tools.kernel_costs.hours TARGET.json --timings kernels.jsonl -o even.jsonl
+
+A machine that others share is slower in one hour than in the next, by up to 1.15. Random kernels are of all
+kinds at any time, so how much longer some hundreds in a row took than the target's rates say tells the hour,
+and their times are divided by what it is beside the mean of all hours. Kernels in networks stay as they are:
+a few networks fill an hour, and rates may be off for these.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxamp.probe.fit_kernels import read_kernels
+from mxamp.targets.cost import CostModel
+from mxamp.targets.kernel_cost import kernel_microseconds
+from mxamp.targets.kernel_terms import amounts_and_traits
+from tools.kernel_costs.timings import add_arguments, add_timings, read_target, read_timings
+
+_IN_A_ROW = 700
+"""Kernels that tell an hour: on one thread they are timed in two minutes. Their median is known to 0.02."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read, even out and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_arguments(parser)
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, help="the file to write, which is not there yet"
+    )
+    given = parser.parse_args(arguments)
+    if given.out.exists():
+        parser.error(f"{given.out} is there already")
+    _, target = read_target(parser, given.target)
+    assert target.cost is not None, "read_target ends the program"
+    timed = read_timings(given.timings)
+    random = [one for one in timed if "network" not in one]
+    evened, factors = even(random, target.cost)
+    add_timings(given.out, [*(one for one in timed if "network" in one), *evened])
+    print(
+        f"{len(random)} random kernels of {len(factors)} times; in the slowest they took "
+        f"{max(factors, default=1.0):.2f} of the mean, in the fastest {min(factors, default=1.0):.2f}"
+    )
+
+
+def even(
+    timed: Sequence[Mapping[str, Any]], cost: CostModel
+) -> tuple[Sequence[Mapping[str, Any]], Sequence[float]]:
+    """Return random kernels as they would have been timed in one hour, and by what each hour was slower.
+
+    Parameters
+    ----------
+    timed
+        Random kernels in the order in which they were timed, as
+        :func:`mxamp.runtime.kernel_times.time_kernels` returns them.
+    cost
+        What says how long they take, but for a factor.
+    """
+    rows = [timed[start : start + _IN_A_ROW] for start in range(0, len(timed), _IN_A_ROW)]
+    if len(rows) > 1 and len(rows[-1]) < _IN_A_ROW // 2:  # too few to tell
+        rows[-2:] = [[*rows[-2], *rows[-1]]]
+    levels = np.array([_level(row, cost) for row in rows])
+    slower = np.exp(levels - levels.mean()).tolist() if rows else []
+    evened = [
+        {**one, "us": {label: us / times for label, us in one["us"].items()}}
+        for row, times in zip(rows, slower)
+        for one in row
+    ]
+    return evened, slower
+
+
+def _level(timed: Sequence[Mapping[str, Any]], cost: CostModel) -> float:
+    """Return the median logarithm of how many times longer kernels took in float32 than their rates say."""
+    off = [
+        np.log(time / kernel_microseconds(trees[0], *amounts_and_traits(sample.op, sample.work, low=False)))
+        for sample in read_kernels(timed)
+        for trees, time in [(cost.kernels.get(sample.family), sample.times[0])]
+        if trees is not None and time
+    ]
+    return float(np.median(off)) if off else 0.0
+
+
+if __name__ == "__main__":
+    main()
