@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from typing import Mapping
 
 from mxamp.calibration.calibration import Calibration
@@ -43,17 +42,15 @@ def observed(
     Parameters
     ----------
     graph
-        The graph; its nodes are looked up by their names, where those are unique.
+        The graph; its nodes are looked up by their names. What is known of one that several nodes have, as of
+        a layer that is called twice, is of all of them.
     calibration
         The calibration.
     below
         Entries whose largest magnitude is this or more are left out: masks that have another value now.
     """
-    names = Counter(node.name for node in graph.nodes)
     found = {}
     for position, node in enumerate(graph.nodes):
-        if names[node.name] > 1:
-            continue
         for output in range(node.num_outputs):
             statistics = calibration.entries.get(EntryName(node.name, output))
             if statistics is not None and statistics.largest < below:

@@ -17,7 +17,7 @@ from mxamp.calibration.prices import Prices
 from mxamp.calibration.pricing import PriceMeter
 from mxamp.calibration.record import EntryName, ModelRecord
 from mxamp.calibration.samples import Batch, Samples
-from mxamp.calibration.statistics import EntryMeter
+from mxamp.calibration.statistics import EntryMeter, EntryStatistics
 from mxamp.calibration.subject import any_model, observed_entries
 from mxamp.compare.inputs import counted, input_names
 from mxamp.errors import DataError, MemoryBoundError, OperatorError
@@ -209,6 +209,7 @@ class _Observer:
         shapes = {name: parameter.shape for name, parameter in params.items()}
         layers = layers_of(model.graph, shapes)
         self._unseen = _unseen(model.graph, layers)
+        layers = [layer for layer in layers if layer.name not in self._unseen]
         self._meters: dict[Entry, EntryMeter] = {}
         self._moments = _moments_meters(layers, memory)
         self._readers: dict[Entry, list[Layer]] = defaultdict(list)
@@ -247,19 +248,24 @@ class _Observer:
 
     def calibration(self, samples: Samples) -> Calibration:
         """Return what was seen."""
-        graph = self._model.graph
         return Calibration(
             self._record,
             (samples.description,),
-            {
-                EntryName.of(graph, entry): meter.statistics
-                for entry, meter in self._meters.items()
-                if meter.statistics is not None
-            },
+            self._entries(),
             {name: meter.moments() for name, meter in self._moments.items() if name not in self._unseen},
             dict(self._unseen),
             self._positions,
         )
+
+    def _entries(self) -> Mapping[EntryName, EntryStatistics]:
+        """Return what was seen by names, of which a layer that is called twice has one."""
+        found: dict[EntryName, EntryStatistics] = {}
+        for entry, meter in self._meters.items():
+            if meter.statistics is not None:
+                name = EntryName.of(self._model.graph, entry)
+                other = found.get(name)
+                found[name] = meter.statistics if other is None else other.merged(meter.statistics, samples=0)
+        return found
 
 
 def _moments_meters(layers: Sequence[Layer], memory: int) -> Mapping[str, MomentsMeter]:
@@ -281,6 +287,10 @@ def _moments_meters(layers: Sequence[Layer], memory: int) -> Mapping[str, Moment
 def _unseen(graph: Graph, layers: Sequence[Layer]) -> dict[str, str]:
     known = {layer.position for layer in layers}
     found = {}
+    weights: dict[str, str] = {}
+    for layer in layers:
+        if weights.setdefault(layer.name, layer.weight) != layer.weight:
+            found[layer.name] = "another layer with other weights has its name"
     for position, node in enumerate(graph.nodes):
         if is_control_flow(node):
             found[node.name] = "what runs in the bodies of control flow is not observed"

@@ -1,17 +1,18 @@
 """Which entry of a converted graph carries the value of which entry of the user's FP32 graph.
 
 Nodes keep their names when they are converted, with one exception: a graph output that is cast back gives its
-name to the cast and gets its dtype as a suffix (``fc0`` is then an ``amp_cast`` of ``fc0_bfloat16``).
+name to the cast and gets its dtype as a suffix (``fc0`` is then an ``amp_cast`` of ``fc0_bfloat16``). A layer
+that is called twice has one name for two nodes, which are matched in their order, if both graphs have as many.
 """
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple
+from typing import Mapping, NamedTuple, Sequence
 
 from mxamp.dtypes import EMULATED_ONLY, LOW_PRECISION
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops.casts import AMP_MULTICAST, CAST_OPERATORS
-from mxamp.ops.rounding import round_node_name
+from mxamp.ops.rounding import is_rounding, round_node_name
 
 
 class Match(NamedTuple):
@@ -64,10 +65,15 @@ def match_entries(reference: Graph, converted: Graph) -> Matching:
     Matching
         Linear in nodes and entries to find.
     """
-    positions: dict[str, int] = {}
-    for position, node in enumerate(converted.nodes):
-        if not node.is_variable:
-            positions.setdefault(node.name, position)
+    places, own_places = _places(converted), _places(reference)
+    # Of several nodes of a name each has its own counterpart, where there are as many.
+    positions = {name: found[0] for name, found in places.items() if len(own_places.get(name, ())) < 2}
+    several = {
+        position: other
+        for name, found in own_places.items()
+        if len(found) > 1 and len(places.get(name, ())) == len(found)
+        for position, other in zip(found, places[name])
+    }
     heads = set(reference.heads)
     folded = _folded(reference, positions)
     merged = frozenset(folded.values())
@@ -83,12 +89,22 @@ def match_entries(reference: Graph, converted: Graph) -> Matching:
             if position in merged:
                 continue
             name = reference.nodes[folded.get(position, position)].name
-            found = _counterpart(entry, name, node.op, converted, positions)
+            known = {name: several[position]} if position in several else positions
+            found = _counterpart(entry, name, node.op, converted, known)
             if found is None:
                 unmatched.append(entry)
             else:
                 matched.append(Match(entry, *found))
     return Matching(tuple(matched), tuple(unmatched), folded)
+
+
+def _places(graph: Graph) -> Mapping[str, Sequence[int]]:
+    """Return where the operators of each name are."""
+    found: dict[str, list[int]] = {}
+    for position, node in enumerate(graph.nodes):
+        if not node.is_variable:
+            found.setdefault(node.name, []).append(position)
+    return found
 
 
 def _counterpart(
@@ -108,17 +124,20 @@ def _counterpart(
         position = source.node  # another output of the node whose first one was cast back
     if entry.output >= converted.nodes[position].num_outputs:
         return None
-    found = _rounded(Entry(position, entry.output), name, converted, positions)
+    found = _rounded(Entry(position, entry.output), name, converted)
     return found, found
 
 
-def _rounded(entry: Entry, name: str, converted: Graph, positions: Mapping[str, int]) -> Entry:
+def _rounded(entry: Entry, name: str, converted: Graph) -> Entry:
     """Return the rounding of an emulated node's result, or the result itself where there is none."""
     suffix = f"_{entry.output}" if entry.output else ""
-    for dtype in (*LOW_PRECISION, *EMULATED_ONLY):
-        position = positions.get(round_node_name(f"{name}{suffix}", dtype.label))
-        if position is not None and converted.nodes[position].inputs == (entry,):
-            return Entry(position)
+    names = tuple(
+        [round_node_name(f"{name}{suffix}", dtype.label) for dtype in (*LOW_PRECISION, *EMULATED_ONLY)]
+    )
+    for use in converted.uses_of(entry):
+        # Behind the second node of a name its own has a number.
+        if is_rounding(converted.nodes[use.node].op) and converted.nodes[use.node].name.startswith(names):
+            return Entry(use.node)
     return entry
 
 

@@ -9,7 +9,6 @@ import pytest
 
 import mxamp
 from mxamp.errors import PolicyError
-from mxamp.graph import Entry
 from mxamp.model import Model
 from tests.building import Net, parameters
 
@@ -124,15 +123,42 @@ def test_a_mask_that_is_rewritten_is_no_overflow() -> None:
     assert found.graph == plain.graph
 
 
-def test_entries_of_a_name_that_is_there_twice_are_not_looked_up() -> None:
+def called_twice(*, shared: bool = True) -> Model:
+    """Return a network that applies two layers of one name, as Gluon does where a block is called twice."""
+    net = Net()
+    weight = net.param("fc_weight", 4, 4)
+    net.params["fc_weight"] = np.eye(4, dtype=np.float32)
+    other = weight if shared else net.param("other_weight", 4, 4)
+    layers = [
+        net.op("FullyConnected", net.var(data), read, name="fc", num_hidden=4, no_bias=True)
+        for data, read in (("left", weight), ("right", other))
+    ]
+    scaled = net.op("_mul_scalar", layers[0], name="scaled", scalar="1e-4")
+    graph = net.graph(net.op("elemwise_add", net.op("tanh", scaled), layers[1], name="last"))
+    return Model(graph, parameters(net.params), {})
+
+
+def two_sides() -> dict[str, Any]:
+    """Return what of one layer reaches beyond float16, and of the other does not."""
+    values = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    return {"left": 1e5 * values, "right": values}
+
+
+def test_what_is_known_of_a_name_is_of_all_nodes_that_have_it() -> None:
     from mxamp.calibration.ranges import observed
 
-    model, images = overflowing()
-    calibration = mxamp.calibrate(model, images)
-    nodes = [node._replace(name="sum0") if node.name == "conv1" else node for node in model.graph.nodes]
-    graph = type(model.graph)(tuple(nodes), model.graph.heads)
-    known = observed(graph, calibration)
-    named = {graph.nodes[entry.node].name for entry in known}
-    assert "sum0" not in named
-    assert "relu0" in named
-    assert all(isinstance(entry, Entry) for entry in known)
+    model, data = called_twice(), two_sides()
+    calibration = mxamp.calibrate(model, data)
+    assert calibration.entries[("fc", 0)].largest == np.abs(data["left"]).max()  # type: ignore[index]
+    assert calibration.entries[("fc", 0)].count == 2 * data["left"].size  # type: ignore[index]
+    named = [model.graph.nodes[entry.node].name for entry in observed(model.graph, calibration)]
+    assert named.count("fc") == 2
+    converted = mxamp.convert_model(model.graph, model.arg_params, {}, "float16", calibration=calibration)
+    assert [node.compute for node in converted.report.nodes if node.name == "fc"] == ["float32"] * 2
+
+
+def test_moments_are_of_layers_with_one_weight() -> None:
+    assert set(mxamp.calibrate(called_twice(), two_sides()).layers) == {"fc"}
+    calibration = mxamp.calibrate(called_twice(shared=False), two_sides())
+    assert calibration.layers == {}
+    assert calibration.unseen == {"fc": "another layer with other weights has its name"}

@@ -84,3 +84,24 @@ def test_a_layer_whose_batch_norm_is_still_there_matches_itself():
     norm = Node("BatchNorm", "bn", {}, (Entry(2),), num_outputs=3)
     reference = graph(DATA, weight, conv, norm, heads=[Entry(3)])
     assert names(reference, reference) == ({"conv": "conv", "bn": "bn"}, [])
+
+
+def test_nodes_of_one_name_match_in_their_order():
+    twice = graph(DATA, EXP, Node("exp", "e0", {}, (Entry(1),)), heads=[Entry(2)])
+    matched, unmatched, _ = match_entries(twice, twice)
+    assert [(match.reference, match.converted) for match in matched] == [(Entry(1),) * 2, (Entry(2),) * 2]
+    assert not unmatched
+
+
+def test_of_nodes_of_one_name_none_matches_where_one_is_gone():
+    twice = graph(DATA, EXP, Node("exp", "e0", {}, (Entry(1),)), heads=[Entry(2)])
+    assert names(twice, graph(DATA, EXP, heads=[Entry(1)])) == ({}, ["e0", "e0"])
+
+
+def test_roundings_of_nodes_of_one_name_are_found():
+    twice = graph(DATA, EXP, Node("exp", "e0", {}, (Entry(1),)), heads=[Entry(2)])
+    first = Node("_mxamp_round", "e0_round_bfloat16", {}, (Entry(1),))
+    second = Node("_mxamp_round", "e0_round_bfloat16_1", {}, (Entry(3),))
+    after = graph(DATA, EXP, first, Node("exp", "e0", {}, (Entry(2),)), second, heads=[Entry(4)])
+    matched, _, _ = match_entries(twice, after)
+    assert [match.converted for match in matched] == [Entry(2), Entry(4)]
