@@ -249,7 +249,7 @@ def convert_model(
         headroom=headroom,
         time_budget=time_budget,
     )
-    return converted._made_from(model._history.source, chosen)
+    return converted._made_from(model._history, chosen)
 
 
 def convert_symbol(

@@ -16,6 +16,7 @@ from mxamp.guard import Guard
 from mxamp.messages.arguments import one_of
 from mxamp.messages.warn import warn_user
 from mxamp.model.accepted import Array, Block, BlockInputs, BlockShapes, Device
+from mxamp.model.provenance import History
 from mxamp.ops.casts import AMP_CAST
 from mxamp.policy.mxnet_lists import ConditionalOperators
 from mxamp.policy.parts import ColorFunction
@@ -174,7 +175,7 @@ def convert_block(
         compensate=compensate,
         headroom=headroom,
         time_budget=time_budget,
-    )._made_from(None, chosen)
+    )._made_from(History(), chosen)
     note = cpu_float16_note(contexts, dtype)
     if note is not None:
         warn_user(note)

@@ -2,7 +2,7 @@
 
 Nodes keep their names when they are converted, with one exception: a graph output that is cast back gives its
 name to the cast and gets its dtype as a suffix (``fc0`` is then an ``amp_cast`` of ``fc0_bfloat16``). A layer
-that is called twice has one name for two nodes, which are matched in their order, if both graphs have as many.
+that is called twice has one name for two nodes, matched in their order where both graphs have as many.
 """
 
 from __future__ import annotations

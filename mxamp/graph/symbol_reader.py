@@ -165,6 +165,8 @@ def _parse_graph(document: Any, source: str, path: str, depth: int) -> Graph:
         _parse_positions(document["arg_nodes"], count, source, f"{path}.arg_nodes")
     if not ordered:
         nodes, heads = _in_topological_order(nodes, heads, source)
+    if any(node.subgraphs for node in nodes):
+        nodes, heads = _with_variables_once(nodes, heads)
     graph = Graph(tuple(nodes), heads, attrs, head_versions)
     _check_variable_names(graph, source)
     return graph
@@ -377,6 +379,38 @@ def _in_topological_order(
         for old in order
     ]
     return moved, tuple(Entry(new_position[p], index) for p, index in heads)
+
+
+def _with_variables_once(nodes: list[Node], heads: tuple[Entry, ...]) -> tuple[list[Node], tuple[Entry, ...]]:
+    """Merge variables of one name: a loop that reads a layer's parameters gets variables of its own for them.
+
+    Gluon runs such a graph, for it feeds variables by their names. Where two say different things, they stay.
+    """
+    new_position: list[int] = []
+    first: dict[str, int] = {}
+    kept: list[Node] = []
+    for node in nodes:
+        other = first.get(node.name) if node.op == VARIABLE else None
+        if other is not None and all(
+            node.attrs[key] == value for key, value in kept[other].attrs.items() if key in node.attrs
+        ):
+            kept[other] = kept[other]._replace(attrs={**node.attrs, **kept[other].attrs})
+            new_position.append(other)
+            continue
+        if node.op == VARIABLE:
+            first.setdefault(node.name, len(kept))
+        new_position.append(len(kept))
+        kept.append(node)
+    if len(kept) == len(nodes):
+        return nodes, heads
+    moved = [
+        node._replace(
+            inputs=tuple([Entry(new_position[p], index) for p, index in node.inputs]),
+            control_deps=tuple([new_position[dep] for dep in node.control_deps]),
+        )
+        for node in kept
+    ]
+    return moved, tuple([Entry(new_position[p], index) for p, index in heads])
 
 
 def _cycle_message(nodes: list[Node], waiting: list[int], source: str) -> str:

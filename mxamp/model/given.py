@@ -75,6 +75,21 @@ def _array_parameter(name: str, value: Any) -> ArrayParameter:
         ) from None
 
 
+class LoadedArrays(Dict[str, Any]):
+    """MXNet's arrays of a model that has files, which saving what is made of them must not replace.
+
+    Whoever has them may change their values, so nothing more is said of where these come from.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], source: SourceFiles) -> None:
+        super().__init__(arrays)
+        self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickle may be read where the files are not.
+        return dict, (dict(self),)
+
+
 class LoadedParams(Dict[str, Parameter]):
     """Loaded parameters. They know the files, so that what is converted from them can name these."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, Mapping
 
 from mxamp.errors import ExportError
@@ -15,11 +15,11 @@ from mxamp.graph.shapes import InputShapes, named_input_shapes
 from mxamp.graph.symbol_writer import write_symbol
 from mxamp.messages.warn import warn_user
 from mxamp.model.accepted import GivenSymbol, Params
-from mxamp.model.given import WORTH_A_THREAD, LoadedParams, parameters_of, reading_graph
+from mxamp.model.given import WORTH_A_THREAD, LoadedArrays, LoadedParams, parameters_of, reading_graph
 from mxamp.model.paths import PathLike, model_paths, other_epochs
 from mxamp.model.provenance import History, PolicyRecord, Provenance, provenance_path, read_provenance
 from mxamp.model.read_back import read_back
-from mxamp.model.source_files import SourceFiles, hash_file
+from mxamp.model.source_files import hash_file
 from mxamp.onnx import OnnxExport, export_graph
 from mxamp.onnx.runtime_gaps import RuntimeGaps
 from mxamp.params.parameter import Parameter
@@ -104,11 +104,13 @@ class Model:
         if isinstance(args, LoadedParams) and isinstance(auxs, LoadedParams):
             source = args.source if args.graph is auxs.graph is sym else None
             object.__setattr__(model, "_history", History(source))
+        elif isinstance(args, LoadedArrays):
+            object.__setattr__(model, "_history", History(arrays_from=args.source))
         return model
 
-    def _made_from(self, source: SourceFiles | None, policy: Policy) -> Model:
+    def _made_from(self, history: History, policy: Policy) -> Model:
         """Note, on a model that was just made, what it was converted from and by which policy."""
-        object.__setattr__(self, "_history", History(source, PolicyRecord.of(policy)))
+        object.__setattr__(self, "_history", replace(history, policy=PolicyRecord.of(policy)))
         return self
 
     def _with_report(self, change: Callable[[Report], Report]) -> Model:
@@ -166,7 +168,9 @@ class Model:
         if key not in self._mxnet:
             from mxamp.runtime.parameter import ndarray_from_parameter
 
-            self._mxnet[key] = {name: ndarray_from_parameter(value) for name, value in params.items()}
+            arrays = {name: ndarray_from_parameter(value) for name, value in params.items()}
+            files = self._history.files
+            self._mxnet[key] = arrays if files is None else LoadedArrays(arrays, files)
         found: dict[str, Any] = self._mxnet[key]
         return found
 
@@ -241,9 +245,9 @@ class Model:
                 f"The folder {str(symbol_path.parent)!r} does not exist, so no model can be saved there. "
                 "Create it first."
             )
-        source = self._history.source
-        if source is not None and self._history.policy is not None:
-            source.refuse_to_replace([symbol_path, params_path])
+        source, sources = self._history.source, self._history.files
+        if sources is not None and self._history.policy is not None:
+            sources.refuse_to_replace([symbol_path, params_path])
         others = other_epochs(prefix, params_path)
         symbol_before = hash_file(symbol_path).digest if others and symbol_path.is_file() else None
         record_path = provenance_path(prefix, epoch)

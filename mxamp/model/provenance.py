@@ -70,10 +70,18 @@ class History:
         The files that it was read from, or converted from; None for one that came from memory.
     policy
         The policy that it was converted with; None for one that was not converted.
+    arrays_from
+        The files that the arrays came from that it was made of, whatever their values are by now.
     """
 
     source: SourceFiles | None = None
     policy: PolicyRecord | None = None
+    arrays_from: SourceFiles | None = None
+
+    @property
+    def files(self) -> SourceFiles | None:
+        """The files that its values came from, as far as is known."""
+        return self.source or self.arrays_from
 
 
 @dataclass(frozen=True)

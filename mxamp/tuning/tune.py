@@ -228,7 +228,7 @@ def tune(
         notes=tuple(notes),
     )
     recording = [own._with_report(partial(tuned.recorded, number)) for number, own in enumerate(models)]
-    origin = model._history.source, curve.options.policy
+    origin = model._history, curve.options.policy
     return replace(tuned, models=tuple([own._made_from(*origin) for own in recording]))
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from mxamp.errors import GraphError
 from mxamp.graph import Entry, Graph, Node, parse_symbol, read_symbol, verify_graph, write_symbol
 from tests.building import Net
 
@@ -171,3 +174,27 @@ def test_texts_are_written_as_json_writes_them() -> None:
     text = write_symbol(Graph((Node("null", odd, attrs),), (Entry(0),)))
     line = text.splitlines()[1]
     assert line == json.dumps({"op": "null", "name": odd, "attrs": attrs, "inputs": []}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("says", [{}, {"__dtype__": "0"}, {"__dtype__": "1"}])
+def test_variables_of_one_name_are_one_where_a_loop_reads_its_own(says: dict[str, str]) -> None:
+    """A layer's parameter inside a loop and outside of it, as Gluon writes it."""
+    body = {"nodes": [variable("a"), operator("exp", "e", [0, 0, 0])], "heads": [[1, 0, 0]]}
+    own = {**variable("w"), "attrs": {"__shape__": "(2,)", **says}}
+    nodes = [
+        {**variable("w"), "attrs": {"__dtype__": "0"}},
+        own,
+        operator("_foreach", "loop", [1, 0, 0], subgraphs=[body], attrs={"num_args": "2"}),
+        operator("elemwise_add", "sum", [0, 0, 0], [2, 0, 0]),
+    ]
+    text = json.dumps({"nodes": nodes, "heads": [[3, 0, 0], [1, 0, 0]]})
+    if says == {"__dtype__": "1"}:
+        with pytest.raises(GraphError, match="two variables named 'w'"):
+            parse_symbol(text)
+        return
+    graph = parse_symbol(text)
+    assert [node.name for node in graph.nodes] == ["w", "loop", "sum"]
+    assert graph.nodes[0].attrs == {"__shape__": "(2,)", "__dtype__": "0"}
+    assert graph.nodes[1].inputs == (Entry(0),)
+    assert graph.nodes[2].inputs == (Entry(0), Entry(1))
+    assert graph.heads == (Entry(2), Entry(0))

@@ -240,6 +240,21 @@ def test_a_converted_model_does_not_replace_what_it_was_converted_from(folder, h
     assert contents(folder) == before
 
 
+def test_one_that_was_made_of_loaded_arrays_replaces_their_files_neither(folder):
+    pytest.importorskip("mxnet", reason="MXNet's arrays are converted")
+    before = contents(folder)
+    sym, args, auxs = mxamp.load("net")
+    for name in args:
+        args[name] = args[name] * 2  # so that they are not what the files hold any more
+    model = mxamp.convert_model(sym, args, auxs, "bfloat16")
+    with pytest.raises(ExportError, match=r"would replace 'net-.*from which the model was converted"):
+        model.save("net")
+    assert contents(folder) == before
+    model.save("other")
+    assert mxamp.load("other").report is not None
+    assert "source_symbol" not in json.loads((folder / "other-mxamp.json").read_text("utf-8"))
+
+
 def test_a_loaded_model_is_saved_over_its_own_files_and_stays_usable(folder):
     model = mxamp.load("net")
     before = contents(folder)

@@ -488,6 +488,41 @@ def test_a_loop_over_what_another_made_is_the_same_in_every_call():
             np.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), atol=1e-5)
 
 
+class LayerInsideAndOutside(HybridBlock):
+    """Uses a layer in a loop, whose graph has variables of its own for it, and behind the loop."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        with self.name_scope():
+            self.layer = nn.Dense(4, in_units=4)
+
+    def hybrid_forward(self, F, x, count):
+        def step(number, value):
+            return self.layer(value), [number + 1, F.tanh(self.layer(value))]
+
+        _, (_, last) = F.contrib.while_loop(lambda i, y: i < 3, step, [count, x], max_iterations=4)
+        return last + self.layer(x)
+
+
+def test_a_layer_may_be_used_in_a_loop_and_outside_of_it():
+    net = LayerInsideAndOutside()
+    net.initialize()
+    data = image(1, (2, 4)), mx.nd.zeros(1)
+    low = mxamp.convert_block(net, target_dtype="bfloat16", inputs=list(data), target="cpu-bf16-avx2")
+    assert_close(low(*data), net(*data))
+
+
+def test_a_block_of_float64_runs():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, in_channels=3, activation="relu"), nn.Dense(2))
+    net.initialize()
+    net.cast("float64")
+    data = image().astype("float64")
+    low = mxamp.convert_block(net, target_dtype="bfloat16", inputs=data)
+    assert low(data).dtype == np.float64
+    assert_close(low(data), net(data))
+
+
 def test_numpy_blocks_stay_numpy_blocks():
     with mx.util.np_shape(True), mx.util.np_array(True):
         net = nn.HybridSequential()
