@@ -245,7 +245,7 @@ class PriceMeter:
         """Return what was seen."""
         count = self._passes * len(self._heads)
         names = [EntryName.of(self._graph, entry) for entry in self._entries]
-        entries = {label: dict(zip(names, self._of_entries[label] / count)) for label in LABELS}
+        entries = {label: _by_name(names, self._of_entries[label] / count) for label in LABELS}
         weights = {label: {n: p / count for n, p in self._of_weights[label].items()} for label in LABELS}
         infinite = [name for name in names if not all(math.isfinite(entries[x][name]) for x in LABELS)]
         return Prices(
@@ -260,6 +260,14 @@ class PriceMeter:
             {**self._unpriced, **dict.fromkeys(infinite, "its gradient is not finite")},
             {label: p / count for label, p in self._together.items() if math.isfinite(p)},
         )
+
+
+def _by_name(names: Sequence[EntryName], prices: NDArray[np.float64]) -> dict[EntryName, float]:
+    """Return a price for each name: where nodes share one the mean, so that together they have their sum."""
+    found: dict[EntryName, list[float]] = {}
+    for name, price in zip(names, prices.tolist()):
+        found.setdefault(name, []).append(price)
+    return {name: sum(own) / len(own) for name, own in found.items()}
 
 
 def _squared(gradient: NDArray[np.float32], error: NDArray[np.float32], samples: int) -> float:

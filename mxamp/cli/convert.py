@@ -42,6 +42,7 @@ from mxamp.messages.counts import count_of
 from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model
 from mxamp.model.provenance import read_provenance
+from mxamp.ops.rounding import is_rounding
 from mxamp.report.model import Report
 from mxamp.report.short import short_summary
 from mxamp.report.table import format_bytes, paragraph, terminal_width
@@ -68,8 +69,12 @@ zoo:NAME needs it. `mxamp policy` prints the default policy."""
 
 EMULATED_NOTE = (
     "this model emulates the conversion: it computes in float32, rounds where the converted model would, and "
-    "is for measuring, not for deploying. It holds _mxamp_round operators, which stock MXNet does not know: "
-    "run it with mxamp, which loads their library."
+    "is for measuring, not for deploying."
+)
+
+ROUNDING_NOTE = (
+    "It holds _mxamp_round operators, which stock MXNet does not know: run it with mxamp, which loads their "
+    "library."
 )
 
 
@@ -205,7 +210,11 @@ def run(args: argparse.Namespace) -> int:
     steps.done("casting", _cast_line(report))
     steps.done("writing", ", ".join(str(path) for path in files))
     seconds = time.perf_counter() - started
-    note = EMULATED_NOTE if report.emulated is not None else _where_it_runs(report.target_dtype)
+    note = _where_it_runs(report.target_dtype)
+    if report.emulated is not None:
+        note = EMULATED_NOTE
+        if any(is_rounding(node.op) for node in model.graph.nodes):
+            note += f" {ROUNDING_NOTE}"
     if args.json:
         print_json(_document(source, model, files, seconds, note))
     elif not args.quiet and not args.verbose:

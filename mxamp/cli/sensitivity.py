@@ -13,7 +13,7 @@ from mxamp.cli.source import add_model_argument, add_source_options, read_source
 _EPILOG = """\
 examples:
   mxamp sensitivity resnet50 --data images.npz
-  mxamp sensitivity resnet50 --data images.npz --dtype float16 --all --json > prices.json
+  mxamp sensitivity resnet50 --data images.npz --target cpu-bf16-amx --all --json > prices.json
 
 One backward pass prices every rounding: what it adds to the squared error of the outputs. Shares add up.
 `to avoid` is what the fastest placement without that rounding takes longer, as the target estimates.

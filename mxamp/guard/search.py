@@ -219,7 +219,9 @@ class _Search:
             raise _CannotRunError("the prepared float32 model cannot be run here")
         result = MeasuredRatio.of(measured, 1)
         if measured.ratio(1).is_slower:
-            original = self._in_float32(result, self._original())
+            original = self._original()
+            if self._candidate({}, **original).regions:  # without preparation something would become low
+                original = self._in_float32(result, original)
             reason = f"nothing in the model became {self._low}, and its prepared graph was slower"
             unchanged = MeasuredRatio.of(measured, 0)
             return _found(ORIGINAL, reason, original, result=unchanged, prepared=result)

@@ -23,6 +23,9 @@ _MOST_GROUPS = 1 << 23
 _NO_SCORE = np.finfo(np.float32).min
 """The score of groups that are not there, so that there are always as many as are kept."""
 
+_BACKGROUND = -1
+"""The class of boxes that are none, where boxes have classes; MXNet's default."""
+
 _BOXES_FOR_ONE = 192
 """So many boxes there must be for each that is kept; of fewer, finding the groups costs what it saves."""
 
@@ -35,7 +38,10 @@ class _Suppression(NamedTuple):
 
     kept: int
     score: int
-    """Where a box has its score."""
+    """Where a box has its score, ..."""
+
+    kind: int
+    """... and its class; below 0 where it has none."""
 
 
 class RewriteBestBoxes(PreparationPass):
@@ -47,7 +53,8 @@ class RewriteBestBoxes(PreparationPass):
 
     After::
 
-        boxes -> slice_axis -> Reshape -> Pooling {pool_type: max, kernel: (16, 1), ...} -> Reshape (highest)
+        boxes -> slice_axis -> where {its class is not -1} -> Reshape
+              -> Pooling {pool_type: max, kernel: (16, 1), ...} -> Reshape (highest)
         highest -> topk {k: 400, ret_typ: both} -> slice_axis (least)
         (highest > least) * 2**24 + (highest == least) * (2**23 - arange_like)
               -> topk {k: 400} -> sort (groups)
@@ -59,10 +66,11 @@ class RewriteBestBoxes(PreparationPass):
     larger than its padded input. Rows outside are read from the box next to them, times zero.
 
     Refuses: where the shape is not known or has other than three axes, or fewer than 192 boxes for each of
-    ``topk``; without ``topk``; with a class of the background, whose boxes are none; a threshold of validity
-    below 0, for a score of zero marks what is no box; where anything but one slice of the first ``topk``
-    boxes reads the result; other dtypes than float32; numpy's shape semantics; a node that a rule of the
-    user's picks; targets that do not name the pass; the bodies of control flow.
+    ``topk``; without ``topk``; with another class of the background, whose boxes are none, than -1, which
+    MXNet takes where nothing is said; a threshold of validity below 0, for a score of zero marks what is no
+    box; where anything but one slice of the first ``topk`` boxes reads the result; other dtypes than float32;
+    numpy's shape semantics; a node that a rule of the user's picks; targets that do not name the pass; the
+    bodies of control flow.
 
     Notes
     -----
@@ -117,6 +125,7 @@ def _suppression(state: State, position: int) -> _Suppression | None:
     node = state.graph.nodes[position]
     shape = state.shape(node.inputs[0])
     kept, score = _integer(node, "topk", "-1"), _integer(node, "score_index", "1")
+    kind = _integer(node, "id_index", "-1")
     if (
         state.dtypes[position][0] is not DType.FLOAT32
         or shape is None
@@ -124,12 +133,13 @@ def _suppression(state: State, position: int) -> _Suppression | None:
         or kept is None
         or score is None
         or not float(node.attrs.get("valid_thresh", "0")) >= 0
-        or _integer(node, "background_id", "-1") != -1
+        or kind is None
+        or _integer(node, "background_id", "-1") != _BACKGROUND
         or not 0 < kept * _BOXES_FOR_ONE <= shape[1]
         or not _reads_first(state, position, kept)
     ):
         return None
-    return _Suppression(shape, kept, score)
+    return _Suppression(shape, kept, score, kind)
 
 
 def _integer(node: Node, key: str, default: str = "") -> int | None:
@@ -151,7 +161,7 @@ def _reads_first(state: State, position: int, kept: int) -> bool:
 
 def _best(edit: GraphEdit, position: int, node: Node, suppression: _Suppression) -> Entry:
     """Put in what finds the boxes of the best groups, in their order, and return them."""
-    (batch, boxes, width), kept, score = suppression
+    (batch, boxes, width), kept, score, kind = suppression
     groups, rows = (boxes + _GROUP - 2) // _GROUP + 1, kept * _GROUP
     ranked = groups + kept
     source = node.inputs[0]
@@ -163,6 +173,11 @@ def _best(edit: GraphEdit, position: int, node: Node, suppression: _Suppression)
         return edit.insert(made, before=position, shapes=(size,) * outputs)
 
     scores = put("scores", "slice_axis", (batch, boxes, 1), source, axis=2, begin=score, end=score + 1)
+    if kind >= 0:  # what is background is no box, however high its score
+        kinds = put("kinds", "slice_axis", (batch, boxes, 1), source, axis=2, begin=kind, end=kind + 1)
+        is_box = put("is_box", "_not_equal_scalar", (batch, boxes, 1), kinds, scalar=_BACKGROUND)
+        nothing = put("nothing", "zeros_like", (batch, boxes, 1), scores)
+        scores = put("valid", "where", (batch, boxes, 1), is_box, scores, nothing)
     column = put("column", "Reshape", (batch, 1, boxes, 1), scores, shape=(0, 1, -1, 1))
     window = {"kernel": (_GROUP, 1), "stride": (_GROUP, 1), "pad": (_GROUP - 1, 0)}
     highest = put("highest", "Pooling", (batch, 1, groups, 1), column, pool_type="max", **window)

@@ -382,6 +382,18 @@ class ChannelRegions:
         uses = [use for places in self.graph.uses[entry.node].values() for use in places]
         return parameter if len(uses) == 1 and entry.node not in self.state.heads else None
 
+    def _keeps_shape(self, node: Node) -> bool:
+        """Return whether a Reshape is of those that other passes put in, which keep every axis."""
+        sizes = integers(node.attrs.get("shape", "")) or ()
+        source = node.inputs[0]
+        axes = self.state.axes(source)
+        if axes is None and self.names[source.node] == "BatchNorm":
+            source = self.graph.nodes[source.node].inputs[0]
+        if axes is None and self.is_layer[source.node]:
+            axes = 2 + len(integers(self.graph.nodes[source.node].attrs.get("kernel", "")) or ())
+        is_turned = is_true(node.attrs, "reverse", default=False)
+        return not is_turned and (sizes == (_ALL_AXES,) or (set(sizes) == {0} and len(sizes) == axes))
+
     def _carried(self, position: int) -> Sequence[int]:
         """Return the tensors whose channels a node carries on; none where it is no such node."""
         node, name = self.graph.nodes[position], self.names[position]
@@ -394,9 +406,8 @@ class ChannelRegions:
             # One filter a group alone says nothing of how many channels a group has.
             weight = self.own_parameter(node, 1) if self._has_own_parameters(position) else None
             return [node.inputs[0].node] if weight is not None and weight.shape[1] == 1 else ()
-        if name == "Reshape":  # those that other passes put in keep the shape
-            sizes = integers(node.attrs.get("shape", "")) or ()
-            return [node.inputs[0].node] if sizes == (_ALL_AXES,) or set(sizes) == {0} else ()
+        if name == "Reshape":
+            return [node.inputs[0].node] if self._keeps_shape(node) else ()
         if name not in _CARRIERS:
             return ()
         if name in _NAMED and position in self.state.heads:

@@ -47,9 +47,8 @@ def short_summary(report: Report) -> list[tuple[str, str]]:
             found.append(("float32", f"{which}."))
     before, after = report.parameter_bytes_before, report.parameter_bytes_after
     if before:
-        found.append(
-            ("size", f"{format_bytes(before)} -> {format_bytes(after)} ({100 * after / before:.1f} %).")
-        )
+        size = f"{format_bytes(before)} -> {format_bytes(after)} ({100 * after / before:.1f} %)"
+        found.append(("size", f"{size}{', of what it emulates' if report.emulated is not None else ''}."))
     if report.saturated_values:
         found.append(("clamped", f"{count_of(report.saturated_values, 'value')} beyond {low}'s range."))
     if report.compensation is not None:

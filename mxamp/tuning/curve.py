@@ -13,6 +13,7 @@ from mxamp.calibration.sites import Site, rounding_sites
 from mxamp.conversion import Options, Source, convert_graph
 from mxamp.conversion.shapes import known_shapes
 from mxamp.decisions.placing import Placing
+from mxamp.dtypes import DType
 from mxamp.errors import TargetError
 from mxamp.model import Model
 from mxamp.placement import (
@@ -167,8 +168,8 @@ def explore(
     if problem.costs is None or rewrites.plan.estimates is None:
         raise TargetError(
             f"The target {machine.name} says nothing of what operators cost for these shapes, so that time "
-            "cannot be weighed against error. Take one with costs (`mxamp targets`), or probe this machine: "
-            "`mxamp probe`."
+            f"cannot be weighed against error. Take one with costs{_such_as(chosen.target_dtype)} (`mxamp "
+            "targets` lists them), or probe this machine: `mxamp probe`."
         )
     sites = rounding_sites(problem, prices, chosen.target_dtype, fold_into=machine.fold_into, weights=weights)
     float32 = rewrites.plan.estimates.float32
@@ -176,6 +177,12 @@ def explore(
     unplaced = TradeOff(frozenset(today), 0, 0.0)
     curve = Curve(source, options, problem, sites, unplaced, fixed, sum(float32))
     return replace(curve, today=curve.point(today))
+
+
+def _such_as(dtype: DType) -> str:
+    known = [Target.builtin(name) for name in Target.builtin_names()]
+    names = [one.name for one in known if one.dtype is dtype and one.cost is not None]
+    return f", such as {names[-1]}" if names else ""
 
 
 def _problem(source: Source, options: Options, *, spares: bool) -> tuple[PlacementProblem, Rewrites]:

@@ -57,14 +57,14 @@ def rewritten(graph: Graph, *shape: int, policy: Policy | None = None) -> Any:
 
 
 def boxes(batch: int, count: int, levels: int = 0, seed: int = 0) -> np.ndarray:
-    """Return boxes of three classes that overlap; with levels, scores of so many values, so that most tie."""
+    """Return boxes of three classes and of none that overlap; with levels, most of their scores tie."""
     draw = np.random.default_rng(seed)
     scores = draw.random((batch, count))
     if levels:
         scores = (np.floor(scores * levels) + 1) / levels
     center, size = draw.random((batch, count, 2)) * 40, draw.random((batch, count, 2)) * 20 + 1
     columns = [
-        draw.integers(0, 3, (batch, count, 1)),
+        draw.integers(-1, 3, (batch, count, 1)),  # -1: the background, whose scores are as high
         scores[..., None],
         center - size / 2,
         center + size / 2,

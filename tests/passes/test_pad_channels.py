@@ -78,6 +78,24 @@ def test_an_output_of_the_graph_keeps_its_name_and_channels() -> None:
     assert named(after, "last_padded").attrs["num_filter"] == "16"
 
 
+@pytest.mark.parametrize(
+    ("shape", "is_carrier"),
+    [("(0, 0, 0, 0)", True), ("(-2,)", True), ("(0, 0, 0)", False), ("(0, 0)", False), ("(0,)", False)],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_reshape_that_keeps_every_axis_carries_channels_on(
+    shape: str, is_carrier: bool, reverse: bool
+) -> None:
+    net = Layers()
+    plain = net.op("Reshape", net.layer(net.var("x"), "c", 16, 20), name="r", shape=shape, reverse=reverse)
+    head = net.op("Activation", plain, name="act", act_type="relu")
+    after, _ = net.done(head, inserted=("c_channels", "act_padded"))
+    sliced = [node.inputs[0].node for node in after.nodes if node.op == "slice_axis"]
+    assert [after.nodes[position].op for position in sliced] == [
+        "Activation" if is_carrier and not reverse else "Convolution"
+    ]
+
+
 def test_what_cannot_be_padded_reads_the_first_channels_once() -> None:
     net = Layers()
     layer = relu(net, net.layer(net.var("x"), "layer", 16, 20))
