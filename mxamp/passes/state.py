@@ -25,6 +25,7 @@ from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.equal_shapes import EqualShapes
 from mxamp.passes.images import axes_of_places, image_nodes
 from mxamp.passes.never_empty import never_empty
+from mxamp.passes.open_axes import open_axes
 from mxamp.passes.open_shapes import left_open
 from mxamp.passes.volumes import of_volumes
 from mxamp.policy.policy import Policy
@@ -294,9 +295,16 @@ class State:
         return variable_dtypes(self.graph, {name: value.dtype for name, value in self.params.items()})
 
     def shape(self, entry: Entry) -> tuple[int, ...] | None:
-        """Return the shape of an entry: a parameter's always, others' in the call known or assumed."""
+        """Return the shape of an entry: a parameter's always, others' in the call known or assumed.
+
+        None where another call may have another number of axes.
+        """
         is_certain = self.shapes is not None or self.are_axes_certain or self.parameter(entry) is not None
-        return self.usual_shape(entry) if is_certain else None
+        return self.usual_shape(entry) if is_certain and entry.node not in self._open_axes else None
+
+    @cached_property
+    def _open_axes(self) -> frozenset[int]:
+        return open_axes(self.graph)
 
     @property
     def usual_shapes(self) -> Sequence[NodeShapes] | None:
