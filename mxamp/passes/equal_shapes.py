@@ -64,6 +64,7 @@ class EqualShapes:
         sizes: Callable[[Entry], Hashable | None] = lambda entry: None,
     ) -> None:
         self._sizes = sizes
+        self._numbers: dict[Hashable, int] = {}
         self._keys: list[Hashable] = []
         for position, node in enumerate(graph.nodes):
             parameter = params.get(node.name) if node.op == VARIABLE else None
@@ -105,8 +106,13 @@ class EqualShapes:
             return self._windowed(node, keys[0], _part(keys[0], _CHANNELS, "channels"))
         if op == "Concat" and node.attrs.get("dim", "1") == "1":
             batch, plane = _part(keys[0], _BATCH, "batch"), _part(keys[0], _PLANE, "plane")
-            return ("image", batch, tuple([_part(key, _CHANNELS, "channels") for key in keys]), plane)
+            joined = tuple([_part(key, _CHANNELS, "channels") for key in keys])
+            return ("image", batch, self._number("joined", joined), plane)
         return None
+
+    def _number(self, *key: Hashable) -> Hashable:
+        """Return a short key for one that holds others, which would nest as deep as the graph is."""
+        return ("number", self._numbers.setdefault(key, len(self._numbers)))
 
     def _stretched(self, position: int, node: Node) -> Hashable | None:
         """Return the key of the input that no other one stretches, as of an image that is weighted."""
@@ -132,7 +138,7 @@ class EqualShapes:
         ]
         plane = _part(source, _PLANE, "plane")
         if any(step != (0, 1) for step in steps):
-            plane = ("window", plane, tuple(steps), node.attrs.get("pooling_convention", "valid"))
+            plane = self._number("window", plane, tuple(steps), node.attrs.get("pooling_convention", "valid"))
         return ("image", _part(source, _BATCH, "batch"), channels, plane)
 
 

@@ -99,6 +99,8 @@ def _gelu(state: State, position: int) -> _Gelu | None:
     x, scale = _scaled(graph, inner)
     if x.node in state.left_open:  # terms tell by their results how large they are, and the operator does not
         return None
+    if graph.has_numpy_shapes and not state.axes(x):  # LeakyReLU takes no number by itself
+        return None
     if not math.isclose(scale, math.sqrt(0.5), rel_tol=_AS_WRITTEN) or inner == x:
         return None
     parts = [position, *([inner.node] if state.only_reader(inner.node) == position else [])]
@@ -112,15 +114,17 @@ def _gelu(state: State, position: int) -> _Gelu | None:
         node = graph.nodes[reader]
         if FACTS.canonical(node.op) in _PRODUCTS and not is_product:
             others = [entry for entry in node.inputs if entry != Entry(last)]
-            if len(others) != 1 or _scaled(graph, others[0])[0] != x:
+            times = _times(graph, others[0], x) if len(others) == 1 else None
+            if times is None:
                 return None
-            is_product, factor = True, factor * _scaled(graph, others[0])[1]
+            is_product, factor = True, factor * times
             if others[0] != x and state.only_reader(others[0].node) == reader:
                 parts.append(others[0].node)
-        elif _scaled(graph, Entry(reader))[0] == Entry(last):
-            factor *= _scaled(graph, Entry(reader))[1]
         else:
-            return None
+            times = _times(graph, Entry(reader), Entry(last))
+            if times is None:
+                return None
+            factor *= times
         last = reader
     is_free = last is not None and not any(state.is_fixed(part) for part in (*parts, last))
     is_float32 = state.certain_dtypes[x.node][x.output] is DType.FLOAT32
@@ -133,6 +137,14 @@ def _only_sum_with_one(state: State, position: int) -> int | None:
     if reader is None or FACTS.canonical(state.graph.nodes[reader].op) != "_plus_scalar":
         return None
     return reader if real_number(state.graph.nodes[reader].attrs, "scalar") == 1.0 else None
+
+
+def _times(graph: Graph, entry: Entry, x: Entry) -> float | None:
+    """Return how many times x an entry is; None where it is no multiple. x may be one of something else."""
+    if entry == x:
+        return 1.0
+    base, times = _scaled(graph, entry)
+    return times if base == x else None
 
 
 def _scaled(graph: Graph, entry: Entry) -> tuple[Entry, float]:

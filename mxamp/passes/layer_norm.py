@@ -17,6 +17,9 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
 
+_SMALLEST = float(np.finfo(np.float32).tiny)
+"""Of numbers that MXNet reads as an ``eps``."""
+
 _DIFFERENCES = frozenset({"broadcast_sub", "elemwise_sub"})
 _PRODUCTS = frozenset({"broadcast_mul", "elemwise_mul"})
 _QUOTIENTS = frozenset({"broadcast_div", "elemwise_div"})
@@ -136,7 +139,7 @@ def _normalised(state: State, position: int) -> _Found | None:
     graph = state.graph
     shifted = graph.nodes[position].inputs[0].node
     eps = real_number(graph.nodes[shifted].attrs, "scalar")
-    if _op(state, shifted) != "_plus_scalar" or eps is None or not 0 < eps < math.inf:
+    if _op(state, shifted) != "_plus_scalar" or eps is None or not _SMALLEST <= eps < math.inf:
         return None
     variance = graph.nodes[shifted].inputs[0].node
     squares = _mean_of(state, variance)

@@ -164,7 +164,7 @@ def _with_number(state: State, node: Node) -> Node | None:
             or state.is_fixed(node.inputs[number].node)
             or state.parameter(other) is not None
             or (axes is None and state.graph.has_numpy_shapes)
-            or len(parameter.shape) > (axes or 1)
+            or len(parameter.shape) > (1 if axes is None else axes)
             or (op in _SUMS and FACTS.canonical(state.graph.nodes[other.node].op) in _ADD_A_BIAS)
         ):
             continue

@@ -112,11 +112,12 @@ def _has_two(graph: Graph, entry: Entry, axis: int) -> bool:
         known = [shape for shape in shapes if shape is not None and axis < len(shape)]
         return (
             len(known) == len(node.inputs)
-            and len({len(shape) for shape in known}) == 1
+            and len({len(shape) for shape in known}) == 1 < len(known[0])
             and {shape[axis] for shape in known} in ({_TERMS}, {1, _TERMS})
         )
     shape = _reshaped(node)
-    return shape is not None and axis < len(shape) and shape[axis] == _TERMS
+    # The sum of a vector has one axis in MXNet's own shapes, and a term of it none.
+    return shape is not None and axis < len(shape) > 1 and shape[axis] == _TERMS
 
 
 def _reshaped(node: Node) -> tuple[int, ...] | None:

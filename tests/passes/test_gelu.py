@@ -87,6 +87,27 @@ def test_each_of_several_is_found() -> None:
     assert [node.op for node in after.nodes if not node.is_variable] == ["LeakyReLU", "LeakyReLU"]
 
 
+def test_x_may_be_a_multiple_itself() -> None:
+    net = Terms()
+    net.x = net.op("_mul_scalar", net.x, name="less", scalar=0.25)
+    after, _ = prepared(RewriteGelu, net.graph(net.half(net.op("elemwise_mul", net.x, net.cdf()), "y")))
+    assert operators(after) == [
+        "less = _mul_scalar(x) {scalar: 0.25}",
+        "y = LeakyReLU(less) {act_type: gelu}",
+    ]
+
+
+@pytest.mark.parametrize("is_numpy", [False, True])
+def test_of_a_number_without_axes_there_is_none(is_numpy: bool) -> None:
+    net = Terms()
+    net.x = net.op("_np_sum" if is_numpy else "sum", net.x)
+    graph = net.graph(net.op("elemwise_mul", net.half(net.x), net.cdf(), name="y"))
+    graph = Graph(graph.nodes, graph.heads, {"is_np_shape": ["int", 1]} if is_numpy else {})
+    shapes = [((3, 4),), *[((() if is_numpy else (1,)),)] * (len(graph.nodes) - 1)]
+    after, _ = prepared(RewriteGelu, graph, shapes=shapes)
+    assert (named(after, "y").op == "LeakyReLU") != is_numpy
+
+
 def test_a_part_that_another_reads_stays_beside_it() -> None:
     net = Terms()
     half = net.half(net.x)

@@ -285,6 +285,18 @@ def test_refuses(graph: Graph) -> None:
     assert prepared(OneSpelling, graph)[0] is graph
 
 
+@pytest.mark.parametrize(("shape", "stays"), [((1,), True), ((), False)])
+def test_a_number_takes_the_axes_of_a_parameter(shape: tuple[int, ...], stays: bool) -> None:
+    net = Net()
+    total = net.op("_np_sum", net.var("x0", **FLOAT), name="total")
+    graph = in_numpy_mode(
+        net.graph(net.op("tanh", net.op("_npi_multiply", total, net.param("p", *shape), name="y")))
+    )
+    shapes = [((3, 4),), ((),), (shape,), (shape,), (shape,)]
+    after, _ = prepared(OneSpelling, graph, net.params, shapes=shapes)
+    assert ("_mul_scalar" in [node.op for node in after.nodes]) != stays
+
+
 def test_an_addition_of_what_may_be_empty_stays_one_that_broadcasts() -> None:
     net = Net()
     x = net.var("x0", **FLOAT)
@@ -404,6 +416,20 @@ def test_one_shape_is_told_from_perhaps_two(case: str) -> None:
     one, other = build(net, net.var("data"))
     graph = net.graph(one, other)
     assert EqualShapes(graph, parameters(net.params)).are_equal(one, other) is expected
+
+
+def test_shapes_are_compared_however_many_windows_went_over_them() -> None:
+    net = Net()
+    data = net.var("data")
+    ends = []
+    for name in ("a", "b"):
+        end = data
+        for number in range(3000):
+            end = net.op("Pooling", end, name=f"{name}{number}", kernel="(2, 1)", pool_type="max")
+            end = net.op("Concat", end, name=f"{name}{number}c", num_args=1)
+        ends.append(end)
+    graph = net.graph(*ends)
+    assert EqualShapes(graph, {}).are_equal(*ends)
 
 
 @pytest.mark.parametrize("case", [case for case, (_, expected) in SHAPES.items() if expected])

@@ -13,7 +13,6 @@ from mxamp.model import Model
 from mxamp.passes.open_axes import open_axes
 from tests.building import Net, parameters
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::mxamp.MxampWarning")
 
 

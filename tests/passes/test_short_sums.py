@@ -66,6 +66,7 @@ def test_products_and_other_axes(graph: Graph) -> None:
         pytest.param(network("(-2, 2)"), id="all axes and one"),
         pytest.param(network("(0, -4, 2, -1, 0, 0)"), id="a split axis"),
         pytest.param(network("(0, 2)", axis="2"), id="no such axis"),
+        pytest.param(network("(2,)", axis="0"), id="a vector, whose sum has one axis"),
         pytest.param(network(reverse=True), id="counted from the end"),
         pytest.param(network(axis="(1, 2)"), id="two axes"),
         pytest.param(network(axis="()"), id="all axes"),
