@@ -319,10 +319,14 @@ def _only_tells_a_shape(node: Node, number: int) -> bool:
     return role is InputRole.LIKE or (facts.kind is ValueKind.GENERATE and role is InputRole.LIKE_SAME)
 
 
+_LOOKED_UP_BY = 8
+"""Inputs of an operator that looks something up, at most; others may have thousands."""
+
+
 def _is_looked_up(node: Node, number: int) -> bool:
     """Return whether a node reads only what its other input asks for, as of an embedding's table."""
     facts = FACTS.of(node.op, node.attrs)
-    if facts is None or facts.kind is not ValueKind.MOVE:
+    if facts is None or facts.kind is not ValueKind.MOVE or number >= _LOOKED_UP_BY:
         return False
-    roles = [facts.role(other, node.attrs) for other in range(len(node.inputs))]
+    roles = facts.all_roles(min(len(node.inputs), _LOOKED_UP_BY), node.attrs)
     return InputRole.INDEX in roles and roles[number] is InputRole.DATA

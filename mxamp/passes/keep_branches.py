@@ -81,7 +81,7 @@ def read_through_reshape(edit: GraphEdit, state: State, value: int, reader: int)
     mapping of Entry to int
         What was put in -> the first input that reads it.
     """
-    behind = state.target.backend.handed_on(state.graph)
+    behind = state.handed_on
     inputs, name = state.graph.nodes[reader].inputs, state.graph.nodes[value].name
     found = {}
     for source in sorted({entry for entry in inputs if behind.get(entry, entry) == (value, 0)}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node
@@ -63,23 +63,42 @@ class PadChannels(PreparationPass):
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph with whole blocks of channels."""
         search = ChannelRegions(graph, state)
-        regions: Sequence[Region] = list(search.regions())
-        before: Sequence[Region] = ()
-        while regions and regions != before:  # a layer that gains by a wider input does not where that stays
-            before = regions
-            wider = {
-                reader: region.padded
-                for region in regions
-                for reader, number in search.readers(region)
-                if number == 0
-            }
-            regions = [
-                paying
-                for region in regions
-                for paying in [search.paying(region, wider)]
-                if paying is not None
-            ]
+        regions = _paying(search)
         return _Rewrite(graph, state, search, regions, self.step).done() if regions else None
+
+
+def _paying(search: ChannelRegions) -> Sequence[Region]:
+    """Return the regions that are faster with more channels, all together.
+
+    A layer that gains by a wider input does not where that stays as it is. So what reads a region is looked
+    at again where that turns out to stay.
+    """
+    regions = dict(enumerate(search.regions()))
+    number_of = {position: number for number, region in regions.items() for position in region.members}
+    readers = {
+        number: [reader for reader, place in search.readers(region) if place == 0]
+        for number, region in regions.items()
+    }
+    wider = {reader: regions[number].padded for number, own in readers.items() for reader in own}
+    waiting = deque(regions)
+    while waiting:
+        number = waiting.popleft()
+        region = regions.get(number)
+        paying = None if region is None else search.paying(region, wider)
+        if paying == region:
+            continue
+        for reader in readers[number]:
+            if paying is None:
+                del wider[reader]
+            else:
+                wider[reader] = paying.padded
+            if reader in number_of:
+                waiting.append(number_of[reader])
+        if paying is None:
+            del regions[number]
+        else:
+            regions[number] = paying
+    return list(regions.values())
 
 
 class _Rewrite:

@@ -252,6 +252,11 @@ class State:
         return AxisSizes(self.graph, self.params, self.shape)
 
     @cached_property
+    def handed_on(self) -> Mapping[Entry, Entry]:
+        """What the backend deletes -> what is read in its place."""
+        return self.target.backend.handed_on(self.graph)
+
+    @cached_property
     def lost_branches(self) -> Sequence[LostBranch]:
         """What the backend's fusion loses in the graph."""
         return self.target.backend.lost_branches(self.graph)
