@@ -124,8 +124,12 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteSummedProducts),
     preparing(FoldConstants),  # of parameters,
     preparing(MoveTransposes),  # so that a layer and its bias, its norm and its activation meet
+    preparing(OneSpelling),  # sums of what is known to have one shape once no transpose is between
     preparing(RewriteDenseLayer),
     preparing(RewriteBilinearUpsampling),  # to a layer, into which is folded what is behind it
+    preparing(RewriteInstanceNorm),  # to norms, to whose scale and activation the same goes
+    preparing(RewriteGroupNorm),
+    preparing(FoldConstants),  # what these made of their parameters
     preparing(FoldScale),
     preparing(FoldBias),
     preparing(FoldPadding),
@@ -148,9 +152,6 @@ PREPARING: tuple[Step, ...] = (
     preparing(StretchAxis),
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
-    preparing(RewriteInstanceNorm),
-    preparing(RewriteGroupNorm),
-    preparing(FoldConstants),  # what these made of their parameters
     preparing(PadChannels),  # which knows a layer's bias where it stands,
     preparing(ExplicitPadding),  # of layers with the channels that they have at last
     preparing(SeparateDeconvolutionBias),

@@ -86,6 +86,8 @@ class AxisSizes:
             return None if None in inputs else _broadcast(*[sizes for sizes in inputs if sizes is not None])
         if op in _MATRICES:
             return _multiplied(node, first, inputs[1])
+        if op == "dot":
+            return _projected(node, first, inputs[1])
         if op == "Concat":
             return None if None in inputs else _joined_along(node, [sizes for sizes in inputs if sizes])
         if op == "broadcast_like" and "lhs_axes" not in node.attrs:
@@ -120,6 +122,15 @@ def _longest(sizes: Sequence[Size]) -> Size | None:
     # An axis of unknown size beside a number above 1 is of that length, or 1.
     numbers = [size for size in longer if isinstance(size, int)]
     return longer.pop() if len(longer) == 1 else numbers[0] if numbers else None
+
+
+def _projected(node: Node, rows: Sizes, matrix: Sizes | None) -> _Found:
+    """Return the sizes of rows times a matrix."""
+    if matrix is None or len(matrix) != 2 or len(rows) < 2:
+        return None
+    if is_true(node.attrs, "transpose_a", default=False):
+        return None
+    return [*rows[:-1], matrix[0 if is_true(node.attrs, "transpose_b", default=False) else 1]]
 
 
 def _multiplied(node: Node, left: Sizes, right: Sizes | None) -> _Found:

@@ -26,13 +26,21 @@ KEEPS_RANK = frozenset(
         "LeakyReLU",
         "Pooling",  # a global pooling may have no kernel
         "_copy",
+        "_div_scalar",
+        "_minus_scalar",
+        "_mul_scalar",
+        "_plus_scalar",
+        "add_n",
         "amp_cast",
         "clip",
         "elemwise_add",
         "elemwise_mul",
         "elemwise_sub",
+        "hard_sigmoid",
         "relu",
         "sigmoid",
+        "square",
+        "tanh",
     }
 )
 """Operators whose first output certainly has as many axes as their first input."""
@@ -47,7 +55,7 @@ _KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"})
 _KEEPS_AXES = KEEPS_RANK | {"slice", "slice_axis", "slice_like"}
 """Some channels, or some places, are a batch of channels of places still."""
 _CUTS = "SliceChannel"
-_OF_ONE_RANK = frozenset({"Concat", "elemwise_add", "elemwise_mul", "elemwise_sub"})
+_OF_ONE_RANK = frozenset({"Concat", "add_n", "elemwise_add", "elemwise_mul", "elemwise_sub"})
 """Operators of which all inputs have as many axes."""
 
 

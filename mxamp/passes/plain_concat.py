@@ -72,9 +72,13 @@ class PlainConcat(NodeRewrite):
             return None  # the backend copies these whole
         put = partial(edit.part, position)
         planes = [math.prod(shape[2:]) for shape in known]
+
+        def as_rows(number: int) -> Entry:
+            like = (*known[number][:2], planes[number])
+            return put("Reshape", f"rows{number}", node.inputs[number], like=like, **AS_ROWS)
+
         rows = [
-            put("Reshape", f"rows{number}", part, like=(*shape[:2], plane), **AS_ROWS)
-            for number, (part, shape, plane) in enumerate(zip(node.inputs, known, planes))
+            edit.once(("rows", part), partial(as_rows, number)) for number, part in enumerate(node.inputs)
         ]
         channels = sum(shape[1] for shape in known)
         attrs = {"dim": "1", "num_args": str(len(rows))}

@@ -121,3 +121,66 @@ def test_what_scales_an_upsampling_is_folded_into_it_at_once() -> None:
         net, net.op("exp", net.op("_mul_scalar", larger, scalar="5")), target="cpu-bf16-avx2"
     )
     assert [node.op for node in model.graph.nodes if not node.is_variable] == ["Deconvolution", "exp"]
+
+
+def square(net: Net, channels: int = 8, name: str = "layer") -> Entry:
+    """Add a Convolution of an image, which keeps its size."""
+    weight = net.param(f"{name}_weight", channels, channels, 3, 3)
+    attrs = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": channels, "no_bias": True}
+    return net.op("Convolution", net.var("data"), weight, name=name, **attrs)
+
+
+def normed(net: Net, name: str = "norm") -> Entry:
+    """Add an InstanceNorm of a layer, which becomes a BatchNorm."""
+    layer = square(net)
+    return net.op("InstanceNorm", layer, net.param("gamma", 8), net.param("beta", 8), name=name)
+
+
+def swish_by_clip(net: Net) -> Entry:
+    """Add x clip(x + 3, 0, 6) / 6 of a layer."""
+    layer = square(net)
+    gate = net.op("clip", net.op("_plus_scalar", layer, scalar="3"), a_min="0", a_max="6")
+    return net.op("_div_scalar", net.op("elemwise_mul", layer, gate), scalar="6")
+
+
+def channels_last(net: Net) -> Entry:
+    """Add a sum of a layer and of what was activated with its channels last."""
+    layer = square(net)
+    last = net.op("relu", net.op("transpose", layer, axes="(0, 2, 3, 1)"))
+    return net.op("broadcast_add", net.op("transpose", last, axes="(0, 3, 1, 2)"), layer, name="sum")
+
+
+PATTERNS = {
+    "a mean behind a sum": lambda net: net.op("mean", twice(net), axis="(2, 3)"),
+    "a mean behind a gate": lambda net: net.op("mean", swish_by_clip(net), axis="(2, 3)"),
+    "an activation behind a norm": lambda net: net.op("relu", normed(net), name="last"),
+    "a product behind a norm": lambda net: net.op("exp", net.op("_mul_scalar", normed(net), scalar="2")),
+    "a sum that transposes hid": channels_last,
+}
+
+
+def twice(net: Net) -> Entry:
+    layer = square(net)
+    return net.op("add_n", layer, net.op("relu", layer), num_args=2)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_what_another_pass_makes_a_pattern_of_is_found_at_once(pattern: str) -> None:
+    pytest.importorskip("mxnet", reason="MXNet says what the shapes are")
+    net = Net()
+    assert_converting_again_changes_nothing(
+        net, PATTERNS[pattern](net), target="cpu-bf16-avx2", input_shapes={"data": (2, 8, 20, 20)}
+    )
+
+
+def test_an_image_that_is_put_together_twice_is_made_rows_of_once() -> None:
+    pytest.importorskip("mxnet", reason="MXNet says what the shapes are")
+    net = Net()
+    larger = net.op("UpSampling", net.var("data"), scale=2, sample_type="nearest", num_args=1)
+    model = assert_converting_again_changes_nothing(
+        net,
+        net.op("Concat", larger, larger, dim=1, num_args=2),
+        target="cpu-bf16-avx2",
+        input_shapes={"data": (1, 5, 40, 40)},
+    )
+    assert [node.op for node in model.graph.nodes].count("Reshape") == 1
