@@ -77,6 +77,9 @@ def _placing(options: Options, state: State) -> Placing | None:
         return options.placing
     if options.policy.is_pure or options.low_precision is LowPrecision.REQUIRED:
         return None
+    names = {node.name for node in state.graph.nodes}
+    if not any(name.node in names for name in calibration.entries):  # it is of another model
+        return None
     return placing_by_prices(
         calibration.prices,
         options.policy.target_dtype,

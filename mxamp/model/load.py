@@ -17,6 +17,8 @@ from mxamp.model.provenance import History, recorded_report
 from mxamp.model.source_files import SourceFiles
 from mxamp.params.on_disk import open_parameters
 
+_SYMBOL = "-symbol.json"
+
 
 def load(prefix: PathLike, epoch: int = 0) -> Model:
     """Read a model from ``prefix-symbol.json`` and ``prefix-EPOCH.params``, casts included. Needs no MXNet.
@@ -28,7 +30,7 @@ def load(prefix: PathLike, epoch: int = 0) -> Model:
     Parameters
     ----------
     prefix
-        Path and first part of the file names.
+        Path and first part of the file names; the symbol's whole name is taken, too.
     epoch
         The number in the parameter file's name.
 
@@ -44,6 +46,8 @@ def load(prefix: PathLike, epoch: int = 0) -> Model:
     SymbolFormatError, ParamsError
         When a file is damaged, or the two do not belong together.
     """
+    if isinstance(prefix, (str, Path)) and str(prefix).endswith(_SYMBOL):
+        prefix = str(prefix)[: -len(_SYMBOL)]
     try:
         symbol_path, params_path = model_paths(prefix, epoch)
     except ExportError as error:

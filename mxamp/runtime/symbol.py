@@ -52,9 +52,14 @@ def reading_symbol(sym: Any, *, beside: bool = False) -> Callable[[], Graph]:
     """
     mx = import_mxnet()
     if not isinstance(sym, mx.sym.Symbol):
+        is_whole = hasattr(sym, "graph") and hasattr(sym, "arg_params")
         raise GraphError(
             f"A model's symbol must be an mx.sym.Symbol or an mxamp Graph, not {type(sym).__name__}. "
-            "For a Gluon block use convert_block; for files, mxamp.load."
+            + (
+                "Unpack the model, which has its parameters: convert_model(*model, ...)."
+                if is_whole
+                else "For a Gluon block use convert_block; for files, mxamp.load."
+            )
         )
     if not beside:
         written = sym.tojson(remove_amp_cast=False)

@@ -281,6 +281,12 @@ def _explain(net: Any, error: Exception, request: Request, given: int) -> str:
             f"{title_of(net)} takes {count_of(len(required), 'input')} ({', '.join(required)}), and {given} "
             f"{verb} {'given' if request.is_given else 'assumed'}: {_ASK_FOR_INPUTS}."
         )
+    most = _most_inputs(net)
+    if most is not None and most < given and request.is_given:
+        return (
+            f"{title_of(net)} takes {count_of(most, 'input')} at most, and {given} were given. One input is "
+            "an array, or its shape; several are a list of them."
+        )
     culprit, place = net, ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         owner = frame.f_locals.get("self")
@@ -314,6 +320,18 @@ def _wants_numpy_mode(error: Exception) -> bool:
         return False
     missing = re.search(r"module 'mxnet\.symbol' has no attribute '(\w+)'", str(error))
     return "set_np()" in str(error) or (missing is not None and hasattr(mx.sym.npx, missing.group(1)))
+
+
+def _most_inputs(net: Any) -> int | None:
+    """Return how many inputs ``hybrid_forward`` takes; None where it takes any number, or does not say."""
+    try:
+        parameters = list(inspect.signature(net.hybrid_forward).parameters.values())[1:]
+    except (AttributeError, TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        is_chain = isinstance(net, mx.gluon.nn.HybridSequential) and len(net) > 0
+        return _most_inputs(net[0]) if is_chain else None
+    return sum(parameter.name not in net._reg_params for parameter in parameters)
 
 
 def _required_inputs(net: Any) -> list[str]:

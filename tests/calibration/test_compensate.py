@@ -242,7 +242,11 @@ def test_a_calibration_of_another_model_is_warned_of(images: Images) -> None:
     net = Net()
     stranger = Model(net.graph(net.fc(net.var("x"), "layer")), parameters(net.params), parameters({}))
     with pytest.warns(MxampWarning, match="of another model"):
-        convert(stranger, calibration=calibration)
+        found = convert(stranger, calibration=calibration, low_precision=None)
+    alone = convert(stranger, low_precision=None)
+    assert [(node.compute, node.reason) for node in found.report.nodes] == [
+        (node.compute, node.reason) for node in alone.report.nodes
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import mxamp
 from mxamp.cli.main import main
-from mxamp.errors import DigestMissingError, ExportError, MxampWarning, ParamsError, ReportError
+from mxamp.errors import DigestMissingError, ExportError, GraphError, MxampWarning, ParamsError, ReportError
 from mxamp.files import StagedFile
 from mxamp.files.digest import fastest_algorithm, new_digest
 from mxamp.model import Model
@@ -221,6 +221,20 @@ def test_a_copy_of_a_model_is_saved_alike(folder, copied):
     converted().save("out")
     copied(converted()).save("copy")
     assert (folder / "copy-0000.params").read_bytes() == (folder / "out-0000.params").read_bytes()
+
+
+# what loading takes
+
+
+def test_a_symbols_whole_name_is_as_good_as_the_prefix(folder):
+    assert mxamp.load("net-symbol.json").graph == mxamp.load(folder / "net-symbol.json").graph
+    assert mxamp.load("net-symbol.json").graph == mxamp.load("net").graph
+
+
+def test_a_loaded_model_that_is_not_unpacked_is_told_so(folder):
+    pytest.importorskip("mxnet", reason="what is no graph is taken for one of MXNet's")
+    with pytest.raises(GraphError, match=r"Unpack the model, .*convert_model\(\*model, \.\.\.\)"):
+        mxamp.convert_model(mxamp.load("net"), {}, {}, "bfloat16")
 
 
 # what saving refuses

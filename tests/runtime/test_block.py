@@ -718,7 +718,8 @@ def test_a_block_of_several_inputs_says_what_to_pass():
         ({"input_shapes": {"data": "abc"}}, DataError, "shape of the input 'data' must be a tuple"),
         ({"input_shapes": {"date": (2, 3, 8, 8)}}, UnknownNameError, "'date'.* Did you mean 'data'"),
         ({"input_shapes": (2, 4, 8, 8)}, DataError, "do not fit together at node 'net_conv0_fwd'"),
-        ({"inputs": [image(), image()]}, TracingError, "cannot be traced.*TypeError"),
+        ({"inputs": [image(), image()]}, TracingError, "takes 1 input at most, and 2 were given"),
+        ({"input_shapes": [(2, 3, 8, 8), (1,)]}, TracingError, "takes 1 input at most, and 2 were given"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(described, error, message):
