@@ -136,7 +136,7 @@ def test_what_only_networks_were_timed_for_is_in_the_mean_of_nothing() -> None:
 def test_an_hour_in_which_all_kernels_took_longer_is_evened_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alike = [one for one in timed(4000) if one["work"]["channels"] % 16 == 0]
+    alike = [one for one in timed(6000) if one["work"]["channels"] % 16 == 0]
     kernels = alike[:1700]  # two times, for what is left over is too few for a third
     for one in kernels[:700]:
         one["us"] = {"float32": 1.2 * one["us"]["float32"]}
@@ -154,6 +154,13 @@ def test_an_hour_in_which_all_kernels_took_longer_is_evened_out(
     assert "1700 random kernels of 2 times" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         hours.main([*arguments, "-o", str(tmp_path / "even.jsonl")])
+    quiet = tmp_path / "quiet.jsonl"
+    quiet.write_text("".join(json.dumps(one) + "\n" for one in alike[2000:2400]), "utf-8")
+    hours.main([*arguments, "--quiet", str(quiet), "-o", str(tmp_path / "as-quiet.jsonl")])
+    evened = [json.loads(line) for line in (tmp_path / "as-quiet.jsonl").read_text("utf-8").splitlines()]
+    assert evened[1]["us"]["float32"] / random[0]["us"]["float32"] == pytest.approx(1 / 1.2, rel=0.05)
+    assert evened[-1]["us"]["float32"] / random[-1]["us"]["float32"] == pytest.approx(1.0, rel=0.05)
+    assert "of a quiet hour" in capsys.readouterr().out
 
 
 @learns

@@ -1,11 +1,12 @@
 """Take out of timings by how much longer kernels took in one hour than in another.
 
-    python -m tools.kernel_costs.hours TARGET.json --timings kernels.jsonl -o even.jsonl
+    python -m tools.kernel_costs.hours TARGET.json --timings kernels.jsonl --quiet quiet.jsonl -o even.jsonl
 
-A machine that others share is slower in one hour than in the next, by up to 1.15. Random kernels are of all
-kinds at any time, so how much longer some hundreds in a row took than the target's rates say tells the hour,
-and their times are divided by what it is beside the mean of all hours. Kernels in networks stay as they are:
-a few networks fill an hour, and rates may be off for these.
+A machine that others share is slower in one hour than in the next, by up to 1.15, and where kernels are timed
+on both of its cores by a few hundredths more. Random kernels are of all kinds at any time, so how much longer
+some hundreds in a row took than the target's rates say tells the hour, and their times are divided by what it
+is beside an hour in which nothing else ran, or else the mean of all. Kernels in networks stay as they are: a
+few networks fill an hour, and rates may be off for these.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_arguments(parser)
     parser.add_argument(
-        "-o", "--out", type=Path, required=True, help="the file to write, which is not there yet"
+        "--quiet", type=Path, help="random kernels that were timed while nothing else ran on the machine"
     )
+    parser.add_argument("-o", "--out", type=Path, required=True, help="the file to write")
     given = parser.parse_args(arguments)
     if given.out.exists():
         parser.error(f"{given.out} is there already")
@@ -40,16 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     assert target.cost is not None, "read_target ends the program"
     timed = read_timings(given.timings)
     random = [one for one in timed if "network" not in one]
-    evened, factors = even(random, target.cost)
+    quiet = None if given.quiet is None else _level(read_timings(given.quiet), target.cost)
+    evened, factors = even(random, target.cost, quiet)
     add_timings(given.out, [*(one for one in timed if "network" in one), *evened])
+    beside = "the mean" if quiet is None else "a quiet hour"
+    slowest, fastest = max(factors, default=1.0), min(factors, default=1.0)
     print(
-        f"{len(random)} random kernels of {len(factors)} times; in the slowest they took "
-        f"{max(factors, default=1.0):.2f} of the mean, in the fastest {min(factors, default=1.0):.2f}"
+        f"{len(random)} random kernels of {len(factors)} times; in the slowest they took {slowest:.2f} of "
+        f"{beside}, in the fastest {fastest:.2f}"
     )
 
 
 def even(
-    timed: Sequence[Mapping[str, Any]], cost: CostModel
+    timed: Sequence[Mapping[str, Any]], cost: CostModel, quiet: float | None = None
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[float]]:
     """Return random kernels as they would have been timed in one hour, and by what each hour was slower.
 
@@ -60,12 +65,14 @@ def even(
         :func:`mxamp.runtime.kernel_times.time_kernels` returns them.
     cost
         What says how long they take, but for a factor.
+    quiet
+        The logarithm of that factor in the hour that they shall be of; by default the mean of all.
     """
     rows = [timed[start : start + _IN_A_ROW] for start in range(0, len(timed), _IN_A_ROW)]
     if len(rows) > 1 and len(rows[-1]) < _IN_A_ROW // 2:  # too few to tell
         rows[-2:] = [[*rows[-2], *rows[-1]]]
     levels = np.array([_level(row, cost) for row in rows])
-    slower = np.exp(levels - levels.mean()).tolist() if rows else []
+    slower = np.exp(levels - (levels.mean() if quiet is None else quiet)).tolist() if rows else []
     evened = [
         {**one, "us": {label: us / times for label, us in one["us"].items()}}
         for row, times in zip(rows, slower)
