@@ -75,7 +75,7 @@ def match_entries(reference: Graph, converted: Graph) -> Matching:
         for position, other in zip(found, places[name])
     }
     heads = set(reference.heads)
-    folded = _folded(reference, positions)
+    folded = _folded(reference, places)
     merged = frozenset(folded.values())
     matched: list[Match] = []
     unmatched: list[Entry] = []
@@ -88,8 +88,9 @@ def match_entries(reference: Graph, converted: Graph) -> Matching:
                 continue  # hidden outputs, such as BatchNorm's statistics
             if position in merged:
                 continue
-            name = reference.nodes[folded.get(position, position)].name
-            known = {name: several[position]} if position in several else positions
+            carrier = folded.get(position, position)
+            name = reference.nodes[carrier].name
+            known = {name: several[carrier]} if carrier in several else positions
             found = _counterpart(entry, name, node.op, converted, known)
             if found is None:
                 unmatched.append(entry)
@@ -141,11 +142,11 @@ def _rounded(entry: Entry, name: str, converted: Graph) -> Entry:
     return entry
 
 
-def _folded(reference: Graph, positions: Mapping[str, int]) -> dict[int, int]:
+def _folded(reference: Graph, places: Mapping[str, Sequence[int]]) -> dict[int, int]:
     """Return BatchNorm position -> position of the layer it was folded into."""
     folded: dict[int, int] = {}
     for position, node in enumerate(reference.nodes):
-        if node.op != "BatchNorm" or node.name in positions:
+        if node.op != "BatchNorm" or node.name in places:
             continue
         source = node.inputs[0]
         layer = reference.nodes[source.node]
@@ -153,7 +154,7 @@ def _folded(reference: Graph, positions: Mapping[str, int]) -> dict[int, int]:
         if (
             not layer.is_variable
             and alone
-            and layer.name in positions
+            and layer.name in places
             and layer.op not in (*CAST_OPERATORS, AMP_MULTICAST)
         ):
             folded[position] = source.node

@@ -98,6 +98,22 @@ def test_of_nodes_of_one_name_none_matches_where_one_is_gone():
     assert names(twice, graph(DATA, EXP, heads=[Entry(1)])) == ({}, ["e0", "e0"])
 
 
+def test_layers_of_one_name_that_norms_were_folded_into_carry_their_results():
+    nodes = [DATA]
+    for source in (0, 0):
+        layer = Node("Convolution", "conv", {}, (Entry(source),))
+        nodes += [layer, Node("BatchNorm", "bn", {}, (Entry(len(nodes)),), num_outputs=3)]
+    reference = graph(*nodes, heads=[Entry(2), Entry(4)])
+    after = graph(DATA, nodes[1], nodes[3]._replace(inputs=(Entry(0),)), heads=[Entry(1), Entry(2)])
+    matched, unmatched, folded = match_entries(reference, after)
+    assert folded == {2: 1, 4: 3}
+    assert [(match.reference, match.converted) for match in matched] == [
+        (Entry(2), Entry(1)),
+        (Entry(4), Entry(2)),
+    ]
+    assert not unmatched
+
+
 def test_roundings_of_nodes_of_one_name_are_found():
     twice = graph(DATA, EXP, Node("exp", "e0", {}, (Entry(1),)), heads=[Entry(2)])
     first = Node("_mxamp_round", "e0_round_bfloat16", {}, (Entry(1),))
