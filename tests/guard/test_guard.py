@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from mxamp.guard import Guard
 from mxamp.model import load
 from mxamp.report.guard import guard_lines
 from mxamp.report.model import Report
+from mxamp.targets import Support
 from tests.building import BF16, Net, capable
 from tests.guard.fake_machine import FakeMachine, chains, guarded, low_nodes
 
@@ -158,6 +160,18 @@ def test_where_preparing_costs_time_the_original_graph_comes_back(quiet):
     for name, values in net.params.items():
         assert np.array_equal(model.arg_params[name].values(), values)
     assert model.report.guard.prepared.ratio == pytest.approx(10 / 12, abs=1e-4)
+
+
+def test_where_nothing_becomes_low_the_reasons_are_those_of_the_conversion(quiet):
+    net = Net()
+    term = net.op("elemwise_mul", net.param("p", 1, 4, 1, 1), net.param("q", 1, 4, 1, 1), name="folded")
+    graph = net.graph(net.op("broadcast_add", net.conv(net.var("data"), "c0"), term, name="sum"))
+    target = replace(capable(BF16), default=Support.UNSUPPORTED)
+    model = guarded(graph, net.params, FakeMachine({}, prepared=0.002), target=target)
+    assert model.report.guard.outcome == "original"
+    assert model.report.guard.reason.startswith("nothing in the model became bfloat16")
+    reasons = {node.name: node.reason for node in model.report.nodes}
+    assert reasons["c0"] == f"no operator runs in bfloat16 on {target.name}"
 
 
 @pytest.mark.parametrize(("prepared", "outcome"), [(0.0, "prepared"), (0.002, "original")])
