@@ -34,6 +34,12 @@ def check_headroom(given: object) -> float:
     return float(given)  # type: ignore[arg-type]
 
 
+def knows_some_of(graph: Graph, calibration: Calibration) -> bool:
+    """Return whether a calibration knows a node of a graph; it is another model's where it knows none."""
+    names = {node.name for node in graph.nodes}
+    return any(name.node in names for name in calibration.entries)
+
+
 def observed(
     graph: Graph, calibration: Calibration, *, below: float = float("inf")
 ) -> dict[Entry, EntryStatistics]:

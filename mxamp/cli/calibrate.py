@@ -14,6 +14,7 @@ from mxamp.cli.data import add_samples_options
 from mxamp.cli.options import add_common
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
+from mxamp.files import check_folder
 from mxamp.messages.counts import count_of
 
 _EPILOG = """\
@@ -121,8 +122,7 @@ def _output(args: argparse.Namespace) -> Path:
             "--data FILE.npz -o OUT. (--show FILE prints a calibration that is there.)"
         )
     output = Path(args.output)
-    if not output.parent.is_dir():
-        raise ExportError(f"The folder {str(output.parent)!r} does not exist. Create it first.")
+    check_folder(output.parent)
     if output.exists() and not args.force:
         what = "" if is_calibration(output) else ", and is no calibration"
         raise ExportError(f"{args.output!r} already exists{what}. Give --force to overwrite it.")

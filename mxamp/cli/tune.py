@@ -14,6 +14,7 @@ from mxamp.cli.html import check_new_file, write_converted_page
 from mxamp.cli.options import add_common
 from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
+from mxamp.files import check_folder
 from mxamp.model.provenance import read_provenance
 from mxamp.tuning import Tuning
 
@@ -155,8 +156,8 @@ def _check(args: argparse.Namespace) -> None:
     if args.points < 2:
         raise DataError(f"--points must be at least 2, both ends of the curve, not {args.points}.")
     for path in (args.plot, args.output):
-        if path is not None and not Path(path).parent.is_dir():
-            raise ExportError(f"The folder {str(Path(path).parent)!r} does not exist. Create it first.")
+        if path is not None:
+            check_folder(Path(path).parent)
     if args.plot is not None and Path(args.plot).suffix.lower() not in (".png", ".svg"):
         raise DataError(f"--plot draws a .png or an .svg file, not {Path(args.plot).name!r}.")
     check_new_file(args.html, force=args.force)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Mapping
 
 from mxamp.calibration import Calibration, ModelRecord
+from mxamp.calibration.ranges import knows_some_of
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.ops import FACTS
@@ -57,8 +58,7 @@ def calibration_notes(
         The user's model.
     """
     record = ModelRecord.of(graph, params)
-    names = {node.name for node in graph.nodes}
-    if not any(name.node in names for name in calibration.entries):
+    if not knows_some_of(graph, calibration):
         return (
             "The calibration is of another model: it knows none of this one's nodes, and nothing comes of "
             "it.",

@@ -8,7 +8,7 @@ from typing import Mapping
 import numpy as np
 
 from mxamp.calibration.placing import left_of_weights, placing_by_prices
-from mxamp.calibration.ranges import observed, out_of_range
+from mxamp.calibration.ranges import knows_some_of, observed, out_of_range
 from mxamp.calibration.statistics import EntryStatistics
 from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_again, assumed_for
 from mxamp.conversion.options import Options
@@ -77,8 +77,7 @@ def _placing(options: Options, state: State) -> Placing | None:
         return options.placing
     if options.policy.is_pure or options.low_precision is LowPrecision.REQUIRED:
         return None
-    names = {node.name for node in state.graph.nodes}
-    if not any(name.node in names for name in calibration.entries):  # it is of another model
+    if not knows_some_of(state.graph, calibration):
         return None
     return placing_by_prices(
         calibration.prices,

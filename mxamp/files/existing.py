@@ -8,13 +8,25 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mxamp.errors import ModelFileNotFoundError, nearest_names
+from mxamp.errors import ExportError, ModelFileNotFoundError, nearest_names
 
 if TYPE_CHECKING:
     from os import PathLike
 
 _LISTED = 5
 """The most files to list when none has a similar name."""
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder is there that something is to be written into.
+
+    Raises
+    ------
+    ExportError
+        When it is not.
+    """
+    if not folder.is_dir():
+        raise ExportError(f"The folder {str(folder)!r} does not exist. Create it first.")
 
 
 def existing_file(path: str | PathLike[str], what: str) -> Path:

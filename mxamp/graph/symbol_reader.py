@@ -10,7 +10,7 @@ upgraded the original.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 from mxamp.errors import GraphError, ModelFileNotFoundError, SymbolFormatError
 from mxamp.files import existing_file, why_unreadable
@@ -371,14 +371,7 @@ def _in_topological_order(
     new_position = [0] * len(nodes)
     for new, old in enumerate(order):
         new_position[old] = new
-    moved = [
-        nodes[old]._replace(
-            inputs=tuple(Entry(new_position[p], index) for p, index in nodes[old].inputs),
-            control_deps=tuple(new_position[dep] for dep in nodes[old].control_deps),
-        )
-        for old in order
-    ]
-    return moved, tuple(Entry(new_position[p], index) for p, index in heads)
+    return _renumbered([nodes[old] for old in order], heads, new_position)
 
 
 def _with_variables_once(nodes: list[Node], heads: tuple[Entry, ...]) -> tuple[list[Node], tuple[Entry, ...]]:
@@ -403,12 +396,19 @@ def _with_variables_once(nodes: list[Node], heads: tuple[Entry, ...]) -> tuple[l
         kept.append(node)
     if len(kept) == len(nodes):
         return nodes, heads
+    return _renumbered(kept, heads, new_position)
+
+
+def _renumbered(
+    nodes: Iterable[Node], heads: tuple[Entry, ...], new_position: Sequence[int]
+) -> tuple[list[Node], tuple[Entry, ...]]:
+    """Return nodes and heads that read where others are now: old position -> new one."""
     moved = [
         node._replace(
             inputs=tuple([Entry(new_position[p], index) for p, index in node.inputs]),
             control_deps=tuple([new_position[dep] for dep in node.control_deps]),
         )
-        for node in kept
+        for node in nodes
     ]
     return moved, tuple([Entry(new_position[p], index) for p, index in heads])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from mxamp.errors import ParamsError, TargetError
 from mxamp.graph.graph import Graph
 from mxamp.model.source_files import SourceFiles
 from mxamp.params.parameter import ArrayParameter, Parameter
+
+_Value = TypeVar("_Value")
 
 
 def graph_of(sym: Any) -> Graph:
@@ -75,29 +77,28 @@ def _array_parameter(name: str, value: Any) -> ArrayParameter:
         ) from None
 
 
-class LoadedArrays(Dict[str, Any]):
+class _OfFiles(Dict[str, _Value]):
+    """Values by name that know the files that they came from."""
+
+    def __init__(self, values: Mapping[str, _Value], source: SourceFiles) -> None:
+        super().__init__(values)
+        self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickle may be read where the files are not.
+        return dict, (dict(self),)
+
+
+class LoadedArrays(_OfFiles[Any]):
     """MXNet's arrays of a model that has files, which saving what is made of them must not replace.
 
     Whoever has them may change their values, so nothing more is said of where these come from.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], source: SourceFiles) -> None:
-        super().__init__(arrays)
-        self.source = source
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A pickle may be read where the files are not.
-        return dict, (dict(self),)
-
-
-class LoadedParams(Dict[str, Parameter]):
+class LoadedParams(_OfFiles[Parameter]):
     """Loaded parameters. They know the files, so that what is converted from them can name these."""
 
     def __init__(self, params: Mapping[str, Parameter], graph: Graph, source: SourceFiles) -> None:
-        super().__init__(params)
+        super().__init__(params, source)
         self.graph = graph
-        self.source = source
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A pickle may be read where the files are not.
-        return dict, (dict(self),)

@@ -11,7 +11,7 @@ from typing import Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError
-from mxamp.files import atomic_write
+from mxamp.files import atomic_write, check_folder
 from mxamp.graph.graph import Graph
 from mxamp.messages.arguments import path_fault
 from mxamp.onnx.file import Progress, write_file
@@ -103,8 +103,7 @@ def export_openvino_graph(
     onnx = write_graph(plain.graph, plain.params, input_shapes=input_shapes, dynamic_batch=dynamic_batch)
     # Beside the destination, where there is room for what will be written there.
     folder = written.parent
-    if not folder.is_dir():
-        raise ExportError(f"The folder {str(folder)!r} does not exist. Create it first.")
+    check_folder(folder)
     with tempfile.TemporaryDirectory(prefix=".mxamp-", dir=folder) as text:
         staged = Path(text) / "model.xml"
         source = Path(text) / "model.onnx"

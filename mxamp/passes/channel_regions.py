@@ -385,14 +385,9 @@ class ChannelRegions:
     def _keeps_shape(self, node: Node) -> bool:
         """Return whether a Reshape is of those that other passes put in, which keep every axis."""
         sizes = integers(node.attrs.get("shape", "")) or ()
-        source = node.inputs[0]
-        axes = self.state.axes(source)
-        if axes is None and self.names[source.node] == "BatchNorm":
-            source = self.graph.nodes[source.node].inputs[0]
-        if axes is None and self.is_layer[source.node]:
-            axes = 2 + len(integers(self.graph.nodes[source.node].attrs.get("kernel", "")) or ())
-        is_turned = is_true(node.attrs, "reverse", default=False)
-        return not is_turned and (sizes == (_ALL_AXES,) or (set(sizes) == {0} and len(sizes) == axes))
+        places = self.state.places.get(node.inputs[0].node)
+        is_whole = sizes == (_ALL_AXES,) or (places is not None and sizes == (0,) * (2 + places))
+        return is_whole and not is_true(node.attrs, "reverse", default=False)
 
     def _carried(self, position: int) -> Sequence[int]:
         """Return the tensors whose channels a node carries on; none where it is no such node."""

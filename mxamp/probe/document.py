@@ -69,8 +69,7 @@ def make_document(
     everything = check_patterns(cases, answers, (*builtin.rounds_once, *builtin.fusion), must_be_right=False)
     cost = fitted_cost(samples, answers, operators)
     if cost is not None:
-        cost = {"measured": True, "machine": _named(machine), "source": _source(machine), **cost}
-    measured = f"Measured by {_source(machine)}."
+        cost = {**_measured_on(machine), **cost}
     warning = _warning(samples, machine, dtype, device)
     # What a user registered of an operator for the built-in target is true of MXNet, so it holds here too.
     # A probe of some operators alone, which fits no costs, must not inherit what it did not measure.
@@ -80,7 +79,7 @@ def make_document(
         **({"based_on": builtin.name} if inherits else {}),
         "dtype": dtype.label,
         "device": device,
-        "description": f"{description.rstrip('. ')}. {measured}" if description else measured,
+        "description": _described(description, f"Measured by {_source(machine)}."),
         **({"warning": warning} if warning else {}),
         "needs": _needs(machine, dtype, device),
         "fold_into": _fold_into(answers),
@@ -117,17 +116,25 @@ def with_own_costs(
         What it was measured on, recorded as it is.
     """
     source = Target.builtin_document(builtin.name)
-    measured = f"Measured in float32 by {_source(machine)}."
-    cost = {**source["cost"], "measured": True, "machine": _named(machine), "source": _source(machine)}
+    cost = {**source["cost"], **_measured_on(machine)}
     cost.pop("corrections", None)  # they say by how much other rates were off
     return {
         **source,
         "name": name,
         **({"based_on": builtin.name} if name != builtin.name else {}),
-        "description": f"{description.rstrip('. ')}. {measured}" if description else measured,
+        "description": _described(description, f"Measured in float32 by {_source(machine)}."),
         "measured_on": dict(machine),
         "cost": cost,
     }
+
+
+def _described(description: str, measured: str) -> str:
+    return f"{description.rstrip('. ')}. {measured}" if description else measured
+
+
+def _measured_on(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what costs say of where they come from."""
+    return {"measured": True, "machine": _named(machine), "source": _source(machine)}
 
 
 def _severity(entry: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping
 
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, TargetError, nearest_names
-from mxamp.files.atomic import atomic_write
+from mxamp.files import atomic_write, check_folder
 from mxamp.measuring.machine import describe_machine, has_avx512, processors
 from mxamp.ops import FACTS
 from mxamp.probe.case import Case
@@ -221,8 +221,7 @@ def _check_output(path: Path) -> None:
             f"Cannot write a target to {str(path)!r}: its name must end in .json, which is how "
             "`mxamp convert --target` tells a file from a built-in target."
         )
-    if not path.parent.is_dir():
-        raise ExportError(f"The folder {str(path.parent)!r} does not exist. Create it first.")
+    check_folder(path.parent)
     if not os.access(path.parent, os.W_OK):
         raise ExportError(f"The folder {str(path.parent)!r} must not be written to. Give a file in another.")
 

@@ -86,20 +86,20 @@ class MixedPrecisionBlock(SymbolBlock):
         self._arg_names = tuple(name for name in model.arg_params if name in self.params)
         self._aux_names = tuple(name for name in model.aux_params if name in self.params)
         for name in (*self._arg_names, *self._aux_names):
-            given = model.arg_params.get(name) or model.aux_params[name]
+            held = model.arg_params.get(name) or model.aux_params[name]
             parameter = self.params[name]
             parameter.grad_req = "null"
             # _load_init copies, so nothing is shared with the block that was converted.
             parameter._load_init(
-                ndarray_from_parameter(given), list(ctx), cast_dtype=True, dtype_source="saved"
+                ndarray_from_parameter(held), list(ctx), cast_dtype=True, dtype_source="saved"
             )
         # As MXNet fuses it, in place of the graph above, once the block has run.
         self._unfused_graph = self._cached_graph
         # oneDNN fuses where one CPU runs it; a graph of NumPy's operators would come back as another kind.
         fuses = not numpy and len(ctx) == 1 and ctx[0].device_type == "cpu" and is_fusion_on()
         # oneDNN has no float64, and MXNet raises where it fused a layer of that.
-        held = (*model.arg_params.values(), *model.aux_params.values())
-        fuses = fuses and not any(value.dtype is DType.FLOAT64 for value in held)
+        values = (*model.arg_params.values(), *model.aux_params.values())
+        fuses = fuses and not any(value.dtype is DType.FLOAT64 for value in values)
         # With static_shape loops that read each other's results compute other numbers in half of all calls,
         # with static_alloc alone they never did.
         has_loops = any(node.subgraphs for node in model.graph.nodes)

@@ -324,29 +324,29 @@ def _wants_numpy_mode(error: Exception) -> bool:
 
 def _most_inputs(net: Any) -> int | None:
     """Return how many inputs ``hybrid_forward`` takes; None where it takes any number, or does not say."""
-    try:
-        parameters = list(inspect.signature(net.hybrid_forward).parameters.values())[1:]
-    except (AttributeError, TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+    inputs = _inputs(net)
+    if any(one.kind is one.VAR_POSITIONAL for one in inputs):
         is_chain = isinstance(net, mx.gluon.nn.HybridSequential) and len(net) > 0
         return _most_inputs(net[0]) if is_chain else None
-    return sum(parameter.name not in net._reg_params for parameter in parameters)
+    return len(inputs) or None
 
 
 def _required_inputs(net: Any) -> list[str]:
     """Return the inputs that ``hybrid_forward`` cannot do without."""
+    return [
+        one.name
+        for one in _inputs(net)
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+    ]
+
+
+def _inputs(net: Any) -> list[inspect.Parameter]:
+    """Return what ``hybrid_forward`` takes besides the block's parameters; nothing where it does not say."""
     try:
         parameters = list(inspect.signature(net.hybrid_forward).parameters.values())[1:]
     except (TypeError, ValueError):
         return []
-    return [
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-        and parameter.name not in net._reg_params
-    ]
+    return [one for one in parameters if one.name not in net._reg_params]
 
 
 # ---------------------------------------------------------------------- parameters

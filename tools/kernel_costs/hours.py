@@ -2,7 +2,7 @@
 
     python -m tools.kernel_costs.hours TARGET.json --timings kernels.jsonl --quiet quiet.jsonl -o even.jsonl
 
-A machine that others share is slower in one hour than in the next, by up to 1.15, and where kernels are timed
+A machine that others share is slower in one hour than in the next, by up to 1.2, and where kernels are timed
 on both of its cores by a few hundredths more. Random kernels are of all kinds at any time, so how much longer
 some hundreds in a row took than the target's rates say tells the hour, and their times are divided by what it
 is beside an hour in which nothing else ran, or else the mean of all. Kernels in networks stay as they are: a
@@ -19,9 +19,7 @@ import numpy as np
 
 from mxamp.probe.fit_kernels import read_kernels
 from mxamp.targets.cost import CostModel
-from mxamp.targets.kernel_cost import kernel_microseconds
-from mxamp.targets.kernel_terms import amounts_and_traits
-from tools.kernel_costs.timings import add_arguments, add_timings, read_target, read_timings
+from tools.kernel_costs.timings import add_arguments, add_timings, off_by, read_target, read_timings
 
 _IN_A_ROW = 700
 """Kernels that tell an hour: on one thread they are timed in two minutes. Their median is known to 0.02."""
@@ -83,13 +81,14 @@ def even(
 
 def _level(timed: Sequence[Mapping[str, Any]], cost: CostModel) -> float:
     """Return the median logarithm of how many times longer kernels took in float32 than their rates say."""
-    off = [
-        np.log(time / kernel_microseconds(trees[0], *amounts_and_traits(sample.op, sample.work, low=False)))
+    found = [
+        one
         for sample in read_kernels(timed)
-        for trees, time in [(cost.kernels.get(sample.family), sample.times[0])]
-        if trees is not None and time
+        for trees in [cost.kernels.get(sample.family)]
+        for one in [None if trees is None else off_by(trees[0], sample, low=False)]
+        if one is not None
     ]
-    return float(np.median(off)) if off else 0.0
+    return float(np.median(found)) if found else 0.0
 
 
 if __name__ == "__main__":

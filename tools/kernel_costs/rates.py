@@ -31,10 +31,18 @@ from numpy.typing import NDArray
 from mxamp.probe.fit_kernels import WORST, KernelSample, fit_family, read_kernels
 from mxamp.targets import Target
 from mxamp.targets.cost import Corrections, CostModel
-from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, slower_by, tree_to_document
+from mxamp.targets.kernel_cost import KernelCost, slower_by, tree_to_document
 from mxamp.targets.kernel_family import BROADER
 from mxamp.targets.kernel_terms import amounts_and_traits
-from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
+from tools.kernel_costs.timings import (
+    add_arguments,
+    off_by,
+    part_of,
+    read_target,
+    read_timings,
+    within,
+    write_target,
+)
 
 _PARTS = 4
 
@@ -282,11 +290,7 @@ def _foretold(
 
 
 def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDArray[np.float64]:
-    found = []
-    for sample in samples:
-        expected = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
-        found.append(np.log((sample.times[low] or expected) / expected))
-    return np.array(found)
+    return np.array([off_by(tree, sample, low=low) or 0.0 for sample in samples])
 
 
 def losses(off: NDArray[np.float64]) -> NDArray[np.float64]:

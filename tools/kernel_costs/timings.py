@@ -15,6 +15,8 @@ from mxamp.files import atomic_write
 from mxamp.probe.document import document_text
 from mxamp.probe.fit_kernels import KernelSample
 from mxamp.targets import Target
+from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds
+from mxamp.targets.kernel_terms import amounts_and_traits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +50,15 @@ def add_timings(path: Path, timed: Iterable[Mapping[str, Any]]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for kernel in timed:
             file.write(json.dumps(kernel) + "\n")
+
+
+def off_by(tree: KernelCost, sample: KernelSample, *, low: bool) -> float | None:
+    """Return the logarithm of how many times longer a kernel took than a tree says; None without a time."""
+    time = sample.times[low]
+    if not time:
+        return None
+    told = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
+    return float(np.log(time / told))
 
 
 def within(off: NDArray[np.float64]) -> str:
