@@ -25,13 +25,15 @@ from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
 from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel
 from mxamp.targets.kernel_cost import (
+    Forest,
     KernelCost,
     Leaf,
     Split,
+    Tree,
+    cost_to_document,
     kernel_microseconds,
     rounded,
     slower_by,
-    tree_to_document,
 )
 from mxamp.targets.kernel_family import family_of
 from mxamp.targets.kernel_terms import amounts_and_traits
@@ -151,7 +153,7 @@ def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None)
                 trees[family] = None if tree is None else slower_by(tree, times)
         for family, fitted in trees.items():
             if fitted is not None:
-                document.setdefault(family, {})[label] = tree_to_document(fitted)
+                document.setdefault(family, {})[label] = cost_to_document(fitted)
     return {family: document[family] for family in sorted(document) if "float32" in document[family]}
 
 
@@ -219,6 +221,14 @@ def fit_family(
     known
         What they cost elsewhere.
     """
+    if isinstance(known, Forest):
+        trees = [_fit_tree(samples, low=low, known=tree) for tree in known.trees]
+        found = tuple([tree for tree in trees if tree is not None])
+        return Forest(found) if found else None
+    return _fit_tree(samples, low=low, known=known)
+
+
+def _fit_tree(samples: Sequence[KernelSample], *, low: bool, known: Tree | None) -> Tree | None:
     timed = [(sample, time) for sample in samples for time in [sample.times[low]] if time]
     if len(timed) < (_FEWEST if known is None else 1):
         return None
@@ -236,7 +246,7 @@ def fit_family(
         elsewhere = [kernel_microseconds(known, *one) for one in described]
         tree = _regrow(known, table, (names, traits), _longer(table.times, np.array(elsewhere)), depth=0)
     _prune(tree, table)
-    return _as_cost(tree, names, traits)
+    return _as_tree(tree, names, traits)
 
 
 def _seen(trait: str, value: float) -> float:
@@ -251,7 +261,7 @@ def _longer(times: NDArray[np.float64], expected: NDArray[np.float64], prior: fl
 
 
 def _regrow(
-    known: KernelCost,
+    known: Tree,
     table: _Table,
     labels: tuple[Sequence[str], Sequence[str]],
     longer: float,
@@ -276,14 +286,14 @@ def _regrow(
     return _Node(np.zeros(len(names)), trait, known.below, lower, upper, is_known=True)
 
 
-def _as_cost(node: _Node, names: Sequence[str], traits: Sequence[str]) -> KernelCost:
+def _as_tree(node: _Node, names: Sequence[str], traits: Sequence[str]) -> Tree:
     if node.lower is None or node.upper is None:
         return Leaf({name: rounded(rate) for name, rate in zip(names, node.rates) if rate > 0})
     return Split(
         traits[node.trait],
         rounded(node.below),
-        _as_cost(node.lower, names, traits),
-        _as_cost(node.upper, names, traits),
+        _as_tree(node.lower, names, traits),
+        _as_tree(node.upper, names, traits),
     )
 
 

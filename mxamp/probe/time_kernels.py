@@ -6,7 +6,7 @@ import itertools
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from mxamp.ops.casts import AMP_CAST
 from mxamp.probe.fit_kernels import KernelSample, fit_kernels
 from mxamp.probe.kernels import FAMILIES, GUESTS, Kernel, draw_guest, draw_kernels, seat_guests
 from mxamp.targets import CostModel, Support, Target
-from mxamp.targets.kernel_cost import kernel_microseconds, tree_from_document
+from mxamp.targets.kernel_cost import cost_from_document, kernel_microseconds
 from mxamp.targets.kernel_terms import amounts_and_traits
 
 JUDGE_SEED = 900_000_000
@@ -95,12 +95,7 @@ def time_random_kernels(
 
 
 def time_in_surroundings(
-    timing: KernelTiming,
-    target: Target,
-    count: int,
-    *,
-    seed: int,
-    only: Collection[str] = frozenset(),
+    timing: KernelTiming, target: Target, count: int, *, seed: int
 ) -> list[list[dict[str, Any]]]:
     """Time each of some random kernels again and again, in graphs of other kernels each time.
 
@@ -117,8 +112,6 @@ def time_in_surroundings(
         How many kernels.
     seed
         Where the seeds of kernels and graphs begin.
-    only
-        Operators, or families: other kernels than theirs are drawn and not timed. All, where there are none.
 
     Returns
     -------
@@ -131,24 +124,94 @@ def time_in_surroundings(
     TargetError
         When the processes keep dying.
     """
-    random = np.random.default_rng(seed)
-    seeds = range(seed, seed + count)
-    drawn = [guest for guest in seeds if not only or _is_one_of(draw_guest(guest), only)]
+    drawn = guests_from(seed, count)
     found: dict[int, list[dict[str, Any]]] = {guest: [] for guest in drawn}
+    for graph in time_guests(timing, target, drawn, seed=seed + count):  # no guest's seed
+        for guest, times in graph.guests:
+            found[guest].append(times)
+    return list(found.values())
+
+
+def guests_from(seed: int, count: int, only: Collection[str] = frozenset()) -> Sequence[int]:
+    """Return the seeds of guests (:func:`mxamp.probe.kernels.draw_guest`).
+
+    Parameters
+    ----------
+    seed
+        The first.
+    count
+        How many are drawn.
+    only
+        Operators, or families: guests of others are left out. None is, where there are none.
+    """
+    seeds = range(seed, seed + count)
+    return [guest for guest in seeds if not only or _is_one_of(draw_guest(guest), only)]
+
+
+class GraphTimes(NamedTuple):
+    """What the kernels of a graph take, as :func:`mxamp.runtime.kernel_times.time_kernels` returns it.
+
+    Attributes
+    ----------
+    guests
+        Those that were drawn one by one, each with its seed.
+    hosts
+        The others, which were drawn together and are of few kinds. What is there more than once comes once,
+        with the mean of its times.
+    """
+
+    guests: Sequence[tuple[int, dict[str, Any]]]
+    hosts: Sequence[dict[str, Any]]
+
+
+def time_guests(
+    timing: KernelTiming, target: Target, guests: Sequence[int], *, seed: int
+) -> Iterator[GraphTimes]:
+    """Yield what guests take in graphs of other kernels, each in another graph each time, until time is up.
+
+    Parameters
+    ----------
+    timing
+        How they are timed.
+    target
+        What says which operators run in the low dtype.
+    guests
+        Their seeds. All are timed as often, give or take one.
+    seed
+        Of the first graph.
+
+    Raises
+    ------
+    TargetError
+        When the processes keep dying.
+    """
+    random = np.random.default_rng(seed)
 
     def graphs() -> Iterator[_Graph]:
         waiting: list[int] = []
-        for number in itertools.count(seed + count) if drawn else ():  # no guest's seed
+        for number in itertools.count(seed) if guests else ():
             while len(waiting) < GUESTS:
-                waiting.extend(random.permutation(drawn).tolist())
+                waiting.extend(random.permutation(guests).tolist())
             graph = _Graph.drawn(number, guests=waiting)
             del waiting[: len(graph.places)]
             yield graph
 
     for graph, timed in _timed(timing, target, graphs()):
-        for place, guest in zip(graph.places, graph.guests):
-            found[guest].append(timed[place])
-    return list(found.values())
+        seated = [(guest, timed[place]) for place, guest in zip(graph.places, graph.guests)]
+        yield GraphTimes(seated, _hosts(graph, timed))
+
+
+def _hosts(graph: _Graph, timed: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return the times of kernels that are no guests: one for what is there more than once."""
+    alike: dict[int, list[dict[str, Any]]] = {}
+    for place, kernel in enumerate(graph.kernels):
+        if place not in graph.places:
+            alike.setdefault(graph.kernels.index(kernel), []).append(timed[place])
+    return [{**own[0], "us": _mean([one["us"] for one in own])} for own in alike.values()]
+
+
+def _mean(times: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    return {label: round(sum(one[label] for one in times) / len(times), 2) for label in times[0]}
 
 
 def _is_one_of(one: Kernel, names: Collection[str]) -> bool:
@@ -267,7 +330,7 @@ def weights_by_error(samples: Sequence[KernelSample], known: CostModel | None = 
         time = sample.times[0]
         if sample.family not in costs or not time:
             continue
-        tree = tree_from_document(costs[sample.family]["float32"], sample.family)
+        tree = cost_from_document(costs[sample.family]["float32"], sample.family)
         ratio = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=False)) / time
         off.setdefault(_drawn_as(sample.family), []).append(not 0.8 <= ratio <= 1.25)
     return {

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar
 
 from mxamp.targets.image_layout import BLOCKS_OF, PLAIN, WIDEST_BLOCK
 from mxamp.targets.kernel_correction import Correction, correction_from_document
-from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds, tree_from_document
+from mxamp.targets.kernel_cost import KernelCost, cost_from_document, kernel_microseconds
 from mxamp.targets.kernel_family import BROADER, family_of
 from mxamp.targets.kernel_terms import amounts_and_traits
 from mxamp.targets.work import Work
@@ -342,7 +342,7 @@ class CostModel:
             source=str(document["source"]),
             machine=str(document.get("machine", document["source"])),
             kernels={
-                family: KernelCosts(*_of_dtypes(given, f"kernels: {family}", tree_from_document))
+                family: KernelCosts(*_of_dtypes(given, f"kernels: {family}", cost_from_document))
                 for family, given in document.get("kernels", {}).items()
             },
             corrections=Corrections(

@@ -22,6 +22,8 @@ from mxamp.probe.kernels import FAMILIES, Kernel, draw_guest, draw_kernels, seat
 from mxamp.probe.time_kernels import (
     JUDGE_SEED,
     KernelTiming,
+    guests_from,
+    time_guests,
     time_in_surroundings,
     time_random_kernels,
     weights_by_error,
@@ -29,7 +31,15 @@ from mxamp.probe.time_kernels import (
 from mxamp.probe.workers import probe_environment
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.choose import automatic_target
-from mxamp.targets.kernel_cost import Split, kernel_microseconds, tree_from_document, tree_to_document
+from mxamp.targets.kernel_cost import (
+    Forest,
+    Split,
+    cost_from_document,
+    cost_to_document,
+    kernel_microseconds,
+    together,
+    trees_of,
+)
 from mxamp.targets.kernel_family import family_of
 from mxamp.targets.kernel_terms import amounts_and_traits
 
@@ -107,7 +117,7 @@ def test_of_a_library_that_is_known_few_kernels_tell_how_fast_this_machine_is() 
     apart = samples(40, seed=1)
 
     def worst(document: dict[str, Any]) -> float:
-        tree = tree_from_document(document["Convolution"]["float32"], "Convolution")
+        tree = cost_from_document(document["Convolution"]["float32"], "Convolution")
         found = [kernel_microseconds(tree, *amounts_and_traits(one.op, one.work, low=False)) for one in apart]
         return max(abs(math.log(us / timed(one.work))) for us, one in zip(found, apart))
 
@@ -145,7 +155,7 @@ def test_how_much_more_than_a_cache_holds_lies_around_a_kernel_makes_no_differen
     found = bounds(fit_family([*surrounded(60, 20), *surrounded(60, 400)], low=False))
     assert found
     assert all(20 * 2**20 < below <= 64 * 2**20 for below in found)
-    known = tree_from_document(
+    known = cost_from_document(
         {"trait": "around", "below": 2.0**28, "then": {"one": 2.0}, "else": {"one": 9.0}}, "Convolution"
     )
     assert not bounds(fit_family(kernels, low=False, known=known))
@@ -205,7 +215,7 @@ def test_what_none_of_some_kernels_does_costs_them_what_it_costs_others() -> Non
 
 def test_one_kernel_that_has_little_of_something_does_not_say_what_much_of_it_takes() -> None:
     """It took half as long again by accident, and its 256 bytes from memory are not why."""
-    known = tree_from_document({"one": 5.0, "beyond_cache": 1e-5, "beyond_shared_cache": 1e-4}, "Pooling")
+    known = cost_from_document({"one": 5.0, "beyond_cache": 1e-5, "beyond_shared_cache": 1e-4}, "Pooling")
 
     def sample(size: int, slower: float = 1.0) -> KernelSample:
         work = pooling(8, 8)._replace(elements=size // 4)
@@ -235,10 +245,24 @@ def test_too_few_times_tell_nothing() -> None:
     assert fit_kernels(samples(5)) == {}
 
 
+def test_several_known_trees_are_all_fitted_anew() -> None:
+    grown = [fit_family(samples(200)[start::2], low=False) for start in (0, 1)]
+    known = together([tree for one in grown if one is not None for tree in trees_of(one)])
+    assert isinstance(known, Forest)
+    slow = [one._replace(times=(3.0 * (one.times[0] or 0.0), None)) for one in samples(60)]
+    found = fit_family(slow, low=False, known=known)
+    assert isinstance(found, Forest)
+    assert len(found.trees) == len(known.trees) == 2
+    for sample in slow:
+        told = kernel_microseconds(found, *amounts_and_traits(sample.op, sample.work, low=False))
+        assert told == pytest.approx(sample.times[0], rel=0.25)
+    assert fit_family([], low=False, known=known) is None
+
+
 def test_a_tree_is_the_same_after_writing_and_reading() -> None:
     tree = fit_family(samples(80), low=False)
     assert tree is not None
-    assert tree_from_document(tree_to_document(tree), "a test") == tree
+    assert cost_from_document(cost_to_document(tree), "a test") == tree
 
 
 def test_what_was_timed_in_one_process_is_read_in_another() -> None:
@@ -704,17 +728,27 @@ def test_kernels_are_timed_among_others_again_and_again(timing: KernelTiming) ->
 
 
 @pytest.mark.parametrize(("name", "kind"), [("Pooling", "op"), ("Convolution 1x1", "family")])
-def test_only_some_operators_are_timed_among_all(timing: KernelTiming, name: str, kind: str) -> None:
-    count, seed = 60, JUDGE_SEED + 200
-    drawn = [getattr(draw_guest(seed + number), kind) for number in range(count)]
-    each = time_in_surroundings(
-        replace(timing, seconds=6.0), automatic_target(DType.BFLOAT16), count, seed=seed, only={name}
-    )
-    assert len(each) == drawn.count(name) > 0
-    assert {one[kind] for times in each for one in times} == {name}
-    assert (
-        time_in_surroundings(timing, automatic_target(DType.BFLOAT16), 4, seed=seed, only={"no such"}) == []
-    )
+def test_guests_may_be_of_some_operators_alone(name: str, kind: str) -> None:
+    guests = guests_from(JUDGE_SEED + 200, 60, {name})
+    assert guests
+    is_one = [getattr(draw_guest(JUDGE_SEED + 200 + number), kind) == name for number in range(60)]
+    assert guests == [JUDGE_SEED + 200 + number for number in range(60) if is_one[number]]
+    assert guests_from(5, 3) == [5, 6, 7]
+    assert guests_from(JUDGE_SEED + 200, 4, {"no such"}) == []
+
+
+def test_those_that_guests_are_among_are_told_once_a_graph(timing: KernelTiming) -> None:
+    guests, target = [JUDGE_SEED + 300], automatic_target(DType.BFLOAT16)
+    graphs = list(time_guests(replace(timing, seconds=8.0), target, guests, seed=JUDGE_SEED + 301))
+    assert len(graphs) >= 2
+    assert all({seed for seed, _ in graph.guests} == set(guests) for graph in graphs)
+    assert any(graph.hosts for graph in graphs)
+    for graph in graphs:
+        works = [Work.from_document(one["work"]) for one in graph.hosts if one["work"]]
+        alike = [repr(work._replace(around=0, model=0, operators=0)) for work in works]
+        assert len(alike) == len(set(alike)), "what is there twice comes once"
+        assert all(one["us"]["float32"] > 0 for one in graph.hosts)
+    assert list(time_guests(timing, target, [], seed=0)) == []
 
 
 def test_guests_take_the_places_of_a_few() -> None:

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from mxamp.probe.fit_kernels import read_kernels
 from mxamp.targets.cost import CostModel
-from mxamp.targets.kernel_cost import KernelCost, Leaf, Split, kernel_microseconds, rounded, tree_to_document
+from mxamp.targets.kernel_cost import (
+    Forest,
+    KernelCost,
+    Leaf,
+    cost_to_document,
+    kernel_microseconds,
+    with_rates,
+)
 from mxamp.targets.kernel_terms import AMOUNTS, amounts_and_traits
 from tools.kernel_costs.rates import beneath, losses
 from tools.kernel_costs.timings import add_arguments, part_of, read_target, read_timings, within, write_target
@@ -90,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for family in sorted(set(samples.families)):
                 tree = cost.kernels[family][low]
                 assert tree is not None, "it told their times"
-                document["cost"]["kernels"][family][label] = tree_to_document(with_rate(tree, name, rate))
+                document["cost"]["kernels"][family][label] = cost_to_document(with_rate(tree, name, rate))
             print(f"{name}, {label}: {rate:.3g} microseconds for one; {said}", flush=True)
     write_target(given.target, document)
 
@@ -152,19 +159,17 @@ def off(samples: AmountSamples, rate: float) -> NDArray[np.float64]:
     return found
 
 
-def knows(tree: KernelCost, name: str) -> bool:
-    """Return whether a leaf of a tree has a rate for an amount."""
-    if isinstance(tree, Leaf):
-        return name in tree.rates
-    return knows(tree.lower, name) or knows(tree.upper, name)
+def knows(cost: KernelCost, name: str) -> bool:
+    """Return whether a leaf has a rate for an amount."""
+    if isinstance(cost, Leaf):
+        return name in cost.rates
+    parts = cost.trees if isinstance(cost, Forest) else (cost.lower, cost.upper)
+    return any(knows(part, name) for part in parts)
 
 
-def with_rate(tree: KernelCost, name: str, rate: float) -> KernelCost:
-    """Return a tree with a rate for an amount in all of its leaves."""
-    if isinstance(tree, Leaf):
-        return Leaf({**tree.rates, name: rounded(rate)})
-    lower, upper = (with_rate(side, name, rate) for side in (tree.lower, tree.upper))
-    return Split(tree.trait, tree.below, lower, upper)
+def with_rate(cost: KernelCost, name: str, rate: float) -> KernelCost:
+    """Return what kernels cost with a rate for an amount in all leaves."""
+    return with_rates(cost, lambda rates: {**rates, name: rate})
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 A machine that others share is slower in one hour than in the next, by up to 1.2, and where kernels are timed
 on both of its cores by a few hundredths more. Random kernels are of all kinds at any time, so how much longer
 some hundreds in a row took than the target's rates say tells the hour, and their times are divided by what it
-is beside an hour in which nothing else ran, or else the mean of all. Kernels in networks stay as they are: a
-few networks fill an hour, and rates may be off for these.
+is beside an hour in which nothing else ran, or else the mean of all. Guests tell it, where there are any, for
+the others of a graph are of few kinds, and take a little less. Kernels in networks stay as they are: a few
+networks fill an hour, and rates may be off for these.
 """
 
 from __future__ import annotations
@@ -66,9 +67,11 @@ def even(
     quiet
         The logarithm of that factor in the hour that they shall be of; by default the mean of all.
     """
-    rows = [timed[start : start + _IN_A_ROW] for start in range(0, len(timed), _IN_A_ROW)]
-    if len(rows) > 1 and len(rows[-1]) < _IN_A_ROW // 2:  # too few to tell
-        rows[-2:] = [[*rows[-2], *rows[-1]]]
+    guests = [number for number, one in enumerate(timed) if one.get("guest")] or range(len(timed))
+    starts = [0, *guests[_IN_A_ROW::_IN_A_ROW]] if timed else []
+    if len(starts) > 1 and len(guests) % _IN_A_ROW in range(1, _IN_A_ROW // 2):  # too few to tell
+        starts.pop()
+    rows = [timed[start:end] for start, end in zip(starts, [*starts[1:], len(timed)])]
     levels = np.array([_level(row, cost) for row in rows])
     slower = np.exp(levels - (levels.mean() if quiet is None else quiet)).tolist() if rows else []
     evened = [
@@ -81,9 +84,10 @@ def even(
 
 def _level(timed: Sequence[Mapping[str, Any]], cost: CostModel) -> float:
     """Return the median logarithm of how many times longer kernels took in float32 than their rates say."""
+    guests = [one for one in timed if one.get("guest")]
     found = [
         one
-        for sample in read_kernels(timed)
+        for sample in read_kernels(guests or timed)
         for trees in [cost.kernels.get(sample.family)]
         for one in [None if trees is None else off_by(trees[0], sample, low=False)]
         if one is not None

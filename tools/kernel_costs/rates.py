@@ -6,11 +6,14 @@ Each family and dtype gets the tree that foretells best, of those tried: that of
 library, as it is, made longer or shorter as a whole, or with its conditions alone and rates anew; and one
 that is grown from nothing. Cross-validation decides, with one shape always in the same part, for the simplest
 of which none is better by more than a standard error (Breiman et al., "Classification and regression trees",
-1984). The target's own trees are not tried: they may have seen these timings.
+1984). The target's own trees are not tried: they may have seen these timings. Where rates are fitted or trees
+grown, those of cross-validation are kept, each of which has not seen some of the kernels, and all tell
+together: their mean is off by less than one that has seen all (Krogh and Vedelsby, "Neural network ensembles,
+cross validation, and active learning", 1995).
 
 Rates are fitted nearly to medians, for accidents are to count little. What a kernel takes in the mean of all
-graphs that it may be in is more: as much longer as random kernels take in the mean than trees said that had
-not seen them, all trees are made at last.
+graphs that it may be in is more: as much longer as guests among random kernels take in the mean than trees
+said that had not seen them, all trees are made at last.
 
 Corrections were learned from other timings, with other rates, and are dropped. With `--keep-corrections` they
 stay, and rates are fitted to what they leave of times: so a few families can be timed and fitted anew. No
@@ -31,7 +34,15 @@ from numpy.typing import NDArray
 from mxamp.probe.fit_kernels import WORST, KernelSample, fit_family, read_kernels
 from mxamp.targets import Target
 from mxamp.targets.cost import Corrections, CostModel
-from mxamp.targets.kernel_cost import KernelCost, slower_by, tree_to_document
+from mxamp.targets.kernel_cost import (
+    Forest,
+    KernelCost,
+    Tree,
+    cost_to_document,
+    slower_by,
+    together,
+    trees_of,
+)
 from mxamp.targets.kernel_family import BROADER
 from mxamp.targets.kernel_terms import amounts_and_traits
 from tools.kernel_costs.timings import (
@@ -46,6 +57,9 @@ from tools.kernel_costs.timings import (
 
 _PARTS = 4
 
+_TURNS = 2
+"""Ways to part kernels, with a tree for each part of each."""
+
 _FEWEST_ANEW = 40
 """Kernels of a family whose rates are fitted anew beneath corrections, ..."""
 
@@ -58,12 +72,19 @@ _FEWEST_OF_A_KIND = 10
 _Fit = Callable[[Sequence[KernelSample]], "KernelCost | None"]
 
 
+class _Way(NamedTuple):
+    """A way to come to what kernels cost, and whether much depends on which kernels it is given."""
+
+    fit: _Fit
+    is_grown: bool
+
+
 class Choice(NamedTuple):
-    """The tree that was chosen for the kernels of a family in a dtype.
+    """What was chosen for the kernels of a family in a dtype.
 
     Attributes
     ----------
-    tree
+    cost
         What they cost.
     label
         How it came about.
@@ -71,16 +92,17 @@ class Choice(NamedTuple):
         For each kernel the logarithm of how many times longer it took than trees said that had not seen it.
     """
 
-    tree: KernelCost
+    cost: KernelCost
     label: str
     off: NDArray[np.float64]
 
 
 class _Timed(NamedTuple):
-    """A kernel that was timed, and whether a network had it."""
+    """A kernel that was timed, whether a network had it, and whether it was a guest among random ones."""
 
     sample: KernelSample
     is_in_network: bool
+    is_guest: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -98,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     document, target = read_target(parser, given.target)
     fitted: list[tuple[str, str, KernelCost]] = []
-    off_random: list[float] = []
+    off_of_guests: list[float] = []
     likes = {name: Target.builtin(name).cost for name in given.like}
     known = {name: cost for name, cost in likes.items() if cost is not None}
     cost = target.cost
@@ -112,26 +134,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     print(f"{family}, {label}: as before, {len(samples)} kernels are too few", flush=True)
                     continue
                 samples = [beneath(sample, cost.corrections) for sample in samples]
-            choice = best_tree(samples, family, known, low=low, is_beneath=given.keep_corrections)
+            choice = best_cost(samples, family, known, low=low, is_beneath=given.keep_corrections)
             if choice is None:
                 continue
             said = f"{choice.label}, {len(choice.off)} kernels, {within(choice.off)}"
             tree = cost.kernels[family][low] if given.keep_corrections and family in cost.kernels else None
             in_networks = np.array([one.is_in_network for one in chosen])
-            both = [] if tree is None else [_off(own, samples, low=low) for own in (tree, choice.tree)]
+            both = [] if tree is None else [_off(own, samples, low=low) for own in (tree, choice.cost)]
             if both and not is_worth_it(choice, *both, in_networks):
                 said = f"its own, {len(choice.off)} kernels"
             else:
-                fitted.append((family, label, choice.tree))
-                off_random += choice.off[~in_networks].tolist()
+                fitted.append((family, label, choice.cost))
+                off_of_guests += choice.off[[one.is_guest for one in chosen]].tolist()
             print(f"{family}, {label}: {said}", flush=True)
     longer = 1.0
     if not given.keep_corrections:
         document["cost"].pop("corrections", None)  # they say by how much other rates were off
-        longer = in_the_mean(off_random)
-        print(f"all of them {longer:.3f} times as long, as random kernels take in the mean")
+        longer = in_the_mean(off_of_guests)
+        print(f"all of them {longer:.3f} times as long, as guests take in the mean")
     for family, label, tree in fitted:
-        document["cost"]["kernels"].setdefault(family, {})[label] = tree_to_document(slower_by(tree, longer))
+        document["cost"]["kernels"].setdefault(family, {})[label] = cost_to_document(slower_by(tree, longer))
     write_target(given.target, document)
 
 
@@ -151,7 +173,9 @@ def _by_family(path: Path) -> Mapping[str, Sequence[_Timed]]:
     found: dict[str, list[_Timed]] = {}
     for one in read_timings(path):
         for sample in read_kernels([one]):
-            found.setdefault(sample.family, []).append(_Timed(sample, "network" in one))
+            is_in_network = "network" in one
+            is_guest = bool(one.get("guest")) and not is_in_network
+            found.setdefault(sample.family, []).append(_Timed(sample, is_in_network, is_guest))
     return found
 
 
@@ -206,7 +230,7 @@ def beneath(sample: KernelSample, corrections: Corrections) -> KernelSample:
     return sample._replace(times=(times[0], times[1]))
 
 
-def best_tree(
+def best_cost(
     samples: Sequence[KernelSample],
     family: str,
     known: Mapping[str, CostModel],
@@ -214,7 +238,7 @@ def best_tree(
     low: bool,
     is_beneath: bool = False,
 ) -> Choice | None:
-    """Return the tree that foretells kernels best; None where none can be told.
+    """Return the costs that foretell kernels best; None where none can be told.
 
     Parameters
     ----------
@@ -231,17 +255,17 @@ def best_tree(
     """
     if not samples:
         return None
-    parts = np.array([part_of(one, _PARTS) for one in samples])
+    ways = _ways(family, known, low=low, is_beneath=is_beneath)
     found: list[Choice] = []
-    for label, fit in _fits(family, known, low=low, is_beneath=is_beneath).items():
-        tree = fit(samples)
-        off = _foretold(fit, samples, parts, low=low)
-        if tree is not None and off is not None:
-            found.append(Choice(tree, label, off))
+    for label, way in ways.items():
+        cost, off = _foretold(way, samples, 0, low=low)
+        if cost is not None:
+            found.append(Choice(cost, label, off))
     if not found:
         return None
     best = min(found, key=lambda choice: float(losses(choice.off).mean()))
-    return next(choice for choice in found if _is_as_good(choice, best))
+    chosen = next(choice for choice in found if _is_as_good(choice, best))
+    return _with_more_trees(chosen, ways[chosen.label], samples, low=low)
 
 
 def _is_as_good(choice: Choice, best: Choice) -> bool:
@@ -249,48 +273,65 @@ def _is_as_good(choice: Choice, best: Choice) -> bool:
     return float(worse.mean()) <= float(worse.std()) / len(worse) ** 0.5
 
 
-def _fits(family: str, known: Mapping[str, CostModel], *, low: bool, is_beneath: bool) -> Mapping[str, _Fit]:
-    """Return the ways to come to a tree, the simplest first: a name -> what makes one of samples."""
+def _ways(family: str, known: Mapping[str, CostModel], *, low: bool, is_beneath: bool) -> Mapping[str, _Way]:
+    """Return the ways to come to what kernels cost, the simplest first."""
 
-    def leaning_on(tree: KernelCost) -> _Fit:
-        return lambda samples: fit_family(samples, low=low, known=tree)
+    def leaning_on(cost: KernelCost) -> _Fit:
+        return lambda samples: fit_family(samples, low=low, known=cost)
 
-    def as_a_whole(tree: KernelCost) -> _Fit:
-        return lambda samples: slower_by(tree, float(np.exp(np.median(_off(tree, samples, low=low)))))
+    def as_a_whole(cost: KernelCost) -> _Fit:
+        return lambda samples: slower_by(cost, float(np.exp(np.median(_off(cost, samples, low=low)))))
 
-    def as_it_is(tree: KernelCost) -> _Fit:
-        return lambda samples: tree
+    def as_it_is(cost: KernelCost) -> _Fit:
+        return lambda samples: cost
 
-    fits: dict[str, _Fit] = {}
-    for label, cost in known.items():
-        costs = cost.kernels.get(family) or cost.kernels.get(BROADER.get(family, ""))
-        tree = None if costs is None else costs[low]
-        if tree is not None:
-            fits[label] = as_it_is(tree)
-            fits[f"{label}, longer or shorter"] = as_a_whole(tree)
-            fits[f"{label}, rates anew"] = leaning_on(tree)
-    if not (fits and is_beneath):
-        fits["anew"] = lambda samples: fit_family(samples, low=low)
-    return fits
+    ways: dict[str, _Way] = {}
+    for label, model in known.items():
+        costs = model.kernels.get(family) or model.kernels.get(BROADER.get(family, ""))
+        cost = None if costs is None else costs[low]
+        if cost is not None:
+            ways[label] = _Way(as_it_is(cost), is_grown=False)
+            ways[f"{label}, longer or shorter"] = _Way(as_a_whole(cost), is_grown=False)
+            # Several trees are enough.
+            ways[f"{label}, rates anew"] = _Way(leaning_on(cost), is_grown=not isinstance(cost, Forest))
+    if not (ways and is_beneath):
+        ways["anew"] = _Way(lambda samples: fit_family(samples, low=low), is_grown=True)
+    return ways
 
 
 def _foretold(
-    fit: _Fit, samples: Sequence[KernelSample], parts: NDArray[np.int_], *, low: bool
-) -> NDArray[np.float64] | None:
-    """Return by how much kernels are off that a tree has not seen; None where none can be made."""
-    found = np.empty(len(samples))
+    way: _Way, samples: Sequence[KernelSample], turn: int, *, low: bool
+) -> tuple[KernelCost | None, NDArray[np.float64]]:
+    """Return what kernels cost, None if not known, and how much those are off that it has not seen."""
+    parts = np.array([part_of(one, _PARTS, turn) for one in samples])
+    off = np.empty(len(samples))
+    trees: list[Tree] = []
     for part in np.unique(parts):
         others = [one for one, own in zip(samples, parts) if own != part]
-        tree = fit(others) if others else None
-        if tree is None:
-            return None
+        cost = way.fit(others) if others else None
+        if cost is None:
+            return None, off
         apart = [one for one, own in zip(samples, parts) if own == part]
-        found[parts == part] = _off(tree, apart, low=low)
-    return found
+        off[parts == part] = _off(cost, apart, low=low)
+        trees += trees_of(cost)
+    return (together(trees) if way.is_grown else way.fit(samples)), off
 
 
-def _off(tree: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDArray[np.float64]:
-    return np.array([off_by(tree, sample, low=low) or 0.0 for sample in samples])
+def _with_more_trees(choice: Choice, way: _Way, samples: Sequence[KernelSample], *, low: bool) -> Choice:
+    """Return a choice with the trees of other ways to part the kernels."""
+    if not way.is_grown:
+        return choice
+    trees, offs = [*trees_of(choice.cost)], [choice.off]
+    for turn in range(1, _TURNS):
+        cost, off = _foretold(way, samples, turn, low=low)
+        if cost is not None:
+            trees += trees_of(cost)
+            offs.append(off)
+    return Choice(together(trees), choice.label, np.mean(offs, axis=0))
+
+
+def _off(cost: KernelCost, samples: Sequence[KernelSample], *, low: bool) -> NDArray[np.float64]:
+    return np.array([off_by(cost, sample, low=low) or 0.0 for sample in samples])
 
 
 def losses(off: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,12 +52,12 @@ def add_timings(path: Path, timed: Iterable[Mapping[str, Any]]) -> None:
             file.write(json.dumps(kernel) + "\n")
 
 
-def off_by(tree: KernelCost, sample: KernelSample, *, low: bool) -> float | None:
-    """Return the logarithm of how many times longer a kernel took than a tree says; None without a time."""
+def off_by(cost: KernelCost, sample: KernelSample, *, low: bool) -> float | None:
+    """Return the logarithm of how many times longer a kernel took than is told; None without a time."""
     time = sample.times[low]
     if not time:
         return None
-    told = kernel_microseconds(tree, *amounts_and_traits(sample.op, sample.work, low=low))
+    told = kernel_microseconds(cost, *amounts_and_traits(sample.op, sample.work, low=low))
     return float(np.log(time / told))
 
 
@@ -69,7 +69,17 @@ def within(off: NDArray[np.float64]) -> str:
     )
 
 
-def part_of(sample: KernelSample, parts: int) -> int:
-    """Return which of some parts a kernel is in: one shape is in the same, wherever it was timed."""
+def part_of(sample: KernelSample, parts: int, turn: int = 0) -> int:
+    """Return which of some parts a kernel is in: one shape is in the same, wherever it was timed.
+
+    Parameters
+    ----------
+    sample
+        The kernel.
+    parts
+        How many there are.
+    turn
+        Which of some ways to part them, 0 to 3: each parts those anew that are together in another.
+    """
     shape = repr((sample.op, sample.work.inputs, sample.work.output))
-    return zlib.crc32(shape.encode()) % parts
+    return (zlib.crc32(shape.encode()) >> 8 * turn) % parts
