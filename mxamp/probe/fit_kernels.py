@@ -15,15 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from mxamp.ops import FACTS
-from mxamp.ops.casts import AMP_CAST
-from mxamp.targets.cost import CAST_DOWN, CAST_UP, CostModel
+from mxamp.probe.kernel_samples import KernelSample, by_family
+from mxamp.targets.cost import CostModel
 from mxamp.targets.kernel_cost import (
     Forest,
     KernelCost,
@@ -35,9 +34,7 @@ from mxamp.targets.kernel_cost import (
     rounded,
     slower_by,
 )
-from mxamp.targets.kernel_family import family_of
 from mxamp.targets.kernel_terms import amounts_and_traits
-from mxamp.targets.work import Work
 
 _FEWEST = 8
 """A leaf has so many samples at least."""
@@ -83,46 +80,6 @@ _FAR = 64 << 20
 made of large kernels, and networks need not be: DenseNet's find in the caches what the one before wrote."""
 
 _BYTES_AROUND = frozenset({"around", "model"})
-
-
-class KernelSample(NamedTuple):
-    """One kernel that was timed.
-
-    Attributes
-    ----------
-    family
-        The kind of kernel that it is.
-    op
-        Its canonical operator name.
-    work
-        What it does.
-    times
-        Microseconds in FP32 and in the low dtype; None where it does not run. A cast has one time.
-    """
-
-    family: str
-    op: str
-    work: Work
-    times: tuple[float | None, float | None]
-
-
-def read_kernels(timed: Iterable[Mapping[str, Any]]) -> list[KernelSample]:
-    """Return what :func:`mxamp.runtime.kernel_times.time_kernels` measured, as samples."""
-    samples = []
-    for one in timed:
-        if one["work"] is None:
-            continue
-        op, work, times = FACTS.canonical(one["op"]), Work.from_document(one["work"]), one["us"]
-        if op == AMP_CAST:  # what it does there is what it is called by
-            for label, family, order in zip(("float32", "low"), (CAST_DOWN, CAST_UP), work.arrives_in):
-                if label in times:
-                    read = work._replace(arrives_in=(order, order))
-                    samples.append(KernelSample(family, op, read, (times[label], None)))
-        else:
-            samples.append(
-                KernelSample(family_of(op, work), op, work, (times.get("float32"), times.get("low")))
-            )
-    return samples
 
 
 def fit_kernels(samples: Sequence[KernelSample], known: CostModel | None = None) -> dict[str, Any]:
@@ -443,12 +400,4 @@ def _is_told(
     takes = np.where(expected > 0, amounts * expected >= _LEAST_TOLD * times[:, None], amounts > 0)
     found: NDArray[np.bool_] = takes.sum(axis=0) >= _FEWEST // 2
     found[0] = True  # what every run costs
-    return found
-
-
-def by_family(samples: Sequence[KernelSample]) -> Mapping[str, Sequence[KernelSample]]:
-    """Return the samples of each family."""
-    found: dict[str, list[KernelSample]] = {}
-    for sample in samples:
-        found.setdefault(sample.family, []).append(sample)
     return found

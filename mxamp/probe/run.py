@@ -19,9 +19,10 @@ from mxamp.ops import FACTS
 from mxamp.probe.case import Case
 from mxamp.probe.cases import all_cases
 from mxamp.probe.document import document_text, make_document, with_own_costs
-from mxamp.probe.fit_kernels import fit_kernels, read_kernels
+from mxamp.probe.fit_kernels import fit_kernels
 from mxamp.probe.jobs import CHECK, TIME, Unit, is_on_volumes, jobs_of, units_of
 from mxamp.probe.journal import Journal, journal_path
+from mxamp.probe.kernel_samples import read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_random_kernels, weights_by_error
 from mxamp.probe.workers import Answer, Settings, Worker, probe_environment, run_units
 from mxamp.targets import Target

@@ -15,7 +15,8 @@ from mxamp.errors import TargetError
 from mxamp.measuring.process import Dialogue
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST
-from mxamp.probe.fit_kernels import KernelSample, fit_kernels
+from mxamp.probe.fit_kernels import fit_kernels
+from mxamp.probe.kernel_samples import KernelSample
 from mxamp.probe.kernels import FAMILIES, GUESTS, Kernel, draw_guest, draw_kernels, seat_guests
 from mxamp.targets import CostModel, Support, Target
 from mxamp.targets.kernel_cost import cost_from_document, kernel_microseconds

@@ -17,7 +17,8 @@ import pytest
 
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
-from mxamp.probe.fit_kernels import KernelSample, fit_family, fit_kernels, read_kernels
+from mxamp.probe.fit_kernels import fit_family, fit_kernels
+from mxamp.probe.kernel_samples import KernelSample, read_kernels
 from mxamp.probe.kernels import FAMILIES, Kernel, draw_guest, draw_kernels, seat_guests
 from mxamp.probe.time_kernels import (
     JUDGE_SEED,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mxamp.dtypes import DType
-from mxamp.probe.fit_kernels import KernelSample
+from mxamp.probe.kernel_samples import KernelSample
 from mxamp.targets import Target, Work, resolve_target
 from mxamp.targets.cost import CAST_UP
 from tools import benchmark_estimates

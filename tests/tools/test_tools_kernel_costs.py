@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mxamp.targets
-from mxamp.probe.fit_kernels import read_kernels
+from mxamp.probe.kernel_samples import read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED, GraphTimes
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.image_layout import BLOCKS, CHANNELS_LAST

@@ -16,7 +16,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.probe.fit_kernels import read_kernels
+from mxamp.probe.kernel_samples import read_kernels
 from mxamp.targets.cost import CostModel
 from mxamp.targets.kernel_cost import (
     Forest,

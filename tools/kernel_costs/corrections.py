@@ -16,7 +16,8 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.probe.fit_kernels import WORST, KernelSample, read_kernels
+from mxamp.probe.fit_kernels import WORST
+from mxamp.probe.kernel_samples import KernelSample, read_kernels
 from mxamp.targets.cost import CostModel
 from mxamp.targets.kernel_correction import (
     NAMES,

@@ -18,7 +18,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxamp.probe.fit_kernels import read_kernels
+from mxamp.probe.kernel_samples import read_kernels
 from mxamp.targets.cost import CostModel
 from tools.kernel_costs.timings import add_arguments, add_timings, off_by, read_target, read_timings
 

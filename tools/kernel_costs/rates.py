@@ -31,7 +31,8 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.probe.fit_kernels import WORST, KernelSample, fit_family, read_kernels
+from mxamp.probe.fit_kernels import WORST, fit_family
+from mxamp.probe.kernel_samples import KernelSample, read_kernels
 from mxamp.targets import Target
 from mxamp.targets.cost import Corrections, CostModel
 from mxamp.targets.kernel_cost import (

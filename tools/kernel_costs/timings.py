@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mxamp.files import atomic_write
 from mxamp.probe.document import document_text
-from mxamp.probe.fit_kernels import KernelSample
+from mxamp.probe.kernel_samples import KernelSample
 from mxamp.targets import Target
 from mxamp.targets.kernel_cost import KernelCost, kernel_microseconds
 from mxamp.targets.kernel_terms import amounts_and_traits
