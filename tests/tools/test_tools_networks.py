@@ -12,7 +12,7 @@ pytest.importorskip("sklearn", reason="has the photographs")
 
 from mxamp.runtime.executor import BoundModel
 from tools.benchmark_models.job import Job
-from tools.benchmark_models.subject import build_subject, subject_of
+from tools.benchmark_models.subject import build_subject
 from tools.networks.build import build_network, draw_inputs
 from tools.networks.catalogue import find_network, networks
 from tools.networks.names import LARGEST_BATCH, NETWORK_NAMES
@@ -75,7 +75,7 @@ def test_no_relative_is_a_network_that_is_measured():
     "name", ["lenet_of_32", "text_cnn_of_30", "gru_of_384", "mtcnn_refinement", "mtcnn_of_64"]
 )
 def test_relatives_run(name):
-    subject = subject_of(RELATIVES[name], Job(name, batch=2), 2)
+    subject = build_subject(Job(name, batch=2))
     assert {name: value.shape for name, value in subject.samples[0].items()} == subject.shapes
     bound = BoundModel(subject.model)
     assert all(np.isfinite(output).all() for output in bound.run(subject.samples[0]))

@@ -18,8 +18,9 @@ from tools.networks.build import build_network, draw_inputs
 from tools.networks.catalogue import find_network
 from tools.networks.names import LARGEST_BATCH, NETWORK_NAMES
 from tools.networks.network import Network
+from tools.networks.relatives import RELATIVES
 
-__all__ = ["Subject", "build_subject", "subject_of"]
+__all__ = ["Subject", "build_subject"]
 
 _ONE_BY_ONE = 2
 """Samples for the error of a model with batch size 1; a larger batch has as many as it holds."""
@@ -53,6 +54,8 @@ class Subject:
 def build_subject(job: Job) -> Subject:
     """Return what a job measures; its batch is 1 where the job measures conversions.
 
+    It may be a network of the zoo, one of the benchmark's own, or a relative of those.
+
     Raises
     ------
     DataError
@@ -62,11 +65,13 @@ def build_subject(job: Job) -> Subject:
     """
     batch = max(job.batch, 1)
     if job.name in NETWORK_NAMES:
-        return subject_of(find_network(job.name), job, batch)
+        return _of_network(find_network(job.name), job, batch)
+    if job.name in RELATIVES:
+        return _of_network(RELATIVES[job.name], job, batch)
     return _of_zoo(job, batch)
 
 
-def subject_of(network: Network, job: Job, batch: int) -> Subject:
+def _of_network(network: Network, job: Job, batch: int) -> Subject:
     """Return what is measured of a network, whether the benchmark has it or not.
 
     Parameters

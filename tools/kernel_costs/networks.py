@@ -102,12 +102,10 @@ def thinned(timed: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 def _kernels_of(name: str, batch: int, target: Target) -> Iterator[dict[str, Any]]:
     """Yield the kernels of a network as :func:`mxamp.runtime.kernel_times.time_kernels` returns kernels."""
     from tools.benchmark_models.job import Job
-    from tools.benchmark_models.subject import build_subject, subject_of
+    from tools.benchmark_models.subject import build_subject
     from tools.benchmark_models.variants import prepared_model
-    from tools.networks.relatives import RELATIVES
 
-    job = Job(name, batch=batch)
-    subject = subject_of(RELATIVES[name], job, batch) if name in RELATIVES else build_subject(job)
+    subject = build_subject(Job(name, batch=batch))
     model = subject.model
     converted = mxamp.convert_model(
         model.sym,
