@@ -22,7 +22,7 @@ import numpy as np
 import mxamp
 from mxamp.compare.race import race
 from mxamp.dtypes import DType
-from mxamp.probe.fit_kernels import KernelSample, by_family, read_kernels
+from mxamp.probe.kernel_samples import KernelSample, by_family, read_kernels
 from mxamp.probe.time_kernels import JUDGE_SEED, KernelTiming, time_in_surroundings
 from mxamp.targets import AUTO, Target, resolve_target
 from mxamp.targets.cost import CAST_DOWN, CAST_UP
@@ -44,7 +44,9 @@ what the caches' sets hold, is a large part of it."""
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", help="names; by default all of `make bench`")
+    parser.add_argument(
+        "models", nargs="*", help="names, also of networks apart; by default all of `make bench`"
+    )
     parser.add_argument(
         "--kernel-seconds", type=float, default=1200, help="how long to time kernels; 0 for not"
     )
