@@ -71,6 +71,7 @@ from mxamp.passes import (
     SeparateDenseInput,
     SeparateParts,
     ShareLayout,
+    SkippedPlaces,
     State,
     StretchAxis,
     run_passes,
@@ -154,6 +155,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(PadChannels),  # which knows a layer's bias where it stands,
     preparing(ExplicitPadding),  # of layers with the channels that they have at last
+    preparing(SkippedPlaces),
     preparing(SeparateDeconvolutionBias),
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),

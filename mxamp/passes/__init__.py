@@ -69,6 +69,7 @@ from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.separate_parts import SeparateParts
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_sums import RewriteShortSums
+from mxamp.passes.skipped_places import SkippedPlaces
 from mxamp.passes.state import Done, State
 from mxamp.passes.stretch_axis import StretchAxis
 from mxamp.passes.summed_products import RewriteSummedProducts
@@ -146,6 +147,7 @@ __all__ = [
     "SeparateDenseInput",
     "SeparateParts",
     "ShareLayout",
+    "SkippedPlaces",
     "State",
     "StretchAxis",
     "offline_dtypes",

@@ -124,6 +124,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "nearest_upsampling",
         "pad_channels",
         "explicit_padding",
+        "skipped_places",
         "prelu",
         "deconvolution_bias",
         "hard_swish",

@@ -25,8 +25,8 @@ _WITHOUT_AVX512 = "cpu-bf16-avx2"
 _LOW_ALL_THE_SAME = ("io_dtype", "low_precision", "policy")
 """Options by which values would be bfloat16 even so."""
 
-_PASSES = tuple([name for name in PREPARATIONS if name != "explicit_padding"])
-"""Those that any target may run: that one is for CPUs without AVX-512."""
+_PASSES = tuple([name for name in PREPARATIONS if name not in ("explicit_padding", "skipped_places")])
+"""Those that any target may run: these are for CPUs without AVX-512."""
 
 _EMULATED_ONLY = ("tfloat32", "float8_e4m3fn", "float8_e5m2")
 
