@@ -6,6 +6,7 @@ import itertools
 import sys
 import time
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -212,7 +213,12 @@ def _hosts(graph: _Graph, timed: Sequence[dict[str, Any]]) -> Sequence[dict[str,
 
 
 def _mean(times: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    return {label: round(sum(one[label] for one in times) / len(times), 2) for label in times[0]}
+    """Return the mean of what each dtype took, where it was timed."""
+    each: dict[str, list[float]] = {}
+    for one in times:
+        for label, us in one.items():
+            each.setdefault(label, []).append(us)
+    return {label: round(fmean(own), 2) for label, own in each.items()}
 
 
 def _is_one_of(one: Kernel, names: Collection[str]) -> bool:
