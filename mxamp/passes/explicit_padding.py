@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
-from mxamp.ops.attributes import CHANNELS_FIRST, integers
+from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.fold_padding import EXPLICIT
-from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.preparation import NodeRewrite, float32_image_layer
 from mxamp.passes.state import State
 from mxamp.targets.image_layout import PLAIN, layer_layout
-
-_IMAGE = 4
 
 _LEAST = 1 << 21
 """Multiply-adds; fewer take as little as a Pad and bringing its result into another order."""
@@ -56,17 +53,10 @@ class ExplicitPadding(NodeRewrite):
         """Put a Pad in front of one layer."""
         node = state.graph.nodes[position]
         source = node.inputs[0]
-        data, weight, written = map(state.usual_shape, (source, node.inputs[1], Entry(position)))
-        if (
-            data is None
-            or weight is None
-            or written is None
-            or not len(data) == len(weight) == len(written) == _IMAGE
-            or node.attrs.get("layout", "None") not in CHANNELS_FIRST
-            or state.certain_dtypes[position][0] is not DType.FLOAT32
-            or math.prod(written) * math.prod(weight[1:]) < _LEAST
-        ):
+        layer = float32_image_layer(state, position)
+        if layer is None or math.prod(layer.written) * math.prod(layer.weight[1:]) < _LEAST:
             return None
+        data, weight, written = layer
         padding = integers(node.attrs.get("pad", "")) or (0, 0)
         bare = {key: value for key, value in node.attrs.items() if key != "pad"}
         block = state.target.block

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
+from mxamp.dtypes import DType
 from mxamp.errors import PassError
-from mxamp.graph.graph import Graph, Node
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.passes.base import Pass
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 from mxamp.targets import Target
+
+_IMAGE = 4
 
 
 class PreparationPass(Pass):
@@ -99,3 +104,27 @@ def own_attributes(node: Node) -> dict[str, str]:
 
 def _inputs(state: State) -> list[str]:
     return [name for name in state.graph.variables if name not in state.params]
+
+
+class ImageLayer(NamedTuple):
+    """The usual shapes of a layer of images: of its data, its weight, and what it writes."""
+
+    data: tuple[int, ...]
+    weight: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+def float32_image_layer(state: State, position: int) -> ImageLayer | None:
+    """Return the shapes of a layer of float32 images, channels first; None for others and unknown ones."""
+    node = state.graph.nodes[position]
+    data, weight, written = map(state.usual_shape, (*node.inputs[:2], Entry(position)))
+    if (
+        data is None
+        or weight is None
+        or written is None
+        or not len(data) == len(weight) == len(written) == _IMAGE
+        or node.attrs.get("layout", "None") not in CHANNELS_FIRST
+        or state.certain_dtypes[position][0] is not DType.FLOAT32
+    ):
+        return None
+    return ImageLayer(data, weight, written)

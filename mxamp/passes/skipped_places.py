@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
-from mxamp.ops.attributes import CHANNELS_FIRST, integers
+from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.preparation import NodeRewrite, float32_image_layer
 from mxamp.passes.state import State
+from mxamp.targets.image_layout import stride_fits
 from mxamp.targets.layout import layout_writer
-
-_IMAGE = 4
 
 _LEAST_FILTERS = 64
 """Fewer gain little more than a Pooling takes (32: 0.88 to 1.27)."""
@@ -54,22 +52,19 @@ class SkippedPlaces(NodeRewrite):
         """Put a Pooling in front of one layer."""
         node = state.graph.nodes[position]
         source = node.inputs[0]
-        data, weight, written = map(state.usual_shape, (source, node.inputs[1], Entry(position)))
+        layer = float32_image_layer(state, position)
+        if layer is None:
+            return None
+        data, weight, written = layer
         strides = integers(node.attrs.get("stride", "")) or (1, 1)
         if (
-            data is None
-            or weight is None
-            or written is None
-            or not len(data) == len(weight) == len(written) == _IMAGE
-            or math.prod(weight[2:]) != 1
+            math.prod(weight[2:]) != 1
             or weight[1] != data[1]
             or max(strides) == 1
             or any(integers(node.attrs.get("pad", "")) or ())
-            or all(after * step == before for after, step, before in zip(written[2:], strides, data[2:]))
+            or stride_fits(strides, data[2:], written[2:])
             or weight[0] < _LEAST_FILTERS
             or any(size % state.target.block for size in weight[:2])
-            or node.attrs.get("layout", "None") not in CHANNELS_FIRST
-            or state.certain_dtypes[position][0] is not DType.FLOAT32
             or layout_writer(state.graph, source.node) is None
         ):
             return None

@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from typing import Dict, Mapping, Sequence
 
-from mxamp.targets.image_layout import CHANNELS_LAST, PLAIN, layer_layout
+from mxamp.targets.image_layout import CHANNELS_LAST, PLAIN, layer_layout, stride_fits
 from mxamp.targets.layout import KEEP_LAYOUT
 from mxamp.targets.work import Work
 
@@ -110,7 +110,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "groups": groups,
         "taps": taps,
         "stride": stride,
-        "stride_fits": float(op != "Convolution" or _stride_fits(strides, data[2:], work.output[2:])),
+        "stride_fits": float(op != "Convolution" or stride_fits(strides, data[2:], work.output[2:])),
         "dilate": max(_integers(work.attributes.get("dilate", "")) or (1,)),
         "rows": rows,
         "row": row,
@@ -129,16 +129,6 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "operators": work.operators,
     }
     return amounts, traits
-
-
-def _stride_fits(strides: tuple[int, ...], places: Sequence[int], written: Sequence[int]) -> bool:
-    """Return whether a stride leaves no place over.
-
-    oneDNN asks for that where it brings together what a 1x1 layer does not skip; without, the layer takes two
-    to four times as long.
-    """
-    each = strides if len(strides) == len(places) else strides[:1] * len(places)
-    return all(after * step == before for after, step, before in zip(written, each, places))
 
 
 def _recurrent(work: Work, itemsize: int) -> tuple[Amounts, Traits]:
