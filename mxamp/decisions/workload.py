@@ -289,7 +289,7 @@ def _written_over(graph: Graph, position: int, shapes: Shapes) -> int | None:
     written = shapes[position][0] if shapes[position] else None
     for entry in graph.nodes[position].inputs:
         is_free = not graph.nodes[entry.node].is_variable and entry not in graph.heads
-        is_last = is_free and all(use.node <= position for use in graph.uses_of(entry))
+        is_last = is_free and graph.uses_of(entry)[-1].node == position
         if is_last and shapes[entry.node][entry.output] == written:
             return entry.node
     return None

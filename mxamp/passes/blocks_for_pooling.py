@@ -15,7 +15,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of, depthwise
+from mxamp.passes.images import depthwise
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.state import Done, State
 from mxamp.targets.image_layout import PLAIN, WIDEST_BLOCK
@@ -130,7 +130,7 @@ def _pool(state: State, plan: Plan, position: int, layouts: Sequence[int] | None
     """
     node = state.graph.nodes[position]
     source = node.inputs[0]
-    shape, channels = state.usual_shape(source), channels_of(state.graph, source)
+    shape, channels = state.usual_shape(source), state.image_origins.channels_of(source)
     decision = plan.decisions[position]
     dtype = None if decision is None else decision.inputs[0]
     if shape is None or len(shape) != _IMAGE or channels is None or dtype is None:

@@ -9,7 +9,7 @@ from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import ADAPTIVE_POOLING, channels_of, joined_images, reduces_places
+from mxamp.passes.images import ADAPTIVE_POOLING, reduces_places
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
@@ -79,8 +79,8 @@ class RewriteGlobalPooling(NodeRewrite):
         node = state.graph.nodes[position]
         if len(node.inputs) != 1 or state.dtypes[position][0] is not DType.FLOAT32:
             return None
-        joined = joined_images(state.graph, node.inputs[0])
-        if any(channels_of(state.graph, image) == _ONE_BLOCK for image in joined):
+        origins = state.image_origins
+        if any(origins.channels_of(image) == _ONE_BLOCK for image in origins.joined(node.inputs[0])):
             return None
         source = node.inputs[0].node
         if source not in state.never_empty:

@@ -13,7 +13,7 @@ from mxamp.ops.attributes import is_true
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of, depthwise
+from mxamp.passes.images import depthwise
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
@@ -79,7 +79,7 @@ class RewriteHardSwish(NodeRewrite):
             return None
         alpha, beta = (_number(node, name, default) for name, default in (("alpha", 0.2), ("beta", 0.5)))
         slope = _inverse(alpha)
-        channels = channels_of(graph, source)
+        channels = state.image_origins.channels_of(source)
         if (
             slope is None
             or channels is None

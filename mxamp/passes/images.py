@@ -116,29 +116,39 @@ def reduces_places(node: Node, axes: int = _IMAGE) -> bool:
     )
 
 
-def channels_of(graph: Graph, entry: Entry) -> int | None:
-    """Return the channels of an image: those that the layer before it makes; None where none says."""
-    while True:
-        node = graph.nodes[entry.node]
-        op = FACTS.canonical(node.op)
-        if op in _LAYERS:
-            filters = integers(node.attrs.get("num_filter", ""))
-            return filters[0] if filters is not None and len(filters) == 1 else None
-        if not _keeps_channels(node) or not node.inputs or entry.output:
+class ImageOrigins:
+    """What made the channels of images, behind all that keeps them as they are. Linear in nodes.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._made_by: list[Entry] = []
+        for position, node in enumerate(graph.nodes):
+            keeps = _keeps_channels(node) and node.inputs
+            self._made_by.append(self._origin(node.inputs[0]) if keeps else Entry(position))
+
+    def channels_of(self, entry: Entry) -> int | None:
+        """Return the channels of an image: those that the layer before it makes; None where none says."""
+        node = self._graph.nodes[self._origin(entry).node]
+        if FACTS.canonical(node.op) not in _LAYERS:
             return None
-        entry = node.inputs[0]
+        filters = integers(node.attrs.get("num_filter", ""))
+        return filters[0] if filters is not None and len(filters) == 1 else None
 
+    def joined(self, entry: Entry) -> tuple[Entry, ...]:
+        """Return the images whose channels were put together to an image; none where they were not."""
+        node = self._graph.nodes[self._origin(entry).node]
+        is_joined = FACTS.canonical(node.op) == "Concat" and node.attrs.get("dim", "1") == "1"
+        return node.inputs if is_joined else ()
 
-def joined_images(graph: Graph, entry: Entry) -> tuple[Entry, ...]:
-    """Return the images whose channels were put together to an image; none where they were not."""
-    while True:
-        node = graph.nodes[entry.node]
-        op = FACTS.canonical(node.op)
-        if op == "Concat":
-            return node.inputs if node.attrs.get("dim", "1") == "1" else ()
-        if not _keeps_channels(node) or not node.inputs or entry.output:
-            return ()
-        entry = node.inputs[0]
+    def _origin(self, entry: Entry) -> Entry:
+        """Return what made the channels; other outputs than the first, as of statistics, have their own."""
+        return entry if entry.output else self._made_by[entry.node]
 
 
 def _keeps_channels(node: Node) -> bool:

@@ -12,7 +12,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of
 from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
 
@@ -76,7 +75,7 @@ class RewriteNearestUpsampling(PreparationPass):
             pixels = _upsampling(graph, state, position)
             if pixels is None or pixels.source.node not in state.images or pixels.source.output:
                 continue
-            channels = channels_of(graph, pixels.source)
+            channels = state.image_origins.channels_of(pixels.source)
             if (
                 channels is None
                 or channels % state.target.block

@@ -9,7 +9,6 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of
 from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
 
@@ -145,7 +144,7 @@ def _shuffle(state: State, position: int) -> _Shuffle | None:
         block = integers(node.attrs.get("block_size", ""))
         if block is None or len(block) != 1 or block[0] < 1:
             return None
-        return _of(graph, node.inputs[0], block[0], block[0])
+        return _of(state, node.inputs[0], block[0], block[0])
     if integers(node.attrs.get("shape", "()")) != _MERGES or "reverse" in node.attrs:
         return None
     inner = _before(state, position)
@@ -160,11 +159,11 @@ def _shuffle(state: State, position: int) -> _Shuffle | None:
     rows, columns = parts[3:5]
     if whole != (0, -4, -1, rows * columns, 0, 0) or min(rows, columns) < 1:
         return None
-    return _of(graph, split.inputs[0], rows, columns, inner)
+    return _of(state, split.inputs[0], rows, columns, inner)
 
 
-def _of(graph: Graph, source: Entry, rows: int, columns: int, inner: tuple[int, ...] = ()) -> _Shuffle | None:
-    channels = channels_of(graph, source)
+def _of(state: State, source: Entry, rows: int, columns: int, inner: tuple[int, ...] = ()) -> _Shuffle | None:
+    channels = state.image_origins.channels_of(source)
     if channels is None or channels % (rows * columns):
         return None
     return _Shuffle(source, channels // (rows * columns), rows, columns, bool(inner), inner)

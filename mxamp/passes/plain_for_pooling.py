@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from mxamp.graph.graph import Entry, Graph
+from mxamp.graph.graph import Entry
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import KEEPS_RANK, channels_of
+from mxamp.passes.images import KEEPS_RANK
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
 from mxamp.targets.layout import KEEP_LAYOUT
@@ -80,7 +80,7 @@ class PlainForPooling(NodeRewrite):
             not is_true(node.attrs, "global_pool", default=False)
             and shape is not None
             and shape[2] * shape[3] < _LARGE_PLANE
-            and _has_parts_of_blocks(state.graph, source)
+            and source.node in state.once(_with_parts_of_blocks)
         )
         if not is_joined and block_of_group(state, source) != _SMALLEST_BLOCK:
             return None
@@ -133,18 +133,15 @@ def block_of_group(state: State, entry: Entry) -> int | None:
     return next((block for block in (_BLOCK, _BLOCK // 2, _SMALLEST_BLOCK) if both % block == 0), None)
 
 
-def _has_parts_of_blocks(graph: Graph, entry: Entry) -> bool:
-    """Return whether an image may have the order of channels that were put together of no whole blocks."""
-    waiting, seen = [entry], {entry}
-    while waiting:
-        node = graph.nodes[waiting.pop().node]
+def _with_parts_of_blocks(state: State) -> frozenset[int]:
+    """Return the nodes that may hand on the order of channels put together of no whole blocks."""
+    channels_of = state.image_origins.channels_of
+    found: set[int] = set()
+    for position, node in enumerate(state.graph.nodes):
         op = FACTS.canonical(node.op)
-        if op not in KEEPS_RANK:
-            continue
-        if op == _JOINS and any((channels_of(graph, part) or 0) % _BLOCK for part in node.inputs):
-            return True
-        for read in node.inputs:
-            if read not in seen:
-                seen.add(read)
-                waiting.append(read)
-    return False
+        if op in KEEPS_RANK and (
+            any(read.node in found for read in node.inputs)
+            or (op == _JOINS and any((channels_of(part) or 0) % _BLOCK for part in node.inputs))
+        ):
+            found.add(position)
+    return frozenset(found)

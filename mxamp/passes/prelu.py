@@ -9,7 +9,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.images import channels_of, depthwise
+from mxamp.passes.images import depthwise
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
 
@@ -61,7 +61,7 @@ class RewritePReLU(NodeRewrite):
             or state.dtypes[position][0] is not DType.FLOAT32
         ):
             return None
-        slope = _slopes(state.parameter(node.inputs[1]), channels_of(graph, node.inputs[0]))
+        slope = _slopes(state.parameter(node.inputs[1]), state.image_origins.channels_of(node.inputs[0]))
         if slope is None or slope.size % state.target.block:
             return None
         name, source, channels = node.name, node.inputs[0], len(slope)

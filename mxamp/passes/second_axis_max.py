@@ -6,7 +6,6 @@ import math
 from functools import partial
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
 from mxamp.passes.axis_sizes import reduced_axes
@@ -82,7 +81,7 @@ class RewriteSecondAxisMax(NodeRewrite):
             or math.prod(shape) < _FEW_VALUES
             or reduced_axes(node, len(shape)) != frozenset({1})
             or state.certain_dtypes[position][0] is not DType.FLOAT32
-            or not _is_computed(state.graph, x)
+            or x.node not in state.once(_computed)
         ):
             return None
         batch, terms, places = shape[0], shape[1], math.prod(shape[2:])
@@ -103,17 +102,11 @@ class RewriteSecondAxisMax(NodeRewrite):
         return "Pooling of channels last finds the same, and faster"
 
 
-def _is_computed(graph: Graph, entry: Entry) -> bool:
-    """Return whether all values come from what makes no mask."""
-    pending, seen = [entry.node], {entry.node}
-    while pending:
-        node = graph.nodes[pending.pop()]
+def _computed(state: State) -> frozenset[int]:
+    """Return the nodes whose values all come from what makes no mask."""
+    found: set[int] = set()
+    for position, node in enumerate(state.graph.nodes):
         op = FACTS.canonical(node.op)
-        if op in _COMPUTES:
-            continue
-        if op not in _MOVES | _TERMS:
-            return False
-        read = {each.node for each in node.inputs} - seen
-        seen |= read
-        pending += read
-    return True
+        if op in _COMPUTES or (op in _MOVES | _TERMS and all(each.node in found for each in node.inputs)):
+            found.add(position)
+    return frozenset(found)

@@ -12,7 +12,6 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
-from mxamp.passes.images import channels_of
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.preparation import own_attributes
 from mxamp.passes.state import Done, State
@@ -89,7 +88,7 @@ class SeparateParts(PlannedPass):
         for position, node in enumerate(state.graph.nodes):
             if not _is_concat(node):
                 continue
-            sizes = [_channels(state.graph, part, channels) for part in node.inputs]
+            sizes = [_channels(state, part, channels) for part in node.inputs]
             known = [size for size in sizes if size is not None]
             channels[Entry(position)] = sum(known) if len(known) == len(sizes) else None
             parts = [one for part in node.inputs for one in _parts(part, separated)]
@@ -220,7 +219,7 @@ def _joined(
         or any(part.node not in state.images for part in parts)
     ):
         return None
-    sizes = [size for part in parts for size in [_channels(graph, part, channels)] if size is not None]
+    sizes = [size for part in parts for size in [_channels(state, part, channels)] if size is not None]
     if len(sizes) < len(parts) or any(size % state.target.block for size in sizes):
         return None
     carriers: list[int] = []
@@ -242,9 +241,9 @@ def _joined(
     return _Joined(concat, parts, sizes, sorted(carriers), sorted(layers))
 
 
-def _channels(graph: Graph, entry: Entry, put_together: Mapping[Entry, int | None]) -> int | None:
+def _channels(state: State, entry: Entry, put_together: Mapping[Entry, int | None]) -> int | None:
     """Return the channels of an image, also of one that was put together."""
-    return put_together[entry] if entry in put_together else channels_of(graph, entry)
+    return put_together[entry] if entry in put_together else state.image_origins.channels_of(entry)
 
 
 def _carries(state: State, position: int, channels: int) -> bool:

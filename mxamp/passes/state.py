@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Mapping, Sequence, TypeVar
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
@@ -23,7 +23,7 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes.axis_sizes import AxisSizes
 from mxamp.passes.edit import Edited, NodeShapes
 from mxamp.passes.equal_shapes import EqualShapes
-from mxamp.passes.images import axes_of_places, image_nodes
+from mxamp.passes.images import ImageOrigins, axes_of_places, image_nodes
 from mxamp.passes.never_empty import never_empty
 from mxamp.passes.open_axes import open_axes
 from mxamp.passes.open_shapes import left_open
@@ -33,6 +33,7 @@ from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch
 
 Record = TypeVar("Record")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,17 @@ class State:
         """Return what passes said of one kind."""
         return tuple([record for record in self.records if isinstance(record, kind)])
 
+    def once(self, analysis: Callable[[State], Found]) -> Found:
+        """Return what an analysis finds in the model, made once for however many nodes ask."""
+        if analysis not in self._found:
+            self._found[analysis] = analysis(self)
+        found: Found = self._found[analysis]
+        return found
+
+    @cached_property
+    def _found(self) -> dict[Callable[[State], Any], Any]:
+        return {}
+
     # ------------------------------------------------------------------ what is asked of nodes
 
     @cached_property
@@ -220,6 +232,11 @@ class State:
     def images(self) -> frozenset[int]:
         """The nodes that certainly hand on images."""
         return image_nodes(self.places)
+
+    @cached_property
+    def image_origins(self) -> ImageOrigins:
+        """What made the channels of images."""
+        return ImageOrigins(self.graph)
 
     @cached_property
     def of_volumes(self) -> frozenset[int]:

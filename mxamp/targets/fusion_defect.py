@@ -196,17 +196,19 @@ def _lost(
     readers = sorted({use.node for use in uses})
     if chain is _Chain.DENSE:
         return _lost_dense(graph, end, readers, is_head=is_head)
-    for fused in readers:
-        others = [reader for reader in readers if reader != fused]
-        twice = _takes_sum(chain, graph.nodes[fused]) and sum(use.node == fused for use in uses) > 1
-        if (
-            (others or is_head or twice)
-            and _takes(chain, graph.nodes[fused])
-            and all(_takes_sum(chain, graph.nodes[other]) for other in others)
-            and _all_depend(graph, others, fused)
-        ):
-            reader = None if is_head else fused
-            return [LostBranch(end, fused, others[0] if others else reader)]
+    if not readers:
+        return ()
+    # All but one are sums, and depend on that one: it is no sum, or the first.
+    fused, *others = sorted(readers, key=lambda reader: _takes_sum(chain, graph.nodes[reader]))
+    twice = _takes_sum(chain, graph.nodes[fused]) and sum(use.node == fused for use in uses) > 1
+    if (
+        (others or is_head or twice)
+        and _takes(chain, graph.nodes[fused])
+        and all(_takes_sum(chain, graph.nodes[other]) for other in others)
+        and _all_depend(graph, others, fused)
+    ):
+        reader = None if is_head else fused
+        return [LostBranch(end, fused, others[0] if others else reader)]
     return ()
 
 
