@@ -50,6 +50,12 @@ def main() -> None:
     parser.add_argument(
         "--kernel-seconds", type=float, default=1200, help="how long to time kernels; 0 for not"
     )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=JUDGE_SEED,
+        help="of the first kernel; by default one that no costs are fitted to",
+    )
     parser.add_argument("--seconds", type=float, default=4, help="how long to run each network")
     parser.add_argument(
         "--visits", type=int, default=5, help="in how many processes to run networks of less than 20 ms"
@@ -72,7 +78,8 @@ def main() -> None:
     print(f"target {target.name}: {'' if target.cost is None else target.cost.machine}\n")
     result: dict[str, Any] = {"machine": describe_machine(), "target": target.name, "batch": given.batch}
     if given.kernel_seconds:
-        result["kernels"] = kernels_of(target, given.kernel_seconds)
+        result["seed"] = given.seed
+        result["kernels"] = kernels_of(target, given.kernel_seconds, given.seed)
     result["networks"] = {}
     for name in given.models or (*MODELS, *NETWORK_NAMES):
         try:
@@ -100,7 +107,7 @@ def _keep_to_one_core() -> None:
 # ---------------------------------------------------------------------- kernels
 
 
-def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
+def kernels_of(target: Target, seconds: float, seed: int = JUDGE_SEED) -> dict[str, Any]:
     """Return how well the target's prices predict kernels of random shapes, and how well their own times do.
 
     Each kernel is timed in graphs of other kernels each time, and held against the geometric mean of its
@@ -109,7 +116,7 @@ def kernels_of(target: Target, seconds: float) -> dict[str, Any]:
     """
     timing = KernelTiming(DType.BFLOAT16, dict(os.environ), seconds)
     count = max(1, round(_KERNELS_A_SECOND * seconds))
-    each = time_in_surroundings(timing, target, count, seed=JUDGE_SEED)
+    each = time_in_surroundings(timing, target, count, seed=seed)
     # A cast is two kernels: down and up.
     kernels = [kernel for times in each for kernel in by_family(read_kernels(times)).items()]
     found: dict[str, Any] = {}

@@ -11,6 +11,7 @@ import pytest
 
 from mxamp.dtypes import DType
 from mxamp.probe.kernel_samples import KernelSample
+from mxamp.probe.time_kernels import JUDGE_SEED
 from mxamp.targets import Target, Work, resolve_target
 from mxamp.targets.cost import CAST_UP
 from tools import benchmark_estimates
@@ -163,6 +164,26 @@ def test_kernels_are_held_against_the_targets_costs(
     assert "bfloat16: 3 kernels, 33 % within 1.25, 100 % within 2" in printed
     assert "told by its other times           12  75 % within 1.25, 75 % within 2" in printed
     assert "each time for itself               9  56 % within 1.25, 89 % within 2" in printed
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_kernels_are_drawn_from_a_seed_that_is_written_down(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int | None
+) -> None:
+    asked = []
+
+    def timed(timing: Any, target: Target, count: int, seed: int) -> list[Any]:
+        asked.append(seed)
+        return []
+
+    monkeypatch.setattr(benchmark_estimates, "time_in_surroundings", timed)
+    monkeypatch.setattr(benchmark_estimates, "subprocess", SimpleNamespace(run=children({}, "auto")))
+    path = tmp_path / "found.json"
+    arguments = ["benchmark_estimates", "--kernel-seconds", "1", "--output", str(path), "none"]
+    monkeypatch.setattr("sys.argv", [*arguments, *([] if seed is None else ["--seed", str(seed)])])
+    main()
+    assert asked == [JUDGE_SEED if seed is None else seed]
+    assert json.loads(path.read_text("utf-8"))["seed"] == asked[0]
 
 
 @pytest.mark.parametrize("batch", [1, 8])

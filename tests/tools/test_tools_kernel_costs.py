@@ -19,7 +19,7 @@ from mxamp.probe.time_kernels import JUDGE_SEED, GraphTimes
 from mxamp.targets import CostModel, Target, Work
 from mxamp.targets.image_layout import BLOCKS, CHANNELS_LAST
 from mxamp.targets.kernel_cost import Forest, KernelCost, cost_from_document
-from tools.kernel_costs import amounts, collect, corrections, hours, networks, rates
+from tools.kernel_costs import amounts, collect, corrections, hours, level, networks, rates
 from tools.kernel_costs.timings import off_by, part_of
 
 learns = pytest.mark.skipif(
@@ -158,6 +158,69 @@ def test_trees_are_made_as_much_longer_as_kernels_take_in_the_mean(
         ]
     )
     assert float(off.mean()) == pytest.approx(0.0, abs=0.01)
+
+
+def test_several_processes_fit_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = timed(200)
+    kernels += [{**one, "op": "sigmoid"} for one in timed(90)]
+    found = []
+    for processes in ("1", "2"):
+        arguments = files(tmp_path, kernels)
+        rates.main([*arguments, "--processes", processes])
+        found.append((Path(arguments[0]).read_text("utf-8"), capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert {"exp", "sigmoid"} <= cost_in(arguments[0]).kernels.keys()
+
+
+def results(path: Path, **found: Any) -> str:
+    """Write what bench-estimates found: random kernels and a network told half as long again as they take."""
+    network = {"estimated_us": {"float32": 150.0}, "measured_us": {"prepared": 100.0}}
+    known = {"target": "cpu-bf16", "seed": 7, "networks": {"resnet34_v1": network}}
+    path.write_text(json.dumps({**known, **found}), "utf-8")
+    return str(path)
+
+
+def test_kernels_are_made_as_long_as_those_that_are_timed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Midway between random kernels, which take a tenth more, and networks, which take two thirds."""
+    target = files(tmp_path, [])[0]
+    before = [microseconds(cost_in(target), 20, low=low) for low in (False, True)]
+    kernels = {
+        "float32": {"exp": [1 / 1.2, 1.0]},
+        "bfloat16": {"exp": [1 / 1.1]},
+        "float32, each time": [9.0],
+    }
+    level.main([target, results(tmp_path / "found.json", kernels=kernels)])
+    in_kernels, in_networks = (1.2 * 1.1) ** (1 / 3), 1 / 1.5
+    longer = (in_kernels * in_networks) ** 0.5
+    after = [microseconds(cost_in(target), 20, low=low) for low in (False, True)]
+    assert after == pytest.approx([longer * one for one in before], rel=1e-3)  # rates have four digits
+    printed = capsys.readouterr().out
+    assert f"3 random kernels take {in_kernels:.3f} of what is told" in printed
+    assert f"1 networks take {in_networks:.3f} of what is told" in printed
+    assert f"all kernels take {longer:.3f} of that now" in printed
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"networks": {"resnet18_v1": {}}}, "judges by resnet18_v1; no level may come from them"),
+        ({"networks": {"lenet": {}}}, "judges by lenet"),
+        ({"seed": JUDGE_SEED}, f"judges by kernels from seed {JUDGE_SEED} on"),
+        ({"target": "cpu-bf16-amx"}, "is of the target cpu-bf16-amx, not of cpu-bf16"),
+        ({"networks": {}}, "neither kernels nor networks were measured"),
+    ],
+)
+def test_no_level_comes_from_what_costs_are_judged_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: dict[str, Any], said: str
+) -> None:
+    target = files(tmp_path, [])[0]
+    before = Path(target).read_bytes()
+    with pytest.raises(SystemExit):
+        level.main([target, results(tmp_path / "found.json", **found)])
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert Path(target).read_bytes() == before
 
 
 def test_what_only_networks_were_timed_for_is_in_the_mean_of_nothing() -> None:

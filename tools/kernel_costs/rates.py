@@ -25,6 +25,8 @@ those that `tools.kernel_costs.networks` timed, or the other way around: a kerne
 from __future__ import annotations
 
 import argparse
+import os
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Callable, Mapping, NamedTuple, Sequence
 
@@ -98,6 +100,15 @@ class Choice(NamedTuple):
     off: NDArray[np.float64]
 
 
+class _Fitted(NamedTuple):
+    """What kernels of a family cost in a dtype, None where it stays as it was, and what is said of it."""
+
+    label: str
+    said: str
+    cost: KernelCost | None = None
+    off_of_guests: Sequence[float] = ()
+
+
 class _Timed(NamedTuple):
     """A kernel that was timed, whether a network had it, and whether it was a guest among random ones."""
 
@@ -118,6 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="keep the target's corrections and fit rates beneath them",
     )
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="how many fit a family each, at once"
+    )
     given = parser.parse_args(arguments)
     document, target = read_target(parser, given.target)
     fitted: list[tuple[str, str, KernelCost]] = []
@@ -126,28 +140,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known = {name: cost for name, cost in likes.items() if cost is not None}
     cost = target.cost
     assert cost is not None, "read_target ends the program"
-    for family, timed in sorted(_by_family(given.timings).items()):
-        for label, low in (("float32", False), ("low", True)):
-            chosen = [one for one in timed if one.sample.times[low]]
-            samples = [one.sample for one in chosen]
-            if given.keep_corrections:
-                if 0 < len(samples) < _FEWEST_ANEW:
-                    print(f"{family}, {label}: as before, {len(samples)} kernels are too few", flush=True)
-                    continue
-                samples = [beneath(sample, cost.corrections) for sample in samples]
-            choice = best_cost(samples, family, known, low=low, is_beneath=given.keep_corrections)
-            if choice is None:
-                continue
-            said = f"{choice.label}, {len(choice.off)} kernels, {within(choice.off)}"
-            tree = cost.kernels[family][low] if given.keep_corrections and family in cost.kernels else None
-            in_networks = np.array([one.is_in_network for one in chosen])
-            both = [] if tree is None else [_off(own, samples, low=low) for own in (tree, choice.cost)]
-            if both and not is_worth_it(choice, *both, in_networks):
-                said = f"its own, {len(choice.off)} kernels"
-            else:
-                fitted.append((family, label, choice.cost))
-                off_of_guests += choice.off[[one.is_guest for one in chosen]].tolist()
-            print(f"{family}, {label}: {said}", flush=True)
+    own = cost if given.keep_corrections else None
+    families = _by_family(given.timings)
+    with ProcessPoolExecutor(max(1, given.processes)) as processes:
+        # The largest first: the last to be ready is the less of the whole.
+        ready = {
+            family: processes.submit(_fit_family, family, families[family], known, own)
+            for family in sorted(families, key=lambda family: -len(families[family]))
+        }
+        for family in sorted(ready):
+            for one in ready[family].result():
+                print(f"{family}, {one.label}: {one.said}", flush=True)
+                if one.cost is not None:
+                    fitted.append((family, one.label, one.cost))
+                    off_of_guests += one.off_of_guests
     longer = 1.0
     if not given.keep_corrections:
         document["cost"].pop("corrections", None)  # they say by how much other rates were off
@@ -156,6 +162,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for family, label, tree in fitted:
         document["cost"]["kernels"].setdefault(family, {})[label] = cost_to_document(slower_by(tree, longer))
     write_target(given.target, document)
+
+
+def _fit_family(
+    family: str, timed: Sequence[_Timed], known: Mapping[str, CostModel], own: CostModel | None
+) -> Sequence[_Fitted]:
+    """Fit what kernels of a family cost in both dtypes; beneath corrections where its own costs are given."""
+    found = []
+    for label, low in (("float32", False), ("low", True)):
+        chosen = [one for one in timed if one.sample.times[low]]
+        samples = [one.sample for one in chosen]
+        if own is not None:
+            if 0 < len(samples) < _FEWEST_ANEW:
+                found.append(_Fitted(label, f"as before, {len(samples)} kernels are too few"))
+                continue
+            samples = [beneath(sample, own.corrections) for sample in samples]
+        choice = best_cost(samples, family, known, low=low, is_beneath=own is not None)
+        if choice is None:
+            continue
+        tree = own.kernels[family][low] if own is not None and family in own.kernels else None
+        in_networks = np.array([one.is_in_network for one in chosen])
+        both = [] if tree is None else [_off(each, samples, low=low) for each in (tree, choice.cost)]
+        if both and not is_worth_it(choice, *both, in_networks):
+            found.append(_Fitted(label, f"its own, {len(choice.off)} kernels"))
+            continue
+        said = f"{choice.label}, {len(choice.off)} kernels, {within(choice.off)}"
+        of_guests = choice.off[[one.is_guest for one in chosen]].tolist()
+        found.append(_Fitted(label, said, choice.cost, of_guests))
+    return found
 
 
 def in_the_mean(off: Sequence[float]) -> float:
