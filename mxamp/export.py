@@ -53,8 +53,9 @@ def export_onnx(
         The version of ONNX's operators, 13 to 22. By default 17, or the first that the model can be written
         with; the result says which, and why.
     dynamic_batch
-        Whether the size of the first axis of every input is left open. Not every model can be written so: one
-        whose shapes follow from the batch in ways that ONNX cannot say is an error that names the node.
+        Whether the batch is left open: the first axis of every input, or the second of what a recurrent
+        operator reads. Not every model can be written so: one whose shapes follow from the batch in ways that
+        ONNX cannot say is an error that names the node.
     explicit_casts
         Whether to write the float32 model whose every rounding is a Cast to the low dtype and back. A CPU
         runs it with the roundings that the low precision model has on a GPU; ONNX Runtime's own FP16 on CPUs

@@ -92,7 +92,7 @@ def add_onnx_options(parser: argparse._ActionsContainer) -> None:
         help="ONNX's operator set (default: 17, newer where the model needs it)",
     )
     parser.add_argument(
-        "--dynamic-batch", action="store_true", help="leave the size of the inputs' first axis open"
+        "--dynamic-batch", action="store_true", help="leave the batch open: the first axis of the inputs"
     )
     parser.add_argument(
         "--explicit-casts",

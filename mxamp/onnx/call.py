@@ -11,7 +11,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import ExportError
 from mxamp.graph.control_flow import body_inputs
 from mxamp.graph.graph import Graph, Node
-from mxamp.onnx.tensor import ONNX_CODES, Shape, Tensor
+from mxamp.onnx.tensor import ONNX_CODES, OpenSize, Shape, Size, Tensor
 from mxamp.onnx.writer import Writer
 from mxamp.ops.attribute_reader import AttributeReader
 
@@ -115,6 +115,22 @@ class Call(AttributeReader):
         found = None if tensor.shape is None else tensor.shape[self.axis(tensor, axis)]
         return self.shape(tensor)[axis] if found is None else found
 
+    def lengths(self, tensor: Tensor) -> list[Size]:
+        """Return the size of every axis, also of those whose size is known only when the model runs."""
+        shape = tensor.shape or (None,) * self.rank(tensor)
+        return [OpenSize(tensor, (axis,)) if size is None else size for axis, size in enumerate(shape)]
+
+    def are_equal(self, first: Size, second: Size) -> bool:
+        """Whether two sizes are certainly the same, whatever the model is fed with."""
+        if isinstance(first, int) or isinstance(second, int):
+            return first == second
+        if first.times != second.times or len(first.axes) != len(second.axes):
+            return False
+        if first.tensor is second.tensor:
+            return sorted(first.axes) == sorted(second.axes)
+        symbols = [[self._writer.symbol(one.tensor, axis) for axis in one.axes] for one in (first, second)]
+        return all(map(all, symbols)) and sorted(symbols[0]) == sorted(symbols[1])
+
     # ------------------------------------------------------------------ emitting
 
     def emit(self, op: str, *inputs: Operand, domain: str = "", **attributes: Any) -> Tensor:
@@ -156,6 +172,58 @@ class Call(AttributeReader):
         if tensor.shape == tuple(shape) and 0 not in shape:
             return tensor
         return self.emit("Reshape", tensor, self.indices(list(shape)))
+
+    def reshape_to(self, tensor: Tensor, sizes: Sequence[Size]) -> Tensor:
+        """Reshape to sizes that may be open, of any tensor; one of them may be -1, which is what remains."""
+        target: list[Size] = []
+        for axis, size in enumerate(sizes):
+            is_kept = axis < self.rank(tensor) and self.are_equal(size, self.lengths(tensor)[axis])
+            target.append(0 if is_kept and not isinstance(size, int) else size)
+        is_open = [not isinstance(size, int) for size in target]
+        if sum(is_open) == 1 and -1 not in target:  # what all others leave
+            target[is_open.index(True)] = -1
+        numbers = [size for size in target if isinstance(size, int)]
+        if len(numbers) == len(target):
+            return self.reshape(tensor, numbers)
+        result = self.emit("Reshape", tensor, self.size_values(target))
+        return self.state_sizes(result, sizes)
+
+    def expand(self, tensor: Tensor, sizes: Sequence[Size]) -> Tensor:
+        """Repeat along axes of size 1: to sizes that may be open, of any tensor, and 1 for what stays."""
+        expanded = self.emit("Expand", tensor, self.size_values(sizes))
+        if expanded.shape is not None:
+            return expanded
+        own = [1] * (len(sizes) - self.rank(tensor)) + self.lengths(tensor)
+        return self.state_sizes(expanded, [one if size == 1 else size for size, one in zip(sizes, own)])
+
+    def size_values(self, sizes: Sequence[Size]) -> Tensor:
+        """Return sizes as a tensor of int64."""
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(numbers) == len(sizes):
+            return self.indices(numbers)
+        parts = []
+        for size in sizes:
+            if isinstance(size, int):
+                parts.append(self.indices([size]))
+                continue
+            own = self.emit("Gather", self.emit("Shape", size.tensor), self.indices(list(size.axes)), axis=0)
+            if len(size.axes) > 1:
+                own = self.reduce("ReduceProd", own, [0], keepdims=True)
+            parts.append(own if size.times == 1 else self.emit("Mul", own, self.indices([size.times])))
+        return self.emit("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
+
+    def state_sizes(self, tensor: Tensor, sizes: Sequence[Size]) -> Tensor:
+        """Return a tensor with sizes that ONNX's inference cannot tell; an open axis has the name it had."""
+        return self._writer.state_shape(tensor, _shape(sizes), self._symbols(sizes))
+
+    def _symbols(self, sizes: Sequence[Size | None]) -> list[str]:
+        """Return what open axes are called; nothing where it is no axis that they have the size of."""
+        return [
+            self._writer.symbol(size.tensor, size.axes[0])
+            if isinstance(size, OpenSize) and len(size.axes) == size.times == 1
+            else ""
+            for size in sizes
+        ]
 
     def transpose(self, tensor: Tensor, order: Sequence[int]) -> Tensor:
         """Transpose; itself where the axes stay in order."""
@@ -256,19 +324,25 @@ class Call(AttributeReader):
                 known.add(found[-1].name)
         return self._writer.body_graph(f"{self.node.name}/{name}", nodes, inputs, found), found
 
-    def local(self, name: str, dtype: DType, shape: Shape) -> Tensor:
+    def local(self, name: str, dtype: DType, sizes: Sequence[Size]) -> Tensor:
         """Return what a body is given."""
-        return self._writer.local(f"{self.node.name}/{name}", dtype, shape)
+        symbols = self._symbols(sizes)
+        return self._writer.local(f"{self.node.name}/{name}", dtype, _shape(sizes), symbols)
 
     def emit_control_flow(
         self,
         op: str,
         inputs: Sequence[Tensor],
-        outputs: Sequence[tuple[DType, Shape]],
+        outputs: Sequence[tuple[DType, Sequence[Size | None]]],
         **attributes: Any,
     ) -> tuple[Tensor, ...]:
-        """Add a node that runs bodies, with the dtypes and shapes of its outputs."""
-        return self._writer.emit_control_flow(op, inputs, outputs, attributes, name=self.node.name)
+        """Add a node that runs bodies, with the dtypes and sizes of its outputs; None for any size."""
+        types = [(dtype, _shape(sizes), self._symbols(sizes)) for dtype, sizes in outputs]
+        return self._writer.emit_control_flow(op, inputs, types, attributes, name=self.node.name)
+
+
+def _shape(sizes: Sequence[Size | None]) -> Shape:
+    return tuple([size if isinstance(size, int) and size >= 0 else None for size in sizes])
 
 
 def _shown(shape: Shape) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from numpy.typing import NDArray
 
@@ -48,3 +48,38 @@ class Tensor:
     dtype: DType
     shape: Shape | None
     value: NDArray[Any] | None = None
+
+
+class OpenSize(NamedTuple):
+    """A size that is known only when the model runs.
+
+    Attributes
+    ----------
+    tensor
+        The tensor whose sizes tell it.
+    axes
+        The axes whose sizes it is the product of.
+    times
+        What that is multiplied by.
+    """
+
+    tensor: Tensor
+    axes: tuple[int, ...]
+    times: int = 1
+
+
+Size = Union[int, OpenSize]
+"""The size of an axis."""
+
+
+def product(first: Size, second: Size) -> Size:
+    """Return the size of two axes that become one; of two open ones both are of the same tensor."""
+    if isinstance(first, int):
+        first, second = second, first
+    if isinstance(first, int):
+        assert isinstance(second, int)
+        return first * second
+    if isinstance(second, int):
+        return first._replace(times=first.times * second)
+    assert first.tensor is second.tensor
+    return OpenSize(first.tensor, (*first.axes, *second.axes), first.times * second.times)

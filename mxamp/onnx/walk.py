@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
@@ -13,8 +12,8 @@ from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import variable_dtypes
 from mxamp.graph.output_names import output_name, output_names
-from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.onnx import tables
+from mxamp.onnx.batch import batch_axes, with_sizes
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import OLDEST_OPSET, OnnxMapping, mapping_of
 from mxamp.onnx.package import import_onnx
@@ -43,9 +42,6 @@ _LABELLED = frozenset(
     }
 )
 """Training heads: their second input is a label, which inference does not read."""
-
-_CREATED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full"})
-"""What reads nothing, and whose shape is an attribute."""
 
 _NAMED_AT_MOST = 6
 
@@ -119,21 +115,22 @@ def write_graph(
     opset
         The version of ONNX's operators; by default 17, or the first that the model can be written with.
     dynamic_batch
-        Whether the size of the first axis of every input is left open.
+        Whether the batch is left open; see :func:`mxamp.onnx.batch.batch_axes`.
     gaps
         What the runtime that is to read the file lacks, so that it is written otherwise.
 
     Raises
     ------
     ExportError
-        When an operator has no mapping, or the opset is too old.
+        When an operator has no mapping, the opset is too old, or the model takes no other batch.
     DataError, UnknownNameError
         When the shape of an input is missing, or one is given for what is no input.
     """
     names = input_names(graph, params)
     shapes = _shapes(graph, names, params, {} if input_shapes is None else input_shapes)
-    if not dynamic_batch:
-        graph = _with_sizes(graph, shapes, params)
+    known = {name: tuple(value.shape) for name, value in params.items()}
+    open_axes = batch_axes(graph, shapes) if dynamic_batch else {}
+    graph = with_sizes(graph, shapes, known, open_axes)
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
     _check_mappings(graph)
     chosen, reason = _opset(graph, dtypes, opset)
@@ -149,8 +146,13 @@ def write_graph(
             tensors[Entry(position)] = writer.parameter(name, params[name])
         elif name in shapes:
             shape: Shape = shapes[name]
-            shape = (None, *shape[1:]) if dynamic_batch else shape
-            tensors[Entry(position)] = writer.input(name, dtypes[name], shape)
+            axis = open_axes.get(name)
+            if axis is None:
+                tensors[Entry(position)] = writer.input(name, dtypes[name], shape)
+                continue
+            shape = (*shape[: axis.number], None, *shape[axis.number + 1 :])
+            symbols = [axis.symbol] * len(shape)
+            tensors[Entry(position)] = writer.input(name, dtypes[name], shape, symbols)
     _write_nodes(graph, writer, tensors)
     outputs = _outputs(graph, writer, tensors, heads)
     nodes, read = _needed(writer.finished_nodes(), heads)
@@ -165,33 +167,6 @@ def write_graph(
         {name: value for name, value in writer.constants.items() if name in read},
         writer.computed_by(),
     )
-
-
-def _with_sizes(
-    graph: Graph, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, Parameter]
-) -> Graph:
-    """Return a graph in which zeros state all their sizes; MXNet tells those that are 0 from their readers.
-
-    The states that Gluon's recurrent layers begin with are such zeros: their batch is 0.
-    """
-    if graph.has_numpy_shapes:
-        return graph
-    open_ones = [
-        position
-        for position, node in enumerate(graph.nodes)
-        if node.op in _CREATED and 0 in (integers(node.attrs.get("shape", "")) or ())
-    ]
-    if not open_ones:
-        return graph
-    known = {name: tuple(value.shape) for name, value in params.items()}
-    inferred = infer_entry_shapes(graph, shapes, known).entries
-    nodes = list(graph.nodes)
-    for position in open_ones:
-        shape = inferred[position][0]
-        if shape is not None:
-            node = nodes[position]
-            nodes[position] = node._replace(attrs={**node.attrs, "shape": str(tuple(shape))})
-    return dataclasses.replace(graph, nodes=tuple(nodes))
 
 
 def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor]) -> None:

@@ -16,7 +16,7 @@ from mxamp.onnx.tensor import DTYPE_OF_CODE, ONNX_CODES, Shape, Tensor
 from mxamp.params.parameter import Parameter
 
 BATCH = "batch"
-"""What the size of the first axis is called where it is left open."""
+"""What the size of the batch is called where it is left open."""
 
 _SMALL = 1 << 16
 """Constants of so many bytes are looked up, so that each is stored once; larger ones are seldom equal."""
@@ -93,14 +93,14 @@ class Writer:
 
     # ------------------------------------------------------------------ values
 
-    def input(self, name: str, dtype: DType, shape: Shape) -> Tensor:
-        """Declare a graph input."""
+    def input(self, name: str, dtype: DType, shape: Shape, symbols: Sequence[str] | None = None) -> Tensor:
+        """Declare a graph input, and what its open axes are called."""
         self._taken.add(name)
-        return self._typed(Tensor(name, dtype, shape))
+        return self._typed(Tensor(name, dtype, shape), symbols)
 
-    def local(self, name: str, dtype: DType, shape: Shape) -> Tensor:
+    def local(self, name: str, dtype: DType, shape: Shape, symbols: Sequence[str]) -> Tensor:
         """Declare an input of a body."""
-        return self._typed(Tensor(self.unique(name), dtype, shape))
+        return self._typed(Tensor(self.unique(name), dtype, shape), symbols)
 
     def parameter(self, name: str, parameter: Parameter) -> Tensor:
         """Declare a parameter; its values are read when the file is written."""
@@ -127,9 +127,10 @@ class Writer:
             )
         return tensor
 
-    def _typed(self, tensor: Tensor) -> Tensor:
+    def _typed(self, tensor: Tensor, symbols: Sequence[str] | None = None) -> Tensor:
         assert tensor.shape is not None
-        sizes = [BATCH if size is None else size for size in tensor.shape]
+        symbols = [BATCH] * len(tensor.shape) if symbols is None else symbols
+        sizes = [symbol or None if size is None else size for size, symbol in zip(tensor.shape, symbols)]
         self._types[tensor.name] = self._onnx.helper.make_tensor_type_proto(ONNX_CODES[tensor.dtype], sizes)
         return tensor
 
@@ -229,7 +230,7 @@ class Writer:
         self,
         op: str,
         inputs: Sequence[Tensor],
-        outputs: Sequence[tuple[DType, Shape]],
+        outputs: Sequence[tuple[DType, Shape, Sequence[str]]],
         attributes: Mapping[str, Any],
         *,
         name: str,
@@ -246,7 +247,8 @@ class Writer:
             )
         )
         return tuple(
-            self._typed(Tensor(output, dtype, shape)) for output, (dtype, shape) in zip(names, outputs)
+            self._typed(Tensor(output, dtype, shape), symbols)
+            for output, (dtype, shape, symbols) in zip(names, outputs)
         )
 
     def _tensor(self, name: str) -> Tensor:
@@ -259,9 +261,17 @@ class Writer:
             shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim)
         return Tensor(name, DTYPE_OF_CODE[kind.elem_type], shape)
 
-    def state_shape(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """Return a tensor with what is known of its shape beside what ONNX's inference says."""
-        return self._typed(Tensor(tensor.name, tensor.dtype, shape, tensor.value))
+    def state_shape(self, tensor: Tensor, shape: Shape, symbols: Sequence[str] | None = None) -> Tensor:
+        """Return a tensor with what is known of its shape beside what ONNX's inference says.
+
+        An open axis is the batch, or what ``symbols`` says for it: nothing, where that is empty.
+        """
+        return self._typed(Tensor(tensor.name, tensor.dtype, shape, tensor.value), symbols)
+
+    def symbol(self, tensor: Tensor, axis: int) -> str:
+        """Return what an axis is called whose size is known only when the model runs; empty for others."""
+        kind = self.type_of(tensor).tensor_type
+        return str(kind.shape.dim[axis].dim_param) if axis < len(kind.shape.dim) else ""
 
     def finished_nodes(self) -> list[Any]:
         """Return the nodes under their final names, without those whose results nobody reads."""

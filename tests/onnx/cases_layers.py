@@ -124,6 +124,14 @@ def pooling_cases() -> Iterator[Case]:
 
 
 def normalization_cases() -> Iterator[Case]:
+    yield case("LRN", X, nsize=3)
+    yield case("LRN", X, nsize=5, alpha=1, beta=1, knorm=1)
+    yield case("moments", X, axes="(2, 3)", outputs=2)
+    yield case("moments", X, axes="(1,)", keepdims=True, outputs=2)
+    yield case("_npi_var", X, axis="(2, 3)", numpy=True)
+    yield case("_npi_std", X, axis=None, keepdims=True, numpy=True)
+    yield case("LayerNorm", (2, 3, 8), positive(8), (8,), output_mean_var=True, outputs=3)
+    yield case("LayerNorm", X, positive(6), (6,), axis=1, output_mean_var=True, outputs=3)
     statistics = ((6,), (6,), (6,), positive(6))
     for op in ("BatchNorm", "_contrib_SyncBatchNorm"):
         more = {"key": "k"} if "Sync" in op else {}
@@ -173,6 +181,18 @@ def activation_cases() -> Iterator[Case]:
 
 
 def resampling_cases() -> Iterator[Case]:
+    grid = np.random.default_rng(3).uniform(-1.3, 1.3, (2, 2, 4, 5)).astype(np.float32)
+    turns = np.array([[0.8, 0.3, 0.1, -0.4, 1.1, 0], [1, 0, 0, 0, 1, 0.5]], np.float32)
+    yield case("BilinearSampler", X, grid)
+    yield case("GridGenerator", turns, transform_type="affine", target_shape="(4, 5)")
+    yield case("GridGenerator", (2, 2, 4, 5), transform_type="warp")
+    yield case(
+        *("SpatialTransformer", X, turns),
+        transform_type="affine",
+        sampler_type="bilinear",
+        target_shape="(7, 6)",
+        tolerance=1e-5,
+    )
     resize = "_contrib_BilinearResize2D"
     for align in (True, False):
         yield case(resize, X, height=17, width=5, align_corners=align, tolerance=5e-6)

@@ -165,3 +165,8 @@ def product_cases() -> Iterator[Case]:
                 outputs=3 if mode == "lstm" else 2,
                 tolerance=2e-6,
             )
+    yield case("_linalg_gemm2", (3, 2, 4), (3, 4, 5), alpha=0.5)
+    yield case("_linalg_gemm2", (3, 4, 2), (3, 5, 4), transpose_a=True, transpose_b=True)
+    yield case("_linalg_gemm", (2, 4), (4, 5), (2, 5), beta=-2)
+    yield case("_npi_einsum", (3, 2, 4), (3, 4, 5), subscripts="bij, bjk->bik", num_args=2, numpy=True)
+    yield case("scatter_nd", (3, 4), np.array([[1, 0, 2], [0, 3, 1]], np.float32), shape="(3, 5, 4)")

@@ -81,23 +81,32 @@ def array_shapes(given: Case) -> dict[str, tuple[int, ...]]:
     return {f"in{number}": _values(value, 0).shape for number, value in enumerate(given.inputs)}
 
 
+def arrays_of_case(given: Case) -> dict[str, np.ndarray[Any, Any]]:
+    """Return what a call reads, by the names in its graph."""
+    return {f"in{number}": _values(value, number) for number, value in enumerate(given.inputs)}
+
+
+def model_of_case(given: Case, *, hidden: int = 0) -> Model:
+    """Return a call as a model, with the inputs that are parameters."""
+    graph, arrays = graph_of_case(given, total=given.outputs + hidden), arrays_of_case(given)
+    params = {name: ArrayParameter(arrays[name]) for name in (f"in{number}" for number in given.parameters)}
+    auxiliary = {name for name in params if _is_auxiliary(graph, name)}
+    return Model(
+        graph,
+        {name: value for name, value in params.items() if name not in auxiliary},
+        {name: value for name, value in params.items() if name in auxiliary},
+    )
+
+
 def compare(
     given: Case, folder: Path, *, opset: int | None = None, hidden: int = 0, gaps: RuntimeGaps = NO_GAPS
 ) -> None:
     """Check that ONNX Runtime and MXNet return the same, in dtype, shape and values."""
     from mxamp.runtime.executor import BoundModel
 
-    graph = graph_of_case(given, total=given.outputs + hidden)
-    arrays = {f"in{number}": _values(value, number) for number, value in enumerate(given.inputs)}
-    stored = {f"in{number}" for number in given.parameters}
-    params = {name: ArrayParameter(arrays[name]) for name in stored}
-    auxiliary = {name for name in stored if _is_auxiliary(graph, name)}
-    model = Model(
-        graph,
-        {name: value for name, value in params.items() if name not in auxiliary},
-        {name: value for name, value in params.items() if name in auxiliary},
-    )
-    data = {name: values for name, values in arrays.items() if name not in stored}
+    model, arrays = model_of_case(given, hidden=hidden), arrays_of_case(given)
+    graph, params = model.graph, {**model.arg_params, **model.aux_params}
+    data = {name: values for name, values in arrays.items() if name not in params}
     expected = BoundModel(model, fusion=False).run(data)
     export_graph(
         graph,

@@ -120,10 +120,16 @@ def test_an_open_batch_takes_any_number_of_samples(tmp_path: Path) -> None:
 
 def test_an_open_batch_that_a_shape_depends_on_is_an_error_that_names_the_node(tmp_path: Path) -> None:
     net = Net()
-    merged = net.op("Reshape", net.var("data"), name="merge", shape="(-3, -3)")
-    graph = net.graph(net.op("broadcast_like", merged, merged, name="like"))
-    with pytest.raises(ExportError, match=r"'like' .*--dynamic-batch"):
+    graph = net.graph(net.op("squeeze", net.var("data"), name="squeezed"))
+    with pytest.raises(ExportError, match=r"'squeezed' .*--dynamic-batch"):
         export_graph(graph, {}, tmp_path / "n.onnx", input_shapes=SHAPES, dynamic_batch=True)
+
+
+def test_a_batch_that_the_model_itself_fixes_is_an_error_that_names_the_node(tmp_path: Path) -> None:
+    net = Net()
+    graph = net.graph(net.op("Reshape", net.var("data"), name="fixed", shape="(3, 7)"))
+    with pytest.raises(ExportError, match=r"takes no other .*'fixed' .*--dynamic-batch"):
+        export_graph(graph, {}, tmp_path / "n.onnx", input_shapes={"data": (3, 7)}, dynamic_batch=True)
 
 
 def test_an_input_that_is_an_output_and_one_entry_twice_are_handed_on(tmp_path: Path) -> None:

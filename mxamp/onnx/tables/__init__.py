@@ -12,6 +12,7 @@ from mxamp.onnx.tables import (
     normalization,
     proposals,
     recurrent,
+    sampling,
     shape,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "normalization",
     "proposals",
     "recurrent",
+    "sampling",
     "shape",
 ]

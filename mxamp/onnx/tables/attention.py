@@ -6,7 +6,7 @@ import math
 
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
-from mxamp.onnx.tensor import Tensor
+from mxamp.onnx.tensor import Tensor, product
 
 
 def _swapped(call: Call, tensor: Tensor) -> Tensor:
@@ -32,12 +32,41 @@ def _dot(call: Call) -> Written:
     if call.flag("transpose_b"):
         rank = call.rank(right)
         right = call.transpose(right, [rank - 1, *range(rank - 1)])
-    left_shape, right_shape = call.shape(left), call.shape(right)
-    flat_left = call.reshape(left, [-1, left_shape[-1]])
-    flat_right = call.reshape(right, [right_shape[0], -1])
-    return call.reshape(
-        call.emit("MatMul", flat_left, flat_right), [*left_shape[:-1], *right_shape[1:]] or [1]
+    left_sizes, right_sizes = call.lengths(left), call.lengths(right)
+    flat_left = call.reshape_to(left, [-1, left_sizes[-1]])
+    flat_right = call.reshape_to(right, [right_sizes[0], -1])
+    return call.reshape_to(
+        call.emit("MatMul", flat_left, flat_right), [*left_sizes[:-1], *right_sizes[1:]] or [1]
     )
+
+
+@mapping("_linalg_gemm2", "MatMul, Transpose, Mul")
+def _gemm2(call: Call) -> Written:
+    return _product(call, *call.inputs)
+
+
+@mapping("_linalg_gemm", "MatMul, Transpose, Mul, Add")
+def _gemm(call: Call) -> Written:
+    first, second, third = call.inputs
+    result, factor = _product(call, first, second), call.number("beta", 1.0)
+    added = third if factor == 1 else call.emit("Mul", third, call.scalar(factor, third))
+    return call.emit("Add", result, added)
+
+
+def _product(call: Call, first: Tensor, second: Tensor) -> Tensor:
+    """Return alpha times the product of two matrices, whose rows are along ``axis``, the last but one."""
+    rank = call.rank(first)
+    if call.axis(first, call.integer("axis", -2)) != rank - 2:
+        call.refuse("rows along another axis than the last but one have no mapping.")
+    first = _swapped(call, first) if call.flag("transpose_a") else first
+    second = _swapped(call, second) if call.flag("transpose_b") else second
+    factor, result = call.number("alpha", 1.0), call.emit("MatMul", first, second)
+    return result if factor == 1 else call.emit("Mul", result, call.scalar(factor, result))
+
+
+@mapping("_npi_einsum", "Einsum")
+def _einsum(call: Call) -> Written:
+    return call.emit("Einsum", *call.inputs, equation=str(call.text("subscripts")).replace(" ", ""))
 
 
 @mapping("_npi_matmul _np_dot", "MatMul")
@@ -60,13 +89,13 @@ def _parts(call: Call, data: Tensor, count: int) -> list[Tensor]:
 
     Interleaved they are of the shape (length, samples, heads * count * size).
     """
-    length, samples, width = call.shape(data)
+    length, samples, _ = call.lengths(data)
     heads = call.integer("heads")
-    size = width // (heads * count)
-    parts = call.reshape(data, [length, samples, heads, count, size])
+    size = call.size(data, 2) // (heads * count)
+    parts = call.reshape_to(data, [length, samples, heads, count, size])
     parts = call.transpose(parts, [3, 1, 2, 0, 4])
     found = call.split(parts, [1] * count, 0) if count > 1 else (parts,)
-    return [call.reshape(part, [samples * heads, length, size]) for part in found]
+    return [call.reshape_to(part, [product(samples, heads), length, size]) for part in found]
 
 
 def _scores(call: Call, queries: Tensor, keys: Tensor) -> Tensor:
@@ -77,11 +106,11 @@ def _scores(call: Call, queries: Tensor, keys: Tensor) -> Tensor:
 
 def _weighted(call: Call, weights: Tensor, values: Tensor) -> Tensor:
     heads = call.integer("heads")
-    product = call.emit("MatMul", weights, values)
-    together, length, size = call.shape(product)
-    samples = together // heads
-    apart = call.reshape(product, [samples, heads, length, size])
-    return call.reshape(call.transpose(apart, [2, 0, 1, 3]), [length, samples, heads * size])
+    weighted = call.emit("MatMul", weights, values)
+    _, length, _ = call.lengths(weighted)
+    size = call.size(weighted, 2)
+    apart = call.reshape_to(weighted, [-1, heads, length, size])
+    return call.reshape(call.transpose(apart, [2, 0, 1, 3]), [0, 0, heads * size])
 
 
 @mapping("_contrib_interleaved_matmul_selfatt_qk", "Reshape, Transpose, Split, MatMul")

@@ -31,7 +31,7 @@ def _box_nms(call: Call) -> Written:
         result = call.emit("Pad", result, call.indices([0, 0, 0, 0, missing, 0]), call.scalar(-1, result))
     if rank == 3:
         return result
-    return call.reshape(result, call.shape(data))
+    return call.reshape_to(result, call.lengths(data))
 
 
 def _suppressed(call: Call, flat: Tensor, rows: int, width: int) -> tuple[Tensor, Tensor]:
@@ -201,7 +201,7 @@ def _box_decode(call: Call) -> Written:
 @mapping("_contrib_box_iou", "Min, Max, Sub, Mul, Div")
 def _box_iou(call: Call) -> Written:
     left, right = call.inputs
-    shape = [*call.shape(left)[:-1], *call.shape(right)[:-1]]
+    shape = [*call.lengths(left)[:-1], *call.lengths(right)[:-1]]
     zero = call.scalar(0, left)
     left, right = call.reshape(left, [-1, 1, 4]), call.reshape(right, [1, -1, 4])
     sides = []
@@ -218,7 +218,7 @@ def _box_iou(call: Call) -> Written:
     union = call.emit("Sub", call.emit("Add", *areas), common)
     # Boxes without an area have no overlap.
     ratio = call.emit("Div", common, union)
-    return call.reshape(call.emit("Where", call.emit("Greater", common, zero), ratio, zero), shape or [1])
+    return call.reshape_to(call.emit("Where", call.emit("Greater", common, zero), ratio, zero), shape or [1])
 
 
 def _area(call: Call, extent: Tensor) -> Tensor:

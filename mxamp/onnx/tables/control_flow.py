@@ -6,7 +6,7 @@ from mxamp.dtypes import DType
 from mxamp.graph.control_flow import body_inputs
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
-from mxamp.onnx.tensor import Shape, Tensor
+from mxamp.onnx.tensor import Size, Tensor
 
 
 @mapping("_foreach", "Scan")
@@ -15,10 +15,10 @@ def _foreach(call: Call) -> Written:
     data_count = len(call.sizes("in_data_locs", ()))
     state_count = len(call.sizes("in_state_locs", ()))
     data, states = call.inputs[:data_count], call.inputs[data_count : data_count + state_count]
-    length = call.size(data[0], 0)
+    length = call.lengths(data[0])[0]
     results = call.integer("num_out_data", 0)
-    carried = [call.local("state", state.dtype, call.shape(state)) for state in states]
-    slices = [call.local("data", part.dtype, call.shape(part)[1:]) for part in data]
+    carried = [call.local("state", state.dtype, call.lengths(state)) for state in states]
+    slices = [call.local("data", part.dtype, call.lengths(part)[1:]) for part in data]
     given = dict(enumerate([*slices, *carried]))
 
     def write() -> list[Tensor]:
@@ -30,8 +30,8 @@ def _foreach(call: Call) -> Written:
         "Scan",
         [*states, *data],
         [
-            *((state.dtype, state.shape or ()) for state in found[:state_count]),
-            *((result.dtype, (length, *call.shape(result))) for result in found[state_count:]),
+            *((state.dtype, call.lengths(state)) for state in found[:state_count]),
+            *((result.dtype, [length, *call.lengths(result)]) for result in found[state_count:]),
         ],
         body=body,
         num_scan_inputs=data_count,
@@ -52,7 +52,7 @@ def _while_loop(call: Call) -> Written:
     first = _condition(call, {})
     number = call.local("step", DType.INT64, ())
     going = call.local("going", DType.BOOL, ())
-    carried = [call.local("state", state.dtype, call.shape(state)) for state in initial]
+    carried = [call.local("state", state.dtype, call.lengths(state)) for state in initial]
 
     def write() -> list[Tensor]:
         found = call.write_here(1, dict(zip(variables, carried)))
@@ -61,8 +61,9 @@ def _while_loop(call: Call) -> Written:
 
     body, found = call.body("body", [number, going, *carried], write)
     states, rows = found[1 : 1 + len(initial)], found[1 + len(initial) :]
-    types: list[tuple[DType, Shape]] = [(state.dtype, state.shape or ()) for state in states]
-    types += [(row.dtype, (None, *call.shape(row))) for row in rows]
+    types: list[tuple[DType, list[Size | None]]]
+    types = [(state.dtype, [*call.lengths(state)]) for state in states]
+    types += [(row.dtype, [None, *call.lengths(row)]) for row in rows]
     outputs = call.emit_control_flow("Loop", [call.indices(most), first, *initial], types, body=body)
     stacked = [_padded(call, output, most) for output in outputs[len(initial) :]]
     return (*stacked, *outputs[: len(initial)])
@@ -76,12 +77,12 @@ def _condition(call: Call, given: dict[int, Tensor]) -> Tensor:
 
 def _padded(call: Call, rows: Tensor, most: int) -> Tensor:
     """Return rows with zeros after them, as many as may be in all."""
-    assert rows.shape is not None
-    rest = list(rows.shape[1:])
-    taken = call.slice(call.emit("Shape", rows), [0], [1], [0])
-    missing = call.emit("Concat", call.emit("Sub", call.indices([most]), taken), call.indices(rest), axis=0)
+    first, *rest = call.lengths(rows)
+    missing = call.emit("Sub", call.indices([most]), call.size_values([first]))
+    if rest:
+        missing = call.emit("Concat", missing, call.size_values(rest), axis=0)
     zeros = call.emit("Expand", call.scalar(0, rows), missing)
-    return call.state_shape(call.emit("Concat", rows, zeros, axis=0), (most, *rest))
+    return call.state_sizes(call.emit("Concat", rows, zeros, axis=0), [most, *rest])
 
 
 @mapping("_cond", "If")
@@ -92,12 +93,13 @@ def _cond(call: Call) -> Written:
     ]
     (then, found), (other, others) = branches
     for ours, theirs in zip(found, others):
-        if ours.shape != theirs.shape:
+        both = (call.lengths(ours), call.lengths(theirs))
+        if len(both[0]) != len(both[1]) or not all(map(call.are_equal, *both)):
             call.refuse(f"its branches return shapes that differ, {ours.shape} and {theirs.shape}.")
     return call.emit_control_flow(
         "If",
         [_condition(call, {})],
-        [(result.dtype, call.shape(result)) for result in found],
+        [(result.dtype, call.lengths(result)) for result in found],
         then_branch=then,
         else_branch=other,
     )

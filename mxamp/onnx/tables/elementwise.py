@@ -282,7 +282,7 @@ def _where(call: Call) -> Written:
     condition, left, right = call.inputs
     if call.rank(condition) == 1 and call.rank(left) > 1 and not call.node.op.startswith("_np"):
         # It chooses rows.
-        condition = call.reshape(condition, [call.size(condition, 0), *([1] * (call.rank(left) - 1))])
+        condition = call.reshape(condition, [0, *([1] * (call.rank(left) - 1))])
     return call.emit("Where", _truth(call, condition), left, right)
 
 

@@ -115,6 +115,15 @@ def _argsort(call: Call) -> Written:
     return call.cast(indices, call.dtype(default=DType.FLOAT32))
 
 
+@mapping("scatter_nd", "Expand of zero, Transpose, ScatterND")
+def _scatter_nd(call: Call) -> Written:
+    # Which of two values for one place is kept is said by neither.
+    data, indices = call.data, call.cast(call.inputs[1], DType.INT64)
+    rank = call.rank(indices)
+    zeros = call.emit("Expand", call.scalar(0, data), call.indices(call.sizes("shape")))
+    return call.emit("ScatterND", zeros, call.transpose(indices, [*range(1, rank), 0]), data)
+
+
 @mapping("argmax argmin argmax_channel _npi_argmax _npi_argmin", "ArgMax, ArgMin, Cast")
 def _argmax(call: Call) -> Written:
     op = "ArgMin" if "argmin" in call.node.op else "ArgMax"

@@ -191,18 +191,14 @@ def _resized(call: Call, size: int, name: str) -> int:
 
 def _resize(call: Call, data: Tensor, target: Sequence[int], mode: str, align_corners: bool) -> Tensor:
     """Resize the two last axes of four to a size."""
-    first = call.slice(call.emit("Shape", data), [0], [2], [0]) if None in (data.shape or ()) else None
-    known = None if first is not None else call.shape(data)[:2]
-    if first is not None:
-        sizes = call.emit("Concat", first, call.indices(list(target)), axis=0)
-    else:
-        sizes = call.indices([*(known or ()), *target])
+    sizes = [*call.lengths(data)[:2], *target]
     transformation = "align_corners" if align_corners else "half_pixel"
     resized = call.emit(
-        *("Resize", data, None, None, sizes), mode=mode, coordinate_transformation_mode=transformation
+        *("Resize", data, None, None, call.size_values(sizes)),
+        mode=mode,
+        coordinate_transformation_mode=transformation,
     )
-    assert data.shape is not None
-    return call.state_shape(resized, (*data.shape[:2], *target))
+    return call.state_sizes(resized, sizes)
 
 
 @mapping("UpSampling", "Resize, nearest; ConvTranspose where sample_type=bilinear")

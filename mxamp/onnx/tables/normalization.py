@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Sequence
 
 import numpy as np
 
@@ -42,11 +43,38 @@ def _layer_norm(call: Call) -> Written:
     axis = call.axis(call.data, call.integer("axis", -1))
     order = [number for number in range(rank) if number != axis] + [axis]
     back = [order.index(number) for number in range(rank)]
+    epsilon = call.number("eps", 1e-5)
     result = call.emit(
         *("LayerNormalization", call.transpose(call.data, order), call.inputs[1], call.inputs[2]),
-        epsilon=call.number("eps", 1e-5),
+        epsilon=epsilon,
     )
-    return call.transpose(result, back)
+    # Few runtimes write the other outputs of LayerNormalization; what nobody reads is left out of the file.
+    mean, variance = moments(call, call.data, [axis], keepdims=True)
+    deviation = call.emit("Sqrt", call.emit("Add", variance, call.scalar(epsilon, variance)))
+    return call.transpose(result, back), mean, deviation
+
+
+def moments(call: Call, data: Tensor, axes: Sequence[int] | None, *, keepdims: bool) -> tuple[Tensor, Tensor]:
+    """Return mean and variance along axes; along all of them for None."""
+    mean = call.reduce("ReduceMean", data, axes, keepdims=True)
+    apart = call.emit("Sub", data, mean)
+    variance = call.reduce("ReduceMean", call.emit("Mul", apart, apart), axes, keepdims=keepdims)
+    return mean if keepdims else call.reduce("ReduceMean", data, axes, keepdims=False), variance
+
+
+@mapping("moments", "ReduceMean, Sub, Mul")
+def _moments(call: Call) -> Written:
+    axes = None if call.text("axes") is None else [call.axis(call.data, axis) for axis in call.sizes("axes")]
+    return moments(call, call.data, axes, keepdims=call.flag("keepdims"))
+
+
+@mapping("_npi_var _npi_std", "ReduceMean, Sub, Mul, Sqrt")
+def _variance(call: Call) -> Written:
+    if call.integer("ddof", 0):
+        call.refuse("with ddof it has no mapping.")
+    axes = None if call.text("axis") is None else [call.axis(call.data, axis) for axis in call.sizes("axis")]
+    mean, variance = moments(call, call.data, axes, keepdims=call.flag("keepdims"))
+    return (call.emit("Sqrt", variance) if call.node.op == "_npi_std" else variance), mean
 
 
 @mapping("InstanceNorm", "InstanceNormalization")
@@ -84,7 +112,7 @@ def _lrn(call: Call) -> Written:
         *("LRN", call.data),
         alpha=call.number("alpha", 1e-4),
         beta=call.number("beta", 0.75),
-        bias=call.number("knorm", 2),
+        bias=call.number("knorm", 2.0),
         size=call.integer("nsize"),
     )
 

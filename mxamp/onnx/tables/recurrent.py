@@ -47,8 +47,7 @@ def _rnn(call: Call) -> Written:
         for kept, output in zip(finals, outputs[1:]):
             kept.append(output)
         # (steps, directions, samples, size) becomes (steps, samples, directions * size).
-        data = call.reshape(call.transpose(outputs[0], [0, 2, 1, 3]), [0, 0, -1])
-        data = call.state_shape(data, (*data.shape[:2], directions * size)) if data.shape else data
+        data = call.reshape(call.transpose(outputs[0], [0, 2, 1, 3]), [0, 0, directions * size])
     if not call.flag("state_outputs"):
         return data
     return (data, *(call.emit("Concat", *kept, axis=0) if layers > 1 else kept[0] for kept in finals if kept))

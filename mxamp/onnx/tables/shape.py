@@ -8,9 +8,10 @@ from typing import Sequence
 import numpy as np
 
 from mxamp.dtypes import DType
+from mxamp.onnx.batch import BATCH_AXIS, BATCH_TIMES
 from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
-from mxamp.onnx.tensor import Shape
+from mxamp.onnx.tensor import OpenSize, Size, product
 
 
 @mapping("Reshape", "Reshape; codes -2, -3, -4 resolved")
@@ -18,21 +19,19 @@ def _reshape(call: Call) -> Written:
     spec = list(call.sizes("shape", ()))
     if not spec:
         call.refuse("it has no shape; target_shape, which older models use, has no mapping.")
-    shape = call.data.shape
-    if shape is None:
-        call.refuse("the shape of what it reads is not known.")
+    shape = call.lengths(call.data)
     if call.flag("reverse"):
         target = _reshaped(call, shape[::-1], spec[::-1], is_reverse=True)[::-1]
-        return call.reshape(call.data, _as_onnx(call, target, shape))
-    return call.reshape(call.data, _as_onnx(call, _reshaped(call, shape, spec), shape))
+        return call.reshape_to(call.data, target)
+    return call.reshape_to(call.data, _reshaped(call, shape, spec))
 
 
-def _reshaped(call: Call, shape: Shape, spec: Sequence[int], is_reverse: bool = False) -> list[int | None]:
-    """Return the sizes that MXNet's codes mean: -1 is kept, None depends on a size that is not known.
+def _reshaped(call: Call, shape: Sequence[Size], spec: Sequence[int], is_reverse: bool = False) -> list[Size]:
+    """Return the sizes that MXNet's codes mean; -1 is kept.
 
     InferReshapeShape in src/operator/tensor/matrix_op-inl.h.
     """
-    sizes: list[int | None] = []
+    sizes: list[Size] = []
     read = 0  # the axis of the input that the next code reads
     codes = iter(range(len(spec)))
     for number in codes:
@@ -47,8 +46,7 @@ def _reshaped(call: Call, shape: Shape, spec: Sequence[int], is_reverse: bool = 
             sizes += shape[read:]
             read = len(shape)
         elif code == -3:
-            first, second = shape[read], shape[read + 1]
-            sizes.append(None if first is None or second is None else first * second)
+            sizes.append(product(shape[read], shape[read + 1]))
             read += 2
         elif code == -4:
             if is_reverse or number + 2 >= len(spec):
@@ -63,32 +61,14 @@ def _reshaped(call: Call, shape: Shape, spec: Sequence[int], is_reverse: bool = 
     return sizes
 
 
-def _split_axis(call: Call, size: int | None, first: int, second: int) -> list[int | None]:
-    if size is None or -1 not in (first, second):
+def _split_axis(call: Call, size: Size, first: int, second: int) -> list[Size]:
+    if not isinstance(size, int) or -1 not in (first, second):
         return [first, second]
     known = second if first == -1 else first
     if known <= 0 or size % known:
         call.refuse(f"an axis of size {size} cannot be split into {first} and {second}.")
     other = size // known
     return [other, second] if first == -1 else [first, other]
-
-
-def _as_onnx(call: Call, sizes: Sequence[int | None], shape: Shape) -> list[int]:
-    """Return a shape as ONNX's Reshape takes it: 0 keeps the size of the axis, one -1 is what remains."""
-    target: list[int] = []
-    for axis, size in enumerate(sizes):
-        if size is not None:
-            target.append(size)
-        elif axis < len(shape) and shape[axis] is None:
-            target.append(0)
-        else:
-            target.append(-1)
-    if target.count(-1) > 1:
-        call.refuse(
-            "its shape depends on more than one size that is not known. Export with fixed shapes, without "
-            "--dynamic-batch (dynamic_batch=False)."
-        )
-    return target
 
 
 @mapping("_np_reshape", "Reshape")
@@ -98,10 +78,10 @@ def _numpy_reshape(call: Call) -> Written:
 
 @mapping("_npx_reshape", "Reshape; codes -2 to -6 resolved")
 def _numpy_extension_reshape(call: Call) -> Written:
-    shape, spec = call.shape(call.data), call.sizes("newshape")
+    shape, spec = call.lengths(call.data), call.sizes("newshape")
     if call.flag("reverse"):
         call.refuse("with reverse=True it has no mapping.")
-    sizes: list[int] = []
+    sizes: list[Size] = []
     read = 0
     codes = iter(range(len(spec)))
     for number in codes:
@@ -114,36 +94,28 @@ def _numpy_extension_reshape(call: Call) -> Written:
             sizes += shape[read:]
             read = len(shape) - 1
         elif code == -5:  # two as one
-            sizes.append(shape[read] * shape[read + 1])
+            sizes.append(product(shape[read], shape[read + 1]))
             read += 1
         elif code == -6:  # one as two
-            sizes += [
-                size or 0 for size in _split_axis(call, shape[read], spec[number + 1], spec[number + 2])
-            ]
+            sizes += _split_axis(call, shape[read], spec[number + 1], spec[number + 2])
             next(codes)
             next(codes)
         else:
             sizes.append(code)
         read += 1
-    return call.reshape(call.data, sizes)
+    return call.reshape_to(call.data, sizes)
 
 
 @mapping("reshape_like", "Reshape")
 def _reshape_like(call: Call) -> Written:
-    read = (call.data, call.inputs[1])
-    left, right = (tensor.shape or call.shape(tensor) for tensor in read)
+    left, right = call.lengths(call.data), call.lengths(call.inputs[1])
     sizes = right
     if any(call.text(key) is not None for key in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")):
         begin = call.integer("lhs_begin", 0) % len(left)
         end = _end(call, "lhs_end", len(left))
         other = right[call.integer("rhs_begin", 0) : _end(call, "rhs_end", len(right))]
-        sizes = (*left[:begin], *other, *left[end:])
-    if sizes[:1] == left[:1] == (None,):  # the batch, which is kept
-        sizes = (0, *sizes[1:])
-    if None in sizes:
-        for tensor in read:
-            call.shape(tensor)
-    return call.reshape(call.data, [size or 0 for size in sizes])
+        sizes = [*left[:begin], *other, *left[end:]]
+    return call.reshape_to(call.data, sizes)
 
 
 def _end(call: Call, key: str, rank: int) -> int:
@@ -226,12 +198,16 @@ def _slice_axis(call: Call) -> Written:
 @mapping("slice_like", "Slice")
 def _slice_like(call: Call) -> Written:
     like = call.inputs[1]
-    axes = [call.axis(call.data, axis) for axis in call.sizes("axes", range(call.rank(like)))]
-    assert call.data.shape is not None
-    # Both batches are one: nothing is cut there.
-    cut = [a for a in axes if not (a == 0 and call.data.shape[0] is None and (like.shape or (0,))[0] is None)]
-    sizes = [call.size(like, axis) for axis in cut]
-    return call.slice(call.data, [0] * len(cut), sizes, cut) if cut else call.data
+    own, others = call.lengths(call.data), call.lengths(like)
+    axes = [call.axis(call.data, axis) for axis in call.sizes("axes", range(len(others)))]
+    cut = [axis for axis in axes if not call.are_equal(own[axis], others[axis])]
+    if not cut:
+        return call.data
+    ends = [others[axis] for axis in cut]
+    sliced = call.emit(
+        *("Slice", call.data, call.indices([0] * len(cut)), call.size_values(ends), call.indices(cut))
+    )
+    return call.state_sizes(sliced, [others[axis] if axis in cut else size for axis, size in enumerate(own)])
 
 
 @mapping("SliceChannel", "Split, Squeeze")
@@ -327,13 +303,13 @@ def _broadcast_to(call: Call) -> Written:
 
 @mapping("broadcast_like", "Expand")
 def _broadcast_like(call: Call) -> Written:
-    like, rank = call.inputs[1], call.rank(call.data)
+    others, rank = call.lengths(call.inputs[1]), call.rank(call.data)
     if call.text("lhs_axes") is None:
-        return call.emit("Expand", call.data, call.indices(call.shape(like)))
-    target = [1] * rank
+        return call.expand(call.data, others)
+    target: list[Size] = [1] * rank
     for left, right in zip(call.sizes("lhs_axes"), call.sizes("rhs_axes")):
-        target[left] = call.size(like, right)
-    return call.emit("Expand", call.data, call.indices(target))
+        target[left] = others[right]
+    return call.expand(call.data, target)
 
 
 @mapping("depth_to_space", "DepthToSpace")
@@ -357,8 +333,11 @@ def _shape_array(call: Call) -> Written:
     return call.indices(shape)
 
 
-@mapping("size_array", "a constant")
+@mapping("size_array", "a constant; Size where a size is not known")
 def _size_array(call: Call) -> Written:
+    shape = call.data.shape
+    if shape is None or None in shape:
+        return call.reshape(call.emit("Size", call.data), [1])
     return call.indices([math.prod(call.shape(call.data))])
 
 
@@ -379,6 +358,10 @@ def _filled(call: Call) -> Written:
     value = call.number("value") if name == "_full" else float("ones" in name)
     constant = call.array(value, call.dtype(default=DType.FLOAT32))
     shape = call.sizes("shape", ())
+    if call.inputs:  # what has the batch (:mod:`mxamp.onnx.batch`)
+        axis, times = call.integer(BATCH_AXIS), call.sizes(BATCH_TIMES)
+        open_sizes = [OpenSize(call.data, (axis,), each) for each in times]
+        return call.expand(constant, [size or other for size, other in zip(shape, open_sizes)])
     if not name.startswith("_np") and 0 in shape:
         call.refuse(
             f"its shape {shape} is not known: 0 is what follows from what reads it, which fixed shapes alone "
@@ -413,10 +396,23 @@ def _eye(call: Call) -> Written:
     return call.array(values, call.dtype(default=DType.FLOAT32))
 
 
-@mapping("_contrib_arange_like", "a constant")
+@mapping("_contrib_arange_like", "a constant; Range where a size is not known")
 def _arange_like(call: Call) -> Written:
-    shape, axis, repeat = call.shape(call.data), call.text("axis"), call.integer("repeat", 1)
-    target = shape if axis is None else (shape[call.axis(call.data, int(axis))],)
-    steps = np.arange(math.prod(target)) // repeat
-    values = call.number("start", 0) + call.number("step", 1) * steps
-    return call.array(values.reshape(target), call.data.dtype)
+    lengths, axis, repeat = call.lengths(call.data), call.text("axis"), call.integer("repeat", 1)
+    target = lengths if axis is None else [lengths[call.axis(call.data, int(axis))]]
+    start, step = call.number("start", 0), call.number("step", 1)
+    numbers = [size for size in target if isinstance(size, int)]
+    if len(numbers) == len(target):
+        steps = np.arange(math.prod(numbers)) // repeat
+        return call.array((start + step * steps).reshape(numbers), call.data.dtype)
+    dtype, count = call.data.dtype, call.indices([1])
+    for size in target:
+        count = call.emit("Mul", count, call.size_values([size]))
+    first, every = (call.array(number, DType.INT64) for number in (0, 1))
+    places = call.emit("Range", first, call.reshape(count, []), every)
+    if repeat > 1:
+        places = call.emit("Div", places, call.array(repeat, DType.INT64))
+    values = call.cast(places, DType.FLOAT32)
+    values = call.emit("Mul", values, call.array(step, DType.FLOAT32))
+    values = call.cast(call.emit("Add", values, call.array(start, DType.FLOAT32)), dtype)
+    return call.reshape_to(values, target) if len(target) > 1 else call.state_sizes(values, target)
