@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
+from mxamp.decisions.workload import model_work
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Node
+from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import Parameter
@@ -26,6 +29,9 @@ _OF_EACH_AXIS = ("kernel", "stride", "pad", "dilate")
 
 _ROWS, _COLUMNS = 3, 2
 """The axis along which a row lies, and a column."""
+
+_LESS = 0.9
+"""What a sequence must take of what an image does: costs of such kernels are off by a tenth."""
 
 _SAME = frozenset({"Activation", "Dropout", "_copy", "clip", "relu", "sigmoid", "tanh"})
 """Operators that do the same to a sequence as to an image of one column, with the same attributes."""
@@ -50,8 +56,9 @@ class RewriteFullWidth(NodeRewrite):
     Refuses: where it is not certain that the image is as wide as the kernel in every call, as it is where an
     Embedding or a FullyConnected makes rows; more than one channel; rows of less than 32 values; padding
     or dilation along them; a layer that is a graph output; weights that are not dense float32, or that other
-    nodes read; numpy's shape semantics; nodes that a rule of the user's picks; targets that do not name the
-    pass; the bodies of control flow.
+    nodes read; on targets that run float32 alone, where their costs do not say that it clearly pays, the
+    copies included, as of short sequences; numpy's shape semantics; nodes that a rule of the user's picks;
+    targets that do not name the pass; the bodies of control flow.
 
     Notes
     -----
@@ -74,17 +81,19 @@ class RewriteFullWidth(NodeRewrite):
         axis = _full_axis(state, position)
         if axis is None:
             return None
+        chain = _chain(state, position, axis)
+        if not _pays(state, chain, axis):
+            return None
         node = state.graph.nodes[position]
         image, weight = node.inputs[0], node.inputs[1].node
         sequence = edit.once((image, axis), lambda: _sequence(state, edit, position, axis))
         edit.change_parameter(weight, _rearranged(state.params[state.graph.nodes[weight].name], axis))
         layer = _as_sequence(node, axis)._replace(inputs=(sequence, *node.inputs[1:]))
         edit.replace(position, layer, shapes=_shapes(state, position, without=axis))
-        last, reader = position, state.only_reader(position)
-        while reader is not None and _takes_sequences(state, reader, axis):
+        for reader in chain[1:]:
             taken = _as_sequence(state.graph.nodes[reader], axis)
             edit.replace(reader, taken, shapes=_shapes(state, reader, without=axis))
-            last, reader = reader, state.only_reader(reader)
+        last = chain[-1]
         attrs, name = {"axis": str(axis)}, f"{state.graph.nodes[last].name}_image"
         behind = Node("expand_dims", name, attrs, (Entry(last),))
         restored = edit.insert(behind, after=last, shapes=_shapes(state, last)[:1])
@@ -118,6 +127,72 @@ def _full_axis(state: State, position: int) -> int | None:
         if is_whole and sizes[axis] == weight.shape[axis] >= _WIDE:
             return axis
     return None
+
+
+def _chain(state: State, position: int, axis: int) -> Sequence[int]:
+    """Return a layer, and all behind it that takes a sequence in its place."""
+    chain = [position]
+    reader = state.only_reader(position)
+    while reader is not None and _takes_sequences(state, reader, axis):
+        chain.append(reader)
+        reader = state.only_reader(reader)
+    return chain
+
+
+def _pays(state: State, chain: Sequence[int], axis: int) -> bool:
+    """Return whether nodes take less with a sequence, by the costs of a target that runs float32 alone.
+
+    Where layers may be low, their time in float32 says too little, and it pays wherever it was measured.
+    """
+    nodes, cost = state.graph.nodes, state.target.cost
+    first = nodes[chain[0]]
+    image, weight = map(state.usual_shape, first.inputs[:2])
+    if cost is None or not state.target.runs_nothing_low or image is None or weight is None:
+        return True
+    times = []
+    for turns in (False, True):
+        priced = _Priced(image)
+        if turns:
+            batch, _, height, width = image
+            priced.add(Node("Reshape", "rows", {"shape": "(0, -3, 0)"}), ((batch, height, width),))
+            if axis == _ROWS:
+                priced.add(Node("transpose", "turned", {"axes": "(0, 2, 1)"}), ((batch, width, height),))
+        for position in chain:
+            node, rest = nodes[position], [state.usual_shape(entry) for entry in nodes[position].inputs[1:]]
+            if turns:
+                node = _as_sequence(node, axis)
+                if position == chain[0]:
+                    rest[0] = (weight[0], weight[axis], weight[_ROWS + _COLUMNS - axis])
+            priced.add(node, _shapes(state, position, without=axis if turns else None), rest)
+        if turns:
+            restored = Node("expand_dims", "restored", {"axis": str(axis)})
+            priced.add(restored, _shapes(state, chain[-1])[:1])
+        behind = state.only_reader(chain[-1])
+        if behind is not None:  # it may read blocks of channels, which a sequence has not
+            rest = [state.usual_shape(entry) for entry in nodes[behind].inputs[1:]]
+            priced.add(nodes[behind], _shapes(state, behind), rest)
+        works = model_work(Graph(tuple(priced.nodes), ()), priced.shapes, block=cost.block)
+        known = [(node.op, work) for node, work in zip(priced.nodes, works) if work is not None]
+        times.append(sum(cost.microseconds(FACTS.canonical(op), work, low=False) for op, work in known))
+    return times[1] < _LESS * times[0]
+
+
+class _Priced:
+    """A graph whose nodes come one behind another, to be priced."""
+
+    def __init__(self, image: tuple[int, ...]) -> None:
+        self.nodes = [Node(VARIABLE, "image")]
+        self.shapes: list[NodeShapes] = [(image,)]
+
+    def add(self, node: Node, shapes: NodeShapes, rest: Sequence[tuple[int, ...] | None] = ()) -> None:
+        """Add a node that reads the last one, and inputs of such shapes besides."""
+        read = [Entry(len(self.nodes) - 1)]
+        for shape in rest:
+            read.append(Entry(len(self.nodes)))
+            self.nodes.append(Node(VARIABLE, f"read{len(self.nodes)}"))
+            self.shapes.append((shape,))
+        self.nodes.append(node._replace(inputs=tuple(read)))
+        self.shapes.append(shapes)
 
 
 def _along(node: Node, name: str, axis: int, default: int) -> int | None:

@@ -56,6 +56,20 @@ def test_refuses(graph: Graph) -> None:
     assert after is graph
 
 
+@pytest.mark.parametrize(("values", "stays"), [(1 << 11, True), (1 << 12, False)])
+def test_a_short_sum_that_is_fused_with_nothing_keeps_it(values: int, stays: bool) -> None:
+    graph = network(LAYERS["elemwise_add"])
+    after, _ = prepared(RewriteRelu, graph, shapes=[((values // 4, 4),)] * len(graph.nodes))
+    assert (after is graph) == stays
+
+
+def test_a_short_sum_behind_a_layer_is_fused_with_it() -> None:
+    graph = network(lambda net, x: net.op("elemwise_add", net.conv(x), net.conv(x), name="layer"))
+    known = [((4, 4, 1, 1) if node.name.endswith("weight") else (1, 4, 2, 2),) for node in graph.nodes]
+    after, _ = prepared(RewriteRelu, graph, shapes=known)
+    assert operators(after)[-1] == "relu = Activation(layer) {act_type: relu}"
+
+
 @pytest.mark.parametrize("op", ["BatchNorm", "elemwise_add"])
 def test_what_may_be_empty_stays(op: str) -> None:
     graph = network(LAYERS[op])
