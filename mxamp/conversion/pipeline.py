@@ -11,6 +11,7 @@ from mxamp.conversion.plan import Decide, largest_values
 from mxamp.errors import PolicyError, nearest_names
 from mxamp.messages.arguments import items
 from mxamp.passes import (
+    ActivationsApart,
     BlocksForPooling,
     ConvolveBatchNorm,
     DropKnownChoices,
@@ -160,6 +161,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewritePReLU),
     preparing(RewriteHardSwish),
     preparing(RewriteDenseConvolution),  # of layers that no other form was found for
+    preparing(ActivationsApart),
     preparing(PlainForPooling),
     preparing(PlainConcat),
     preparing(PlainSums),

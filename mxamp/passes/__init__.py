@@ -1,6 +1,7 @@
 """Passes: rewrites of the graph, each verified after it ran."""
 
 from mxamp.passes.activations import RewriteActivations
+from mxamp.passes.activations_apart import ActivationsApart
 from mxamp.passes.base import Pass, run_passes
 from mxamp.passes.best_boxes import RewriteBestBoxes
 from mxamp.passes.bilinear_resize import RewriteBilinearResize
@@ -75,6 +76,7 @@ from mxamp.passes.stretch_axis import StretchAxis
 from mxamp.passes.summed_products import RewriteSummedProducts
 
 __all__ = [
+    "ActivationsApart",
     "BlocksForPooling",
     "ConvolveBatchNorm",
     "Done",

@@ -125,6 +125,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "pad_channels",
         "explicit_padding",
         "skipped_places",
+        "activations_apart",
         "prelu",
         "deconvolution_bias",
         "hard_swish",
