@@ -1,8 +1,9 @@
-"""What operators compute, in NumPy, bit for bit as MXNet does: for values that are known at conversion.
+"""What operators compute, in NumPy: for values that are known at conversion.
 
-Only operators whose every result is determined are here: those that move values, and single operations of
-IEEE 754 (the four basic ones, the square root, comparison and sign). MXNet's ``exp``, sums and the like
-depend on its libraries, so their values are left to it.
+Those that move values, and single operations of IEEE 754 (the four basic ones, the square root and sign),
+compute bit for bit what MXNet does. Sums are exact, rounded once: MXNet's own depend on the order in which
+its loops go, and are off by as much as that makes. ``exp`` and the like depend on its libraries, and are left
+to it.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ def evaluated_shape(op: str, shapes: Sequence[tuple[int, ...]], attrs: _Attrs) -
             return None
     if op in _CONSTANTS or op == "tile":
         return _made_shape(op, shapes, attrs)
+    if op in _SUMS:
+        try:
+            return _summed_shape(op, shapes, attrs)
+        except (_UnknownError, ValueError, IndexError, TypeError):
+            return None
     return None
 
 
@@ -284,6 +290,90 @@ def _made_shape(op: str, shapes: Sequence[tuple[int, ...]], attrs: _Attrs) -> tu
     return shape if shape and min(shape) > 0 else None
 
 
+# ---------------------------------------------------------------------- what sums
+
+
+def _reduced(op: str, rank: int, attrs: _Attrs) -> tuple[tuple[int, ...], bool]:
+    """Return the axes that an operator sums over, and whether they stay, of length one."""
+    if op == "L2Normalization":
+        kinds = {"channel": (1,), "spatial": tuple(range(2, rank)), "instance": tuple(range(1, rank))}
+        return kinds[attrs.get("mode", "instance")], True
+    axes: tuple[int, ...] = () if attrs.get("axis") == "None" else _numbers(attrs, "axis", ())
+    if any(not -rank <= axis < rank for axis in axes):
+        raise _UnknownError
+    axes = tuple(sorted({axis % rank for axis in axes}))
+    if is_true(attrs, "exclude", default=False):
+        axes = tuple([axis for axis in range(rank) if axis not in axes])
+    return axes or tuple(range(rank)), is_true(attrs, "keepdims", default=False)
+
+
+def _summed_shape(op: str, shapes: Sequence[tuple[int, ...]], attrs: _Attrs) -> tuple[int, ...]:
+    if op == "dot":
+        first, second = (
+            shape[::-1] if is_true(attrs, key, default=False) else shape
+            for shape, key in zip(shapes, ("transpose_a", "transpose_b"))
+        )
+        if len(first) != _MATRIX or len(second) != _MATRIX or first[1] != second[0]:
+            raise _UnknownError
+        return (first[0], second[1])
+    (shape,) = shapes
+    if op == "L2Normalization":
+        return shape
+    axes, stays = _reduced(op, len(shape), attrs)
+    sizes = [1 if axis in axes else size for axis, size in enumerate(shape) if stays or axis not in axes]
+    return tuple(sizes) or (1,)  # classic MXNet has no scalars
+
+
+def _reduction(function: Callable[..., Any], op: str) -> _Evaluator:
+    def run(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
+        (data,) = inputs
+        if attrs.get("dtype", "None") != "None" or attrs.get("out_dtype", "None") != "None":
+            raise _UnknownError
+        axes, stays = _reduced(op, data.ndim, attrs)
+        result = function(data.astype(np.float64), axis=axes, keepdims=stays)
+        return np.asarray(result, np.float32).reshape(_summed_shape(op, [data.shape], attrs))
+
+    return run
+
+
+def _norm(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
+    if _number(attrs, "ord", 2) != 2:
+        raise _UnknownError
+    found = _ROOT_OF_SQUARES(inputs, attrs)
+    assert found is not None  # a reduction returns values, or raises
+    return found
+
+
+_ROOT_OF_SQUARES = _reduction(lambda data, **options: np.sqrt(np.square(data).sum(**options)), "norm")
+
+
+def _l2_normalization(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
+    (data,) = inputs
+    axes, _ = _reduced("L2Normalization", data.ndim, attrs)
+    wide = data.astype(np.float64)
+    epsilon = np.float32(float(attrs.get("eps", "1e-10")))
+    return np.asarray(wide / np.sqrt(np.square(wide).sum(axes, keepdims=True) + epsilon), np.float32)
+
+
+def _dot(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
+    _summed_shape("dot", [each.shape for each in inputs], attrs)
+    first, second = (
+        each.astype(np.float64).T if is_true(attrs, key, default=False) else each.astype(np.float64)
+        for each, key in zip(inputs, ("transpose_a", "transpose_b"))
+    )
+    return np.asarray(first @ second, np.float32)
+
+
+_MATRIX = 2
+
+_SUMS: Mapping[str, _Evaluator] = {
+    "L2Normalization": _l2_normalization,
+    "dot": _dot,
+    "mean": _reduction(np.mean, "mean"),
+    "norm": _norm,
+    "sum": _reduction(np.sum, "sum"),
+}
+
 _VIEWS: Mapping[str, _Evaluator] = {
     "Flatten": _flatten,
     "Reshape": _reshape,
@@ -327,11 +417,12 @@ _ARITHMETIC: Mapping[str, _Evaluator] = {
     "_rdiv_scalar": _with_scalar(lambda data, scalar: scalar / data),
     "abs": _unary(np.abs),
     "negative": _unary(np.negative),
+    "rsqrt": _unary(lambda data: np.float32(1) / np.sqrt(data)),
     "sqrt": _unary(np.sqrt),
     "square": _unary(np.square),
 }
 
-_EVALUATORS: Mapping[str, _Evaluator] = {**_MOVES, **_CONSTANTS, **_ARITHMETIC}
+_EVALUATORS: Mapping[str, _Evaluator] = {**_MOVES, **_CONSTANTS, **_ARITHMETIC, **_SUMS}
 
 EVALUATED = frozenset(_EVALUATORS)
 """The operators, by canonical name, whose results are known here."""

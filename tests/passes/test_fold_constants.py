@@ -18,7 +18,8 @@ from mxamp.params.on_disk import JoinedParameter
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes import FoldConstants, fold_constants
 from mxamp.policy import Policy
-from tests.building import BF16, F16, Net, convert
+from tests.building import BF16, F16, Net, convert, parameters
+from tests.passes.executing import outputs
 from tests.passes.preparing import prepared
 
 
@@ -267,3 +268,67 @@ def test_a_recurrent_block_is_folded() -> None:
     assert not any(node.op == "_rnn_param_concat" for node in converted.model.graph.nodes)
     np.testing.assert_array_equal(converted(data).asnumpy(), expected)
     assert np.abs(expected).max() > 0.01
+
+
+def normalized_weight(net: Net, kind: str) -> Any:
+    """Return what makes a layer's weight, of 6 filters of 4 channels, anew in every forward pass."""
+    v = net.param("v", 6, 4, 3, 3)
+    if kind == "weight norm":
+        rows = net.op("Reshape", v, shape="(0, -1)")
+        norm = net.op("norm", rows, axis="1", keepdims=True)
+        unit = net.op("broadcast_div", v, net.op("Reshape", norm, shape="(-1, 1, 1, 1)"))
+        return net.op("broadcast_mul", net.param("g", 6, 1, 1, 1), unit)
+    if kind == "spectral norm":
+        left = net.op("dot", net.param("u", 1, 6), net.op("Reshape", v, shape="(0, -1)"))
+        sigma = net.op("dot", left, net.param("w", 1, 36), transpose_b=True)
+        return net.op("broadcast_div", v, net.op("Reshape", sigma, shape="(1, 1, 1, 1)"))
+    over = {"axis": "(1, 2, 3)", "keepdims": True}
+    centered = net.op("broadcast_sub", v, net.op("mean", v, **over))
+    variance = net.op("mean", net.op("square", centered), **over)
+    return net.op("broadcast_mul", centered, net.op("rsqrt", net.op("_plus_scalar", variance, scalar=1e-5)))
+
+
+@pytest.mark.parametrize("kind", ["weight norm", "spectral norm", "weight standardization"])
+def test_normalized_weights_become_what_they_are(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    weight = normalized_weight(net, kind)
+    attrs = {"kernel": "(3, 3)", "num_filter": 6, "no_bias": True}
+    graph = net.graph(net.op("Convolution", net.var("data"), weight, name="layer", **attrs))
+    after, done = prepared(FoldConstants, graph, net.params)
+    assert [node.op for node in after.nodes] == ["null", "null", "Convolution"]
+    (made,) = done.params.values()
+    v = net.params["v"].astype(np.float64)
+    if kind == "weight norm":
+        expected = net.params["g"] * v / np.sqrt((v**2).sum((1, 2, 3), keepdims=True))
+    elif kind == "spectral norm":
+        expected = v / (net.params["u"].astype(np.float64) @ v.reshape(6, -1) @ net.params["w"].T).item()
+    else:
+        apart = v - v.mean((1, 2, 3), keepdims=True)
+        expected = apart / np.sqrt((apart**2).mean((1, 2, 3), keepdims=True) + 1e-5)
+    np.testing.assert_allclose(made.values(), expected, rtol=1e-6, atol=1e-7)
+    pytest.importorskip("mxnet", reason="MXNet computes the same")
+    data = {"data": np.random.default_rng(0).standard_normal((1, 4, 9, 9)).astype(np.float32)}
+    (theirs,) = outputs(monkeypatch, graph, parameters(net.params), data)
+    (ours,) = outputs(monkeypatch, after, done.params, data)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6 * np.abs(theirs).max())
+
+
+def noisy(size: int, *, summed: bool) -> tuple[Net, Graph]:
+    """Return a layer whose weight is a mean and noise, a product of two vectors (NoisyNet)."""
+    net = Net()
+    noise = net.op("broadcast_mul", net.param("out", size, 1), net.param("in", 1, size), name="noise")
+    weight = net.op("elemwise_add", net.param("mean", size, size), noise, name="weight") if summed else noise
+    return net, net.graph(
+        net.op("FullyConnected", net.var("data"), weight, name="layer", num_hidden=size, no_bias=True)
+    )
+
+
+def test_what_is_large_on_the_way_alone_is_computed() -> None:
+    net, graph = noisy(200, summed=True)
+    after, done = prepared(FoldConstants, graph, net.params)
+    assert {node.name for node in after.nodes} == {"data", "weight", "layer"}
+    expected = net.params["mean"] + net.params["out"] * net.params["in"]
+    np.testing.assert_array_equal(done.params["weight"].values(), expected)
+    # As a weight it would be a hundred times what it is made of.
+    net, graph = noisy(200, summed=False)
+    assert prepared(FoldConstants, graph, net.params)[0] is graph
