@@ -10,7 +10,6 @@ from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.plain_for_pooling import read_plain
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
 from mxamp.targets.image_layout import PLAIN, layer_layout
@@ -26,14 +25,18 @@ _COSTLY = frozenset({"sigmoid", "tanh", "softrelu", "gelu"})
 _FEWEST_VALUES, _FEWEST_COSTLY = 1 << 12, 1 << 9
 """Fewer take less than two calls more, which are 2 us. With a sum it is 8 to 30 ns a value, of any kind."""
 
+_FEWEST_ROWS = 1 << 11
+"""A FullyConnected goes row by row. Of one value relu takes 4 ns longer, sigmoid 10 and tanh 37."""
+
 _SUMS = frozenset({"elemwise_add"})
 
 
 class _Layer(NamedTuple):
-    """The layer that an activation is fused with, and whether a sum is between the two."""
+    """The layer that an activation is fused with, what it writes, and whether a sum is between the two."""
 
     position: int
-    has_sum: bool
+    written: tuple[int, ...]
+    has_sum: bool = False
 
 
 class ActivationsApart(NodeRewrite):
@@ -47,14 +50,15 @@ class ActivationsApart(NodeRewrite):
 
         x -> Convolution {num_filter: 12} [-> elemwise_add] -> Reshape -> Activation -> y
 
-    The Reshape changes no shape. A BatchNorm may be behind the Convolution.
+    The Reshape changes no shape. A BatchNorm may be behind the Convolution. Likewise a FullyConnected that
+    computes one value a row.
 
     Refuses: layers whose channels fill blocks, which have other kernels; other activations than relu,
     sigmoid, tanh, softrelu, LeakyReLU (leaky, gelu) and ``clip`` from zero; what is not fused: an activation
     of a value that others read as well, or that is a graph output; images of fewer than 2^12 values (2^9 for
-    sigmoid and its like, and behind a sum); what is no image of float32; where no shapes are known or
-    assumed; a node that a rule of the user's picks; targets that do not name the pass; the bodies of control
-    flow.
+    sigmoid and its like, and behind a sum), and fewer rows of one than 2^11 (2^9); what is neither, or not of
+    float32; where no shapes are known or assumed; a node that a rule of the user's picks; targets that do not
+    name the pass; the bodies of control flow.
 
     Notes
     -----
@@ -77,7 +81,10 @@ class ActivationsApart(NodeRewrite):
         layer = None if kind is None else _fused_with(state, position)
         if kind is None or layer is None or not _is_worth_it(state, layer, kind):
             return None
-        read_plain(edit, position, state.usual_shape(state.graph.nodes[position].inputs[0]))
+        node, shape = state.graph.nodes[position], layer.written
+        same = str((*(0,) * (len(shape) - 1), -1))
+        plain = edit.part(position, "Reshape", "apart", node.inputs[0], like=shape, shape=same)
+        edit.replace(position, node._replace(inputs=(plain, *node.inputs[1:])))
         return "apart from its layer, whose plain kernel would compute it value by value"
 
 
@@ -90,11 +97,14 @@ def _kind(node: Node) -> str | None:
 
 
 def _fused_with(state: State, position: int) -> _Layer | None:
-    """Return the Convolution that an activation is fused with, and with a sum of it."""
+    """Return the layer that an activation is fused with, and with a sum of it."""
     nodes = state.graph.nodes
     source = nodes[position].inputs[0].node
-    if state.only_reader(source) != position:
+    written = state.usual_shape(Entry(source))
+    if state.only_reader(source) != position or written is None:
         return None
+    if FACTS.canonical(nodes[source].op) == "FullyConnected":
+        return _Layer(source, written)
     has_sum = FACTS.canonical(nodes[source].op) in _SUMS
     terms = [entry.node for entry in nodes[source].inputs] if has_sum else [source]
     for term in terms:
@@ -103,24 +113,26 @@ def _fused_with(state: State, position: int) -> _Layer | None:
         # A BatchNorm will be folded into its layer.
         layer = nodes[term].inputs[0].node if nodes[term].op == "BatchNorm" else term
         if nodes[layer].op == "Convolution" and (layer == term or state.only_reader(layer) == term):
-            return _Layer(layer, has_sum)
+            return _Layer(layer, written, has_sum)
     return None
 
 
 def _is_worth_it(state: State, layer: _Layer, kind: str) -> bool:
     node = state.graph.nodes[layer.position]
-    data, weight, written = map(state.usual_shape, (*node.inputs[:2], Entry(layer.position)))
+    if state.certain_dtypes[layer.position][0] is not DType.FLOAT32:
+        return False
+    values = math.prod(layer.written)
+    if node.op != "Convolution":
+        return layer.written[-1] == 1 and values >= (_FEWEST_COSTLY if kind in _COSTLY else _FEWEST_ROWS)
+    data, weight = map(state.usual_shape, node.inputs[:2])
     if (
         data is None
         or weight is None
-        or written is None
-        or not len(data) == len(weight) == len(written) == _IMAGE
+        or not len(data) == len(weight) == len(layer.written) == _IMAGE
         or node.attrs.get("layout", "None") not in CHANNELS_FIRST
-        or state.certain_dtypes[layer.position][0] is not DType.FLOAT32
     ):
         return False
     fewest = _FEWEST_COSTLY if layer.has_sum or kind in _COSTLY else _FEWEST_VALUES
-    order = layer_layout(
-        "Convolution", node.attrs, data, weight, written, low=False, block=state.target.block
-    )
-    return order == PLAIN and math.prod(written) >= fewest
+    block = state.target.block
+    order = layer_layout("Convolution", node.attrs, data, weight, layer.written, low=False, block=block)
+    return order == PLAIN and values >= fewest

@@ -14,7 +14,7 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
 from mxamp.targets.image_layout import WIDEST_BLOCK
-from mxamp.targets.layout import is_fused_clip
+from mxamp.targets.layout import is_fused_clip, layout_writer
 
 LAYERS = frozenset({"Convolution", "Deconvolution"})
 _CARRIERS = frozenset(
@@ -99,7 +99,8 @@ _FEW_PLACES = 400
 """Without AVX-512 all but the following gain by blocks of eight channels, whatever they grow by: 64 -> 100,
 3x3, 28 x 28, is 1.7 times as fast, 3 -> 10, 3x3, 4.2, 1 -> 20, 5x5, 2.4, 64 -> 30, 1x1, 28 x 28, 2.0, the
 slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC of family 23, one thread).
-1x1 layers of fewer places do not, ..."""
+1x1 layers of fewer places do not, nor those that read plain planes, as of an input (64 -> 1, 112 x 112, 0.14;
+64 -> 4, 56 x 56, 0.34; behind a layer 1.0), ..."""
 
 _WIDE_WINDOW = 81
 """... nor do windows of so many places over few channels: 3 -> 3, 9x9, 0.80, 1 -> 100, 3x300, 0.84."""
@@ -247,6 +248,9 @@ class ChannelRegions:
         window = math.prod(weight.shape[2:])
         written = self.state.usual_shape(Entry(position))
         if window == 1 and written is not None and math.prod(written[2:]) < _FEW_PLACES:
+            return False
+        source = self.graph.nodes[position].inputs[0].node
+        if window == 1 and layout_writer(self.graph, source) is None:
             return False
         return columns % self._block == 0 or (
             columns < self._block and window < _WIDE_WINDOW and self.names[position] == "Convolution"

@@ -7,6 +7,7 @@ import math
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
@@ -15,7 +16,10 @@ _FEWEST_VALUES = 1 << 12
 """Of fewer, calling oneDNN takes longer than MXNet's own loop."""
 
 _WITH_SUMS = frozenset({"Convolution", "BatchNorm"})
-"""Operators with which a sum is fused, and the activation behind it."""
+"""Operators with which a sum, and a BatchNorm, is fused, and the activation behind it."""
+
+_FUSED_RANKS = (2, 3)
+"""Axes of places of the convolutions that anything is fused with."""
 
 _BEFORE = frozenset({"Convolution", "Deconvolution", "FullyConnected", "BatchNorm", "elemwise_add"})
 
@@ -35,9 +39,10 @@ class RewriteRelu(NodeRewrite):
 
     Refuses: behind anything else; where the layer has other readers or is a graph output, since the backend
     then fuses nothing, or wrongly (:mod:`mxamp.targets.fusion_defect`); what may be empty, for which oneDNN's
-    kernels raise (:mod:`mxamp.passes.never_empty`); fewer than 2^12 values of a sum that is fused with no
-    layer; other dtypes than float32, float16 and bfloat16; a node that a rule of the user's picks; the bodies
-    of control flow. The node may be a graph output, for its name stays.
+    kernels raise (:mod:`mxamp.passes.never_empty`); fewer than 2^12 values where nothing is fused, as behind
+    a Convolution over sequences and a sum of no layer; other dtypes than float32, float16 and bfloat16; a
+    node that a rule of the user's picks; the bodies of control flow. The node may be a graph output, for its
+    name stays.
 
     Notes
     -----
@@ -68,7 +73,7 @@ class RewriteRelu(NodeRewrite):
             or state.only_reader(layer) != position
             # As a part of a FullyConnected it does not raise where there is nothing to activate.
             or (layer not in state.never_empty and before != "FullyConnected")
-            or (before == "elemwise_add" and _is_short(state, layer))
+            or _is_short(state, layer)
             or dtypes[position][0] not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
         ):
             return None
@@ -78,7 +83,15 @@ class RewriteRelu(NodeRewrite):
 
 
 def _is_short(state: State, position: int) -> bool:
-    """Whether a sum has few values, and is fused with no layer."""
-    nodes, shape = state.graph.nodes, state.usual_shape(Entry(position))
-    terms = {FACTS.canonical(nodes[entry.node].op) for entry in nodes[position].inputs}
-    return shape is not None and math.prod(shape) < _FEWEST_VALUES and not terms & _WITH_SUMS
+    """Whether a node writes few values, and the activation behind it is fused with nothing."""
+    shape = state.usual_shape(Entry(position))
+    if shape is None or math.prod(shape) >= _FEWEST_VALUES:
+        return False
+    node = state.graph.nodes[position]
+    op = FACTS.canonical(node.op)
+    if op == "FullyConnected":
+        return False
+    if op == "Convolution":
+        return len(integers(node.attrs.get("kernel", "")) or ()) not in _FUSED_RANKS
+    terms = {FACTS.canonical(state.graph.nodes[entry.node].op) for entry in node.inputs}
+    return op == "Deconvolution" or not terms & _WITH_SUMS

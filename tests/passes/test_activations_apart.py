@@ -74,14 +74,14 @@ def test_a_reshape_keeps_it_apart(with_sum: bool, norm: bool) -> None:
         ActivationsApart,
         graph,
         net.params,
-        inserted=["act_plain"],
+        inserted=["act_apart"],
         target=AVX2,
         shapes=shapes(net, last, IMAGE),
     )
     source = "sum" if with_sum else "norm" if norm else "layer"
     assert operators(after)[-2:] == [
-        f"act_plain = Reshape({source}) {{shape: (0, 0, 0, -1)}}",
-        "act = Activation(act_plain) {act_type: relu}",
+        f"act_apart = Reshape({source}) {{shape: (0, 0, 0, -1)}}",
+        "act = Activation(act_apart) {act_type: relu}",
     ]
     assert [(change.node, change.into) for change in done.changes] == [("act", "act")]
 
@@ -107,6 +107,27 @@ def test_what_takes_long_is_kept_apart_of_few_values_too() -> None:
     assert apart(*network(costly), (1, 12, 8, 8)).record(PreparedNode)
     assert apart(*network(with_sum=True), (1, 12, 8, 8)).record(PreparedNode)
     assert not apart(*network(), (1, 12, 8, 8)).record(PreparedNode)
+
+
+@pytest.mark.parametrize(
+    ("rows", "hidden", "kind", "is_apart"),
+    [(4096, 1, "relu", True), (1024, 1, "relu", False), (1024, 1, "tanh", True), (4096, 4, "tanh", False)],
+)
+def test_a_column_of_a_dense_layer(
+    monkeypatch: pytest.MonkeyPatch, rows: int, hidden: int, kind: str, is_apart: bool
+) -> None:
+    net = Net()
+    weight = net.param("weight", hidden, 6)
+    attrs = {"num_hidden": hidden, "no_bias": True, "flatten": False}
+    layer = net.op("FullyConnected", net.var("data", __dtype__="0"), weight, name="layer", **attrs)
+    last = net.op("Activation", layer, name="act", act_type=kind)
+    data = (2, rows // 2, 6)
+    done = apart(net, last, data)
+    assert bool(done.record(PreparedNode)) == is_apart
+    values = {"data": np.random.default_rng(1).standard_normal(data).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, net.graph(last), parameters(net.params), values)
+    (found,) = outputs(monkeypatch, done.graph, done.params, values, "MKLDNN")
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
 def test_a_node_that_a_rule_picks_stays() -> None:

@@ -63,6 +63,19 @@ def test_a_short_sum_that_is_fused_with_nothing_keeps_it(values: int, stays: boo
     assert (after is graph) == stays
 
 
+def sequence_layer(net: Net, x: Entry) -> Entry:
+    weight = net.param("weight", 4, 4, 3)
+    return net.op("Convolution", x, weight, name="layer", kernel="(3,)", num_filter=4, no_bias=True)
+
+
+@pytest.mark.parametrize(("places", "stays"), [(1 << 8, True), (1 << 10, False)])
+def test_a_layer_over_sequences_is_fused_with_nothing(places: int, stays: bool) -> None:
+    graph = network(sequence_layer)
+    known = [((4, 4, 3) if node.name == "weight" else (1, 4, places),) for node in graph.nodes]
+    after, _ = prepared(RewriteRelu, graph, shapes=known)
+    assert (after is graph) == stays
+
+
 def test_a_short_sum_behind_a_layer_is_fused_with_it() -> None:
     graph = network(lambda net, x: net.op("elemwise_add", net.conv(x), net.conv(x), name="layer"))
     known = [((4, 4, 1, 1) if node.name.endswith("weight") else (1, 4, 2, 2),) for node in graph.nodes]
