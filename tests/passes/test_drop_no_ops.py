@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,8 @@ from mxamp.graph import Entry, Graph
 from mxamp.passes import DropNoOps
 from mxamp.passes.drop_no_ops import EXACT
 from mxamp.policy import Policy
-from tests.building import BF16, Net, convert, reconvert
+from tests.building import BF16, Net, convert, parameters, reconvert
+from tests.passes.executing import outputs
 from tests.passes.preparing import operators, prepared
 
 NO_OPS = {
@@ -36,6 +39,69 @@ def test_what_does_nothing_is_dropped(op: str) -> None:
     assert operators(after)[1:] == ["exp = exp(fc)", "tanh = tanh(fc)"]
     (change,) = done.changes
     assert (change.node, change.op, change.into) == ("nothing", op, "fc")
+
+
+OF_A_LAYER = {
+    "slice_axis": ("slice_axis", {"axis": 1, "begin": 0, "end": 4}),
+    "slice_axis to the end": ("slice_axis", {"axis": -1, "begin": 0, "end": None}),
+    "slice": ("slice", {"begin": (None, 0), "end": (None, 4)}),
+    "slice with steps": ("slice", {"begin": (0, 0), "end": (None, None), "step": (1, 1)}),
+    "Concat": ("concat", {"dim": 1, "num_args": 1}),
+    "add_n": ("ElementWiseSum", {"num_args": 1}),
+    "tile": ("tile", {"reps": (1, 1)}),
+    "a sum": ("_plus_scalar", {"scalar": 0}),
+    "a difference": ("_MinusScalar", {"scalar": "0.0"}),
+    "a power": ("_PowerScalar", {"scalar": 1.0}),
+    "a maximum": ("Pooling", {"kernel": (1, 1)}),
+    "a mean": ("Pooling", {"kernel": (1, 1), "stride": (1, 1), "pad": (0, 0), "pool_type": "avg"}),
+}
+"""Behind a layer of four channels."""
+
+
+@pytest.mark.parametrize("case", OF_A_LAYER)
+def test_what_hands_on_all_of_a_layer_is_dropped(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, attrs = OF_A_LAYER[case]
+    net = Net()
+    middle = net.op(op, net.conv(net.var("data"), "layer"), name="nothing", **attrs)
+    graph = net.graph(net.op("exp", middle, name="exp"))
+    known = [((4, 4, 1, 1) if node.name in net.params else (2, 4, 5, 3),) for node in graph.nodes]
+    after, done = prepared(DropNoOps, graph, net.params, shapes=known)
+    assert operators(after)[1:] == ["exp = exp(layer)"]
+    assert [(change.node, change.into) for change in done.changes] == [("nothing", "layer")]
+    pytest.importorskip("mxnet", reason="MXNet computes the same")
+    data = {"data": np.random.default_rng(0).standard_normal((2, 4, 5, 3)).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, graph, parameters(net.params), data)
+    (found,) = outputs(monkeypatch, after, done.params, data)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("slice_axis", {"axis": 1, "begin": 1, "end": 4}),
+        ("slice_axis", {"axis": 1, "begin": 0, "end": 3}),
+        ("slice_axis", {"axis": 2, "begin": 0, "end": 5}),  # as many in this call
+        ("slice", {"begin": (0, 0), "end": (1, 4)}),
+        ("slice", {"begin": (0, 0), "end": (None, None), "step": (1, -1)}),
+        ("concat", {"dim": 1, "num_args": 2}),
+        ("tile", {"reps": (1, 2)}),
+        ("tile", {"reps": (1, 1, 1, 1, 1)}),
+        ("_plus_scalar", {"scalar": 1e-45}),
+        ("_power_scalar", {"scalar": 2}),
+        ("Pooling", {"kernel": (1, 1), "stride": (2, 2)}),
+        ("Pooling", {"kernel": (1, 1), "pad": (1, 1)}),
+        ("Pooling", {"kernel": (1, 1), "global_pool": True}),
+        ("Pooling", {"kernel": (1, 1), "pool_type": "lp", "p_value": 2}),
+        ("Pooling", {"kernel": (1, 2)}),
+    ],
+)
+def test_what_does_something_to_a_layer_stays(op: str, attrs: dict[str, Any]) -> None:
+    net = Net()
+    layer = net.conv(net.var("data"), "layer")
+    middle = net.op(op, *[layer] * attrs.get("num_args", 1), name="something", **attrs)
+    graph = net.graph(net.op("exp", middle, name="exp"))
+    known = [((1, 4, 5, 5),)] * len(graph.nodes)
+    assert prepared(DropNoOps, graph, net.params, shapes=known)[0] is graph
 
 
 def test_a_chain_of_them_is_dropped_from_end_to_end() -> None:
