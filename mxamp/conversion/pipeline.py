@@ -75,6 +75,7 @@ from mxamp.passes import (
     SkippedPlaces,
     State,
     StretchAxis,
+    WidePooling,
     run_passes,
 )
 
@@ -162,6 +163,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteHardSwish),
     preparing(RewriteDenseConvolution),  # of layers that no other form was found for
     preparing(ActivationsApart),
+    preparing(WidePooling),
     preparing(PlainForPooling),
     preparing(PlainConcat),
     preparing(PlainSums),

@@ -74,6 +74,7 @@ from mxamp.passes.skipped_places import SkippedPlaces
 from mxamp.passes.state import Done, State
 from mxamp.passes.stretch_axis import StretchAxis
 from mxamp.passes.summed_products import RewriteSummedProducts
+from mxamp.passes.wide_pooling import WidePooling
 
 __all__ = [
     "ActivationsApart",
@@ -152,6 +153,7 @@ __all__ = [
     "SkippedPlaces",
     "State",
     "StretchAxis",
+    "WidePooling",
     "offline_dtypes",
     "run_passes",
 ]

@@ -237,6 +237,7 @@ _PREPARED = {
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "explicit_padding": ("layer", "whose image a Pad pads before"),
+    "wide_pooling": ("pooling", "over wide windows done in two steps"),
     "activations_apart": ("activation", "kept apart from its layer"),
     "skipped_places": ("layer", "whose skipped places a Pooling leaves out before"),
     "instance_norm": ("InstanceNorm", "written as LayerNorm"),

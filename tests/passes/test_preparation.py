@@ -126,6 +126,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "explicit_padding",
         "skipped_places",
         "activations_apart",
+        "wide_pooling",
         "prelu",
         "deconvolution_bias",
         "hard_swish",
