@@ -198,3 +198,23 @@ def test_names_that_are_no_inputs_are_refused() -> None:
 def test_a_chain_of_100000_nodes_needs_no_recursion() -> None:
     nodes = [Node("relu", f"relu{number}", {}, (Entry(number),)) for number in range(100_000)]
     assert infer_entry_shapes(chain(*nodes), {"data": (2, 3)}, {}).entries[-1] == ((2, 3),)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_a_state_of_images_has_the_batch_of_what_it_is_added_to(layout: str) -> None:
+    """A recurrent cell of images begins with zeros of no batch, which a Convolution reads."""
+    image = (0, 8, 16, 12) if layout == "NCHW" else (0, 16, 12, 8)
+    wide = (5, 32, 14, 10) if layout == "NCHW" else (5, 14, 10, 32)
+    weight = (32, 8, 3, 3) if layout == "NCHW" else (32, 3, 3, 8)
+    attrs = {"kernel": "(3, 3)", "num_filter": "32", "no_bias": "True", "layout": layout}
+    nodes = (
+        Node("null", "data"),
+        Node("null", "weight"),
+        Node("_zeros", "state", {"shape": str(image)}),
+        Node("Convolution", "layer", attrs, (Entry(2), Entry(1))),
+        Node("elemwise_add", "gates", {}, (Entry(0), Entry(3))),
+    )
+    graph = Graph(nodes, (Entry(4),), ATTRS)
+    found = infer_entry_shapes(graph, {"data": wide}, {"weight": weight}).entries
+    assert found[2][0] == (5, *image[1:])
+    assert found[3][0] == wide

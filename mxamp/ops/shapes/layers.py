@@ -28,28 +28,40 @@ def _kernel(call: ShapeCall) -> tuple[Shape, Shape, Shape, Shape]:
     return kernel, stride, padding, tuple(1 + hole * (k - 1) for hole, k in zip(dilate, kernel))
 
 
-@rule("Convolution Convolution_v1 _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution")
+@rule(
+    "Convolution Convolution_v1 _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution",
+    partial=True,
+)
 def _convolution(call: ShapeCall) -> Shape:
     kernel, stride, padding, wide = _kernel(call)
     data = call.rank(0, len(kernel) + 2)
     filters, groups = call.integer("num_filter"), call.integer("num_group", 1)
     _, channel, space = _space(call, 0, len(data))
-    if groups < 1 or filters % groups or data[channel] % groups:
+    is_known = data[channel] != UNKNOWN
+    if groups < 1 or filters % groups or (is_known and data[channel] % groups):
         call.refuse(f"{data[channel]} and {filters} channels cannot be divided into {groups} groups")
     sizes = []
     for size, pad, k, step in zip(data[space], padding, wide, stride):
-        if k > size + 2 * pad:
+        if size != UNKNOWN and k > size + 2 * pad:
             call.refuse(f"its kernel exceeds the input: {k} is more than {size} with the padding {pad}")
-        sizes.append((size + 2 * pad - k) // step + 1)
+        sizes.append(UNKNOWN if size == UNKNOWN else (size + 2 * pad - k) // step + 1)
     weight = {"_contrib_DeformableConvolution": 2, "_contrib_ModulatedDeformableConvolution": 3}
     per_filter = data[channel] // groups
     last = channel != 1
-    call.expect(
-        weight.get(call.op, 1),
-        (filters, *kernel, per_filter) if last else (filters, per_filter, *kernel),
-        "weight",
-    )
+    if is_known:
+        call.expect(
+            weight.get(call.op, 1),
+            (filters, *kernel, per_filter) if last else (filters, per_filter, *kernel),
+            "weight",
+        )
     return (data[0], *sizes, filters) if last else (data[0], filters, *sizes)
+
+
+@demand("Convolution Convolution_v1")
+def _convolution_input(call: ShapeCall, outputs: Sequence[MaybeShape]) -> Sequence[MaybeShape]:
+    """Tell the batch that a state begins with, of a recurrent cell of images, by what it is added to."""
+    data, output = call.inputs[0], outputs[0]
+    return [None if data is None or output is None else (output[0], *data[1:])]
 
 
 @rule("Deconvolution")
@@ -264,3 +276,21 @@ def _recurrent_states(call: ShapeCall, outputs: Sequence[MaybeShape]) -> Sequenc
 def _image_to_tensor(call: ShapeCall) -> Shape:
     data = call.rank(0, 3, 4)
     return (*data[:-3], data[-1], *data[-3:-1])
+
+
+@rule("BilinearSampler")
+def _bilinear_sampler(call: ShapeCall) -> Shape:
+    data, grid = call.rank(0, 4), call.rank(1, 4)
+    return (*data[:2], *grid[2:])
+
+
+@rule("GridGenerator")
+def _grid_generator(call: ShapeCall) -> Shape:
+    if call.text("transform_type") == "affine":
+        return (call.data[0], 2, *call.sizes("target_shape"))
+    return call.rank(0, 4)
+
+
+@rule("SpatialTransformer")
+def _spatial_transformer(call: ShapeCall) -> Shape:
+    return (*call.rank(0, 4)[:2], *call.sizes("target_shape"))

@@ -384,3 +384,8 @@ def _space_to_depth(call: ShapeCall) -> Shape:
     if height % block or width % block:
         call.refuse(f"{height} by {width} cannot be divided into blocks of {block} by {block}")
     return (batch, channels * block**2, height // block, width // block)
+
+
+@rule("scatter_nd")
+def _scatter_nd(call: ShapeCall) -> Shape:
+    return call.made(call.sizes("shape"))

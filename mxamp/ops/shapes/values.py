@@ -25,6 +25,16 @@ def _reduced(call: ShapeCall) -> Shape:
     return kept or call.scalar()
 
 
+@rule("moments _npi_var _npi_std")
+def _moments(call: ShapeCall) -> list[Shape]:
+    data, keeps = call.data, call.flag("keepdims")
+    key = "axes" if call.op == "moments" else "axis"
+    given = call.sizes(key, ())
+    axes = call.axes(given, len(data)) if given or call.text(key) is not None else set(range(len(data)))
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(data) if keeps or axis not in axes)
+    return [kept or call.scalar()] * 2
+
+
 @rule("argmax argmin argmax_channel _npi_argmax _npi_argmin")
 def _best(call: ShapeCall) -> Shape:
     data, keeps = call.data, call.flag("keepdims")
@@ -144,7 +154,27 @@ def _batch_dot(call: ShapeCall) -> Shape:
     return (*one[:-2], rows, columns)
 
 
-@rule("_linalg_gemm2")
+@rule("_npi_einsum")
+def _einsum(call: ShapeCall) -> Shape:
+    read, arrow, written = str(call.text("subscripts", "")).replace(" ", "").partition("->")
+    if not arrow or "." in read:
+        raise UnknownShapeError
+    sizes: dict[str, int] = {}
+    terms = read.split(",")
+    if len(terms) != len(call.inputs):
+        call.refuse(f"its subscripts name {len(terms)} tensors, and it reads {len(call.inputs)}")
+    for term, shape in zip(terms, call.shapes):
+        if len(term) != len(shape):
+            call.refuse(f"{term} has {len(term)} axes, and the tensor {shape}")
+        for letter, size in zip(term, shape):
+            known = sizes.setdefault(letter, size)
+            if size not in (known, 1) and known != 1:
+                call.refuse(f"{letter} is {known} and {size}")
+            sizes[letter] = max(known, size)
+    return tuple(sizes[letter] for letter in written)
+
+
+@rule("_linalg_gemm2 _linalg_gemm")
 def _gemm2(call: ShapeCall) -> Shape:
     one, other = call.data, call.shape(1)
     if len(one) != len(other) or len(one) < 2:
