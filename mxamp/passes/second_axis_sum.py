@@ -1,4 +1,4 @@
-"""Sums and means along the second or third axis by a matrix product."""
+"""Sums and means along an axis between others by a matrix product."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _MOST_TERMS = 1 << 12
 loses along."""
 
 _SECOND, _THIRD = 1, 2
-"""Axes, where others are behind them: the last has its own form (:mod:`mxamp.passes.last_axis_sum`)."""
+"""Axes whose own form there is; those before a later one are joined until it is the third. The last has
+another (:mod:`mxamp.passes.last_axis_sum`)."""
 
 
 class RewriteSecondAxisSum(NodeRewrite):
@@ -37,13 +38,14 @@ class RewriteSecondAxisSum(NodeRewrite):
 
     With ``keepdims`` the product gets the shape of ``slice_axis(x) {axis: 1, begin: 0, end: 1}``. A mean
     divides the product by the number of terms, which ``batch_dot(ones, ones)`` is. Along the third of four
-    axes or more rows are ``Reshape(x) {shape: (-3, 0, -1)}``, and without ``keepdims`` a Reshape follows.
+    axes or more rows are ``Reshape(x) {shape: (-3, 0, -1)}``, and without ``keepdims`` a Reshape follows;
+    along a later one a ``Reshape {shape: (-3, -2)}`` comes before that for each axis more.
 
-    Refuses: where the shape is not known; the first axis and the last, and those from the fourth on; fewer
-    than 2,048 values; more than 4,096 terms; a number of axes that is not certain, but for the second axis
-    with ``keepdims``; other dtypes than float32; numpy's shape semantics, where x may be empty; a node that a
-    rule of the user's picks; targets that do not name the pass; the bodies of control flow. The node may be a
-    graph output, for its name stays.
+    Refuses: where the shape is not known; the first axis and the last; fewer than 2,048 values; more than
+    4,096 terms; a number of axes that is not certain, but for the second axis with ``keepdims``; other dtypes
+    than float32; numpy's shape semantics, where x may be empty; a node that a rule of the user's picks;
+    targets that do not name the pass; the bodies of control flow. The node may be a graph output, for its
+    name stays.
 
     Notes
     -----
@@ -51,7 +53,8 @@ class RewriteSecondAxisSum(NodeRewrite):
     take 829 us and the product 79, 300 of 56 take 69 and 12, and 8 times 768 of 128 take 6.2 ms and 0.3 (AMD
     EPYC of family 26, one thread): attention over the words of a sentence, and the votes for a capsule.
     The mean of each column of 64 channels of 56 x 56, as attention to coordinates needs it, takes 1.5 ms and
-    the products 0.11.
+    the products 0.11. Along the fourth of six axes, 1 x 4 x 16 x 49 x 28 x 28, where involution applies its
+    kernels, a sum takes 57 ms and the product 2.8 (family 23).
 
     All that is made is made of x, so that the form is right for every shape; shapes only tell whether it is
     worth it. The same up to the order of summation: n terms differ from the exact sum by at most n - 1
@@ -76,8 +79,12 @@ class RewriteSecondAxisSum(NodeRewrite):
         batch, sums = math.prod(shape[:axis]), math.prod(others)
 
         put, first = partial(edit.part, position), {"begin": "0", "end": "1"}
+        source, before = x, list(shape)
+        for _ in range(axis - _THIRD):
+            before[:2] = [before[0] * before[1]]
+            source = put("Reshape", "joined", source, like=tuple(before), shape="(-3, -2)")
         joined = "(0, 0, -1)" if axis == _SECOND else "(-3, 0, -1)"
-        rows = put("Reshape", "rows", x, like=(batch, terms, sums), shape=joined)
+        rows = put("Reshape", "rows", source, like=(batch, terms, sums), shape=joined)
         column = put("slice_axis", "column", rows, like=(batch, terms, 1), axis="2", **first)
         ones = put("ones_like", "ones", column, like=(batch, terms, 1))
         product = put("batch_dot", "product", rows, ones, like=(batch, sums, 1), transpose_a="True")
@@ -93,7 +100,7 @@ class RewriteSecondAxisSum(NodeRewrite):
             inputs = (product, like)
             if not keeps_axis:
                 inputs = (put("reshape_like", "kept", *inputs, like=kept),)
-                op, attrs = "Reshape", {**attrs, "shape": "(0, 0, -3, -2)"}
+                op, attrs = "Reshape", {**attrs, "shape": str((*(0,) * axis, -3, -2))}
         else:
             attrs.update(lhs_begin="1", rhs_begin="2")
         edit.replace(position, node._replace(op=op, attrs=attrs, inputs=inputs))
@@ -113,5 +120,5 @@ def _axis(state: State, position: int) -> int | None:
     if not has_certain_axes and (axis != _SECOND or not is_true(node.attrs, "keepdims", default=False)):
         return None
     axis %= len(shape)
-    is_between = axis in (_SECOND, _THIRD) and axis < len(shape) - 1
+    is_between = _SECOND <= axis < len(shape) - 1
     return axis if is_between and 1 < shape[axis] <= _MOST_TERMS else None
