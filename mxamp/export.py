@@ -73,7 +73,7 @@ def export_onnx(
         the graph does not pass ONNX's checker, or the file cannot be written. Nothing half-written is left
         behind.
     DataError, UnknownNameError
-        When the shape of an input is missing, or one is given for what is no input.
+        When the shape of an input is missing or does not fit, or one is given for what is no input.
     TracingError
         When a block cannot be turned into a graph.
     OnnxMissingError

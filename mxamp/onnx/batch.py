@@ -95,9 +95,12 @@ def with_sizes(
 
     Raises
     ------
+    DataError
+        When the shapes do not fit the model; names the node.
     ExportError
         When the batch is open, and MXNet itself takes no other than that of the shapes.
     """
+    inferred = infer_entry_shapes(graph, shapes, params).entries
     more: dict[str, Sequence[int]] = dict(shapes)
     batched = {name: axis.number for name, axis in open_axes.items() if axis.symbol == BATCH}
     for name, number in batched.items():
@@ -111,7 +114,6 @@ def with_sizes(
     ]
     if graph.has_numpy_shapes or not (waiting or batched):
         return graph
-    inferred = infer_entry_shapes(graph, shapes, params).entries
     try:
         others = infer_entry_shapes(graph, more, params).entries
     except DataError as error:

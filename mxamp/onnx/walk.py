@@ -124,7 +124,7 @@ def write_graph(
     ExportError
         When an operator has no mapping, the opset is too old, or the model takes no other batch.
     DataError, UnknownNameError
-        When the shape of an input is missing, or one is given for what is no input.
+        When the shape of an input is missing or does not fit, or one is given for what is no input.
     """
     names = input_names(graph, params)
     shapes = _shapes(graph, names, params, {} if input_shapes is None else input_shapes)

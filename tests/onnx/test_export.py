@@ -215,11 +215,14 @@ def test_an_unknown_shape_is_asked_for(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_shapes_that_do_not_fit_name_the_node(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_shapes_that_do_not_fit_name_the_node_and_the_sizes(tmp_path: Path, dynamic: bool) -> None:
     net = Net()
-    graph = net.graph(net.fc(net.var("data"), "fc0"))
-    with pytest.raises(ExportError, match="fc0"):
-        export_graph(graph, parameters(net.params), tmp_path / "n.onnx", input_shapes={"data": (2, 9)})
+    graph, given = net.graph(net.fc(net.var("data"), "fc0")), {"data": (2, 9)}
+    with pytest.raises(DataError, match=r"'fc0' .*\(4, 4\), and \(4, 9\) is wanted"):
+        export_graph(
+            graph, parameters(net.params), tmp_path / "n.onnx", input_shapes=given, dynamic_batch=dynamic
+        )
     assert not list(tmp_path.iterdir())
 
 
