@@ -121,6 +121,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(MergeCommonSubexpressions),
     preparing(FoldConstants),  # once each; numbers among them have words of their own,
     preparing(OneSpelling),  # and several words for one thing hide duplicates as well,
+    preparing(DropNoOps),  # and what does nothing in words of its own,
     preparing(MergeCommonSubexpressions),  # and a value that is computed twice hides patterns:
     preparing(RewriteGelu),  # of sums and products, before any of these is written otherwise,
     preparing(RewriteLayerNorm),

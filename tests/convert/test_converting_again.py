@@ -186,3 +186,15 @@ def test_an_image_that_is_put_together_twice_is_made_rows_of_once() -> None:
         input_shapes={"data": (1, 5, 40, 40)},
     )
     assert [node.op for node in model.graph.nodes].count("Reshape") == 1
+
+
+@pytest.mark.parametrize("is_number", [False, True])
+def test_a_sum_with_nothing_in_other_words_is_dropped_at_once(is_number: bool) -> None:
+    net = Net()
+    data = net.op("tanh", net.conv(net.var("data")))
+    if is_number:
+        total = net.op("_npi_add_scalar", data, scalar=0.0, is_int=False)
+    else:
+        total = net.op("broadcast_add", data, net.param("zero", 1, value=0.0))
+    model = assert_converting_again_changes_nothing(net, net.op("exp", total), target="cpu-bf16-avx2")
+    assert [node.op for node in model.graph.nodes if node.op != "null"][-2:] == ["Activation", "exp"]
