@@ -129,3 +129,29 @@ def test_inputs_of_other_sizes_have_batches_of_their_own(tmp_path: Path) -> None
     data = np.random.default_rng(0).standard_normal((5, 3, 2)).astype(np.float32)
     (found,) = OnnxSession(tmp_path / "n.onnx").run({"data": data, "anchors": data[:1]})
     np.testing.assert_array_equal(found, data + data[:1])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_and_loops_may_have_an_open_batch(tmp_path: Path, sign: int) -> None:
+    def step(data: mx.sym.Symbol, state: mx.sym.Symbol) -> tuple[mx.sym.Symbol, mx.sym.Symbol]:
+        total = data + state
+        return total * 2, mx.sym.tanh(total)
+
+    x = mx.sym.var("x")
+    # Behind a Reshape of the batch and another axis nothing says that the size is the batch's.
+    again = mx.sym.reshape(mx.sym.reshape(x, shape=(-3, 0)), shape=(-4, -1, 3, 0))
+    chosen = mx.sym.contrib.cond(mx.sym.sum(x) > 0, lambda: x * 2, lambda: again - 1)
+    outputs, state = mx.sym.contrib.foreach(
+        step,
+        mx.sym.transpose(chosen, axes=(1, 0, 2)),
+        mx.sym.slice_axis(x, axis=1, begin=0, end=1).squeeze(1),
+    )
+    model = as_model((mx.sym.Group([chosen, outputs, state]), {}, {}), "the source")
+    model.export_onnx(tmp_path / "n.onnx", input_shapes={"x": (2, 3, 4)}, dynamic_batch=True)
+    session = OnnxSession(tmp_path / "n.onnx")
+    for samples in (1, 2, 5):
+        values = np.random.default_rng(0).uniform(0, 1, (samples, 3, 4)).astype(np.float32) * sign
+        fed = {"x": values}
+        for ours, theirs in zip(session.run(fed), run_outputs(model, fed, fusion=False)):
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

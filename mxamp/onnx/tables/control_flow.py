@@ -92,14 +92,18 @@ def _cond(call: Call) -> Written:
         for number, name in ((1, "then"), (2, "else"))
     ]
     (then, found), (other, others) = branches
+    returned: list[tuple[DType, list[Size | None]]] = []
     for ours, theirs in zip(found, others):
-        both = (call.lengths(ours), call.lengths(theirs))
-        if len(both[0]) != len(both[1]) or not all(map(call.are_equal, *both)):
+        if ours.shape != theirs.shape:
             call.refuse(f"its branches return shapes that differ, {ours.shape} and {theirs.shape}.")
+        both = zip(call.lengths(ours), call.lengths(theirs))
+        # Two open sizes may differ from each other, and are either then.
+        sizes = [size if call.are_equal(size, own) else None for size, own in both]
+        returned.append((ours.dtype, sizes))
     return call.emit_control_flow(
         "If",
         [_condition(call, {})],
-        [(result.dtype, call.lengths(result)) for result in found],
+        returned,
         then_branch=then,
         else_branch=other,
     )
