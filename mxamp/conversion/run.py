@@ -183,10 +183,17 @@ class _Conversion:
         """Decide, rewrite, cast."""
         options = self.options
         planned = run_steps(pipeline.PLANNING, prepared, options)
-        assert planned.decided is not None  # that is what planning is
-        assert planned.decided.plan is not None
-        decisions = planned.decided.plan
-        nothing = why_nothing_is_low(decisions, options.policy.target_dtype)
+        decided = planned.decided
+        assert decided is not None  # that is what planning is
+        assert decided.plan is not None
+        decisions = decided.plan
+        put_in = {
+            place
+            for place, node in enumerate(decided.graph.nodes)
+            for origin in [decided.nodes.first(place)]
+            if origin is None or self.user.graph.nodes[origin].op != node.op
+        }
+        nothing = why_nothing_is_low(decisions, options.policy.target_dtype, put_in)
         mismatch = None if nothing is not None or options.is_measured else options.mismatch
         self.said[:] = [*self.notes, *self._said_of_plan(decisions, nothing, mismatch)]
         # The casts, and MXNet's parser after them, need no Python.

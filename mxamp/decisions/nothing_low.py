@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterator
+from typing import AbstractSet, Iterator
 
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.dtypes import DType
@@ -13,7 +13,7 @@ ALREADY = "already"
 """How the reason of a node that was low before ends (``computes in bfloat16 already``)."""
 
 
-def why_nothing_is_low(plan: Plan, low: DType) -> str | None:
+def why_nothing_is_low(plan: Plan, low: DType, put_in: AbstractSet[int] = frozenset()) -> str | None:
     """Return why no node becomes low, for the end of a sentence; None where one does, or there is none.
 
     Parameters
@@ -22,6 +22,9 @@ def why_nothing_is_low(plan: Plan, low: DType) -> str | None:
         The plan, whose bodies of control flow count too.
     low
         The dtype that was asked for.
+    put_in
+        The nodes that passes put in, or made others of: nobody knows them, and where there are others, what
+        is said of them is no cause.
     """
     decisions = list(_all_decisions(plan))
     if not decisions or any(d.compute is low and not _was_low(d) for d in decisions):
@@ -32,7 +35,9 @@ def why_nothing_is_low(plan: Plan, low: DType) -> str | None:
     if before is not None:
         return f"the model is {before} already; convert the float32 model"
     # What gains is asked first; what the operator table says of all nodes is no cause, but what the model is.
-    wanting = [d for d in decisions if d.color is Color.GREEN] or [d for d in decisions if not d.of_operator]
+    own = list(_all_decisions(plan, put_in))
+    wanting = [d for d in own if d.color is Color.GREEN] or [d for d in own if not d.of_operator]
+    wanting = wanting or [d for d in decisions if d.color is Color.GREEN]
     if not wanting:
         return f"none of its operators gains by {low}"
     # A reason ends with what decided; before that it says what the numerics allow.
@@ -55,9 +60,9 @@ def _was_low(decision: Decision) -> bool:
     return compute is not None and compute.is_low_precision and decision.reason.endswith(ALREADY)
 
 
-def _all_decisions(plan: Plan) -> Iterator[Decision]:
-    for decision in plan.decisions:
-        if decision is not None:
+def _all_decisions(plan: Plan, left_out: AbstractSet[int] = frozenset()) -> Iterator[Decision]:
+    for position, decision in enumerate(plan.decisions):
+        if decision is not None and position not in left_out:
             yield decision
             for body in decision.bodies:
                 yield from _all_decisions(body)

@@ -68,6 +68,24 @@ def test_the_cause_is_that_of_what_would_gain() -> None:
     assert "'best' (topk) puts its values in order" in {node.reason for node in report.nodes}
 
 
+def test_what_a_pass_put_in_is_no_cause() -> None:
+    """Products with ones, which sums become, do not run low; the network has none."""
+    pytest.importorskip("mxnet", reason="asks for shapes")
+    net = Net()
+    layer = net.conv(net.var("data"), "layer")
+    # Equal sums would be merged.
+    sums = [net.op("sum", net.op("_plus_scalar", layer, scalar=1 + n), axis="-1") for n in range(3)]
+    graph = net.graph(*sums)
+    known = {"data": (1, 4, 64, 64)}
+    with pytest.warns(MxampWarning, match="Nothing was converted to bfloat16") as caught:
+        model = mxamp.convert_model(
+            graph, net.params, {}, "bfloat16", input_shapes=known, exclude=["layer"], target="cpu-bf16"
+        )
+    assert "last_axis_sum" in {change.step for change in model.report.preparations}
+    (said,) = (str(one.message) for one in caught if "Nothing was converted" in str(one.message))
+    assert "dot" not in said
+
+
 def test_a_model_that_no_operator_of_gains_says_so() -> None:
     net = Net()
     graph = net.graph(net.op("softmax", net.var("data"), name="probabilities"))
