@@ -8,14 +8,11 @@ from typing import NamedTuple
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.preparation import NodeRewrite, float32_image_layer
 from mxamp.passes.state import State
 from mxamp.targets.image_layout import PLAIN, layer_layout
 from mxamp.targets.layout import clips_from_zero
-
-_IMAGE = 4
 
 _SIMPLE = frozenset({"relu", "leaky", "clip"})
 _COSTLY = frozenset({"sigmoid", "tanh", "softrelu", "gelu"})
@@ -118,21 +115,14 @@ def _fused_with(state: State, position: int) -> _Layer | None:
 
 
 def _is_worth_it(state: State, layer: _Layer, kind: str) -> bool:
-    node = state.graph.nodes[layer.position]
-    if state.certain_dtypes[layer.position][0] is not DType.FLOAT32:
-        return False
-    values = math.prod(layer.written)
+    node, values = state.graph.nodes[layer.position], math.prod(layer.written)
     if node.op != "Convolution":
-        return layer.written[-1] == 1 and values >= (_FEWEST_COSTLY if kind in _COSTLY else _FEWEST_ROWS)
-    data, weight = map(state.usual_shape, node.inputs[:2])
-    if (
-        data is None
-        or weight is None
-        or not len(data) == len(weight) == len(layer.written) == _IMAGE
-        or node.attrs.get("layout", "None") not in CHANNELS_FIRST
-    ):
-        return False
+        fewest_rows = _FEWEST_COSTLY if kind in _COSTLY else _FEWEST_ROWS
+        is_float32 = state.certain_dtypes[layer.position][0] is DType.FLOAT32
+        return is_float32 and layer.written[-1] == 1 and values >= fewest_rows
     fewest = _FEWEST_COSTLY if layer.has_sum or kind in _COSTLY else _FEWEST_VALUES
+    shapes = float32_image_layer(state, layer.position)
+    if shapes is None or values < fewest:
+        return False
     block = state.target.block
-    order = layer_layout("Convolution", node.attrs, data, weight, layer.written, low=False, block=block)
-    return order == PLAIN and values >= fewest
+    return layer_layout("Convolution", node.attrs, *shapes, low=False, block=block) == PLAIN

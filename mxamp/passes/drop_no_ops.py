@@ -7,7 +7,7 @@ from typing import Mapping
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import integers, is_true, real_number
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
@@ -184,7 +184,7 @@ class DropNoOps(PreparationPass):
 def _does_nothing(state: State, position: int, op: str) -> bool:
     graph, node = state.graph, state.graph.nodes[position]
     if op in _NEUTRAL:
-        return _number(node) == _NEUTRAL[op]
+        return real_number(node.attrs, "scalar", 1.0) == _NEUTRAL[op]
     if op in ("slice", "slice_axis"):
         return _takes_all(state, node, op)
     if op == "tile":
@@ -203,13 +203,6 @@ def _does_nothing(state: State, position: int, op: str) -> bool:
 
 _NEUTRAL: Mapping[str, float] = {"_plus_scalar": 0.0, "_minus_scalar": 0.0, "_power_scalar": 1.0}
 """Operators with a number -> the number with which they hand on what they read."""
-
-
-def _number(node: Node) -> float | None:
-    try:
-        return float(node.attrs.get("scalar", "1"))
-    except ValueError:
-        return None
 
 
 def _takes_all(state: State, node: Node, op: str) -> bool:

@@ -78,7 +78,7 @@ def graph_of_case(given: Case, *, total: int | None = None) -> _Graph:
 
 def array_shapes(given: Case) -> dict[str, tuple[int, ...]]:
     """Return the shapes that a call reads, by the names in its graph."""
-    return {f"in{number}": _values(value, 0).shape for number, value in enumerate(given.inputs)}
+    return {name: value.shape for name, value in arrays_of_case(given).items()}
 
 
 def arrays_of_case(given: Case) -> dict[str, np.ndarray[Any, Any]]:
