@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.shapes import RULES, MismatchError, Shape, ShapeCall, UnknownShapeError
 
 _Array = NDArray[Any]
 _Attrs = Mapping[str, str]
@@ -23,6 +24,18 @@ _Evaluator = Callable[[Sequence[_Array], _Attrs], "_Array | None"]
 
 class _UnknownError(Exception):
     """Attributes that are not understood, or do not fit the inputs."""
+
+
+_UNKNOWN = (
+    _UnknownError,
+    MismatchError,
+    UnknownShapeError,
+    ValueError,
+    IndexError,
+    TypeError,
+    OverflowError,
+)
+"""What says that a result is not known."""
 
 
 def evaluate(op: str, inputs: Sequence[_Array], attrs: _Attrs) -> _Array | None:
@@ -51,7 +64,7 @@ def evaluate(op: str, inputs: Sequence[_Array], attrs: _Attrs) -> _Array | None:
     try:
         with np.errstate(all="ignore"):
             return evaluator(inputs, attrs)
-    except (_UnknownError, ValueError, IndexError, TypeError, OverflowError):
+    except _UNKNOWN:
         return None
 
 
@@ -83,7 +96,7 @@ def evaluated_shape(op: str, shapes: Sequence[tuple[int, ...]], attrs: _Attrs) -
     if op in _SUMS:
         try:
             return _summed_shape(op, shapes, attrs)
-        except (_UnknownError, ValueError, IndexError, TypeError):
+        except _UNKNOWN:
             return None
     return None
 
@@ -307,21 +320,12 @@ def _reduced(op: str, rank: int, attrs: _Attrs) -> tuple[tuple[int, ...], bool]:
     return axes or tuple(range(rank)), is_true(attrs, "keepdims", default=False)
 
 
-def _summed_shape(op: str, shapes: Sequence[tuple[int, ...]], attrs: _Attrs) -> tuple[int, ...]:
-    if op == "dot":
-        first, second = (
-            shape[::-1] if is_true(attrs, key, default=False) else shape
-            for shape, key in zip(shapes, ("transpose_a", "transpose_b"))
-        )
-        if len(first) != _MATRIX or len(second) != _MATRIX or first[1] != second[0]:
-            raise _UnknownError
-        return (first[0], second[1])
-    (shape,) = shapes
-    if op == "L2Normalization":
-        return shape
-    axes, stays = _reduced(op, len(shape), attrs)
-    sizes = [1 if axis in axes else size for axis, size in enumerate(shape) if stays or axis not in axes]
-    return tuple(sizes) or (1,)  # classic MXNet has no scalars
+def _summed_shape(op: str, shapes: Sequence[Shape], attrs: _Attrs) -> Shape:
+    if op == "dot" and any(len(shape) != _MATRIX for shape in shapes):
+        raise _UnknownError
+    found = RULES[op].outputs(ShapeCall(op, attrs, shapes))
+    assert isinstance(found, tuple)  # of one output
+    return found
 
 
 def _reduction(function: Callable[..., Any], op: str) -> _Evaluator:
