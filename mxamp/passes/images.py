@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
@@ -51,12 +51,16 @@ PLACES_BACK: Mapping[str, str] = {"lhs_begin": "2", "lhs_end": "3", "rhs_begin":
 """... and those of a ``reshape_like`` the image that brings them back."""
 
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
-_KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"})
-_KEEPS_AXES = KEEPS_RANK | {"slice", "slice_axis", "slice_like"}
-"""Some channels, or some places, are a batch of channels of places still."""
+_KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"}) | {ADAPTIVE_POOLING}
+_KEEPS_AXES = KEEPS_RANK | {"Pad", "slice", "slice_axis", "slice_like"}
+"""Some channels, some places, or more of both, are a batch of channels of places still."""
 _CUTS = "SliceChannel"
-_OF_ONE_RANK = frozenset({"Concat", "add_n", "elemwise_add", "elemwise_mul", "elemwise_sub"})
+_OF_ONE_SHAPE = frozenset({"add_n", "elemwise_add", "elemwise_mul", "elemwise_sub"})
+_OF_ONE_RANK = _OF_ONE_SHAPE | {"Concat"}
 """Operators of which all inputs have as many axes."""
+_BROADCAST = frozenset({"broadcast_add", "broadcast_div", "broadcast_mul", "broadcast_sub"})
+_CHANNELS = 1
+"""The axis of channels."""
 
 
 def axes_of_places(graph: Graph) -> Mapping[int, int]:
@@ -79,6 +83,12 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
             known = [entry.node for entry in sources if entry.node in found and _is_told(graph, entry)]
             if known:
                 found[position] = found[known[0]]
+        elif op in _BROADCAST:
+            axes = {found.get(entry.node) if _is_told(graph, entry) else None for entry in node.inputs}
+            if len(axes) == 1 and None not in axes:
+                found[position] = found[node.inputs[0].node]
+        elif _leaves_shape(node) and node.inputs[0].node in found and _is_told(graph, node.inputs[0]):
+            found[position] = found[node.inputs[0].node]
         elif op == "reshape_like" and _gets_places_back(graph, node):
             reference = node.inputs[1]
             if found.get(reference.node) == _IMAGE and _is_told(graph, reference):
@@ -128,17 +138,16 @@ class ImageOrigins:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._made_by: list[Entry] = []
+        self._channels: list[int | None] = []
         for position, node in enumerate(graph.nodes):
-            keeps = _keeps_channels(node) and node.inputs
-            self._made_by.append(self._origin(node.inputs[0]) if keeps else Entry(position))
+            alike = _with_its_channels(node)
+            self._made_by.append(self._origin(alike[0]) if alike else Entry(position))
+            known = [channels for channels in map(self.channels_of, alike) if channels is not None]
+            self._channels.append(known[0] if known else _filters(node))
 
     def channels_of(self, entry: Entry) -> int | None:
-        """Return the channels of an image: those that the layer before it makes; None where none says."""
-        node = self._graph.nodes[self._origin(entry).node]
-        if FACTS.canonical(node.op) not in _LAYERS:
-            return None
-        filters = integers(node.attrs.get("num_filter", ""))
-        return filters[0] if filters is not None and len(filters) == 1 else None
+        """Return the channels of an image: those that a layer before it makes; None where none says."""
+        return None if entry.output else self._channels[entry.node]
 
     def joined(self, entry: Entry) -> tuple[Entry, ...]:
         """Return the images whose channels were put together to an image; none where they were not."""
@@ -151,10 +160,37 @@ class ImageOrigins:
         return entry if entry.output else self._made_by[entry.node]
 
 
-def _keeps_channels(node: Node) -> bool:
-    """Return whether an image has the channels of what the node reads, along the same axis."""
-    is_first = node.attrs.get("layout", "None") in CHANNELS_FIRST
-    return FACTS.canonical(node.op) in _KEEPS_CHANNELS and is_first
+def _filters(node: Node) -> int | None:
+    """Return how many channels a layer makes; None of what is no layer."""
+    if FACTS.canonical(node.op) not in _LAYERS:
+        return None
+    filters = integers(node.attrs.get("num_filter", ""))
+    return filters[0] if filters is not None and len(filters) == 1 else None
+
+
+def _with_its_channels(node: Node) -> Sequence[Entry]:
+    """Return the inputs whose channels, along the same axis, are those of what an image becomes here."""
+    op, attrs = FACTS.canonical(node.op), node.attrs
+    if op in _KEEPS_CHANNELS:
+        is_first = attrs.get("layout", "None") in CHANNELS_FIRST
+        return node.inputs[: len(node.inputs) if op in _OF_ONE_SHAPE else 1] if is_first else ()
+    if op == "Pad":
+        width = integers(attrs.get("pad_width", "")) or ()
+        keeps = len(width) > 2 * _CHANNELS + 1 and not any(width[2 * _CHANNELS : 2 * _CHANNELS + 2])
+    elif op == "slice_axis":
+        # Counted from behind, -2 is an axis of places of an image, and the channels of a sequence.
+        keeps = integers(attrs.get("axis", "")) in ((0,), (2,), (3,), (4,), (-1,))
+    elif op == "UpSampling":
+        keeps = len(node.inputs) == 1
+    else:
+        keeps = _leaves_shape(node)
+    return node.inputs[:1] if keeps else ()
+
+
+def _leaves_shape(node: Node) -> bool:
+    """Return whether a node is a Reshape of three axes or more to the shape that is there."""
+    shape = integers(node.attrs.get("shape", "()")) or ()
+    return FACTS.canonical(node.op) == "Reshape" and len(shape) > _CHANNELS + 1 and not any(shape)
 
 
 def depthwise(name: str, source: Entry, weight: Entry, channels: int, bias: Entry | None = None) -> Node:

@@ -7,7 +7,7 @@ from typing import Callable
 import pytest
 
 from mxamp.graph import Entry
-from mxamp.passes.images import axes_of_places
+from mxamp.passes.images import ImageOrigins, axes_of_places
 from tests.building import Net, named
 
 Network = Callable[[Net, Entry], Entry]
@@ -24,6 +24,10 @@ class Layers(Net):
             "Convolution", x, weight, name="layer", num_filter=12, kernel=kernel, no_bias=True
         )
         self.unknown = self.var("unknown")
+
+    @property
+    def pooled(self) -> Entry:
+        return self.op("Pooling", self.layer, kernel="(1, 1)", global_pool=True)
 
     def places(self, last: Entry) -> int | None:
         graph = self.graph(last)
@@ -42,6 +46,7 @@ def mean(net: Layers) -> Entry:
     return Entry(net.op("BatchNorm", net.layer, *statistics, outputs=3, output_mean_var=True).node, 1)
 
 
+PADDED = "(0, 0, 0, 0, 0, 1, 0, 1)"
 BACK = {"lhs_begin": 2, "lhs_end": 3, "rhs_begin": 2, "rhs_end": 4}
 
 KEEP: dict[str, Callable[[Layers], Entry]] = {
@@ -59,6 +64,9 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
         num_args=2,
     ),
     "summed": lambda net: net.op("elemwise_add", net.unknown, net.layer, name="last"),
+    "padded": lambda net: net.op("Pad", net.layer, name="last", mode="constant", pad_width=PADDED),
+    "brought into plain order": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, 0, 0)"),
+    "scaled by images": lambda net: net.op("broadcast_mul", net.layer, net.pooled, name="last"),
     "put together as rows": lambda net: net.op(
         "reshape_like", rows(net, net.layer, net.layer), net.layer, name="last", **BACK
     ),
@@ -66,6 +74,8 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
 
 LOSE: dict[str, Callable[[Layers], Entry]] = {
     "squeezed": lambda net: net.op("SliceChannel", net.layer, name="last", num_outputs=12, squeeze_axis=True),
+    "scaled by an unknown": lambda net: net.op("broadcast_mul", net.layer, net.unknown, name="last"),
+    "reshaped": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, -1)"),
     "flat": lambda net: net.op("Flatten", net.layer, name="last"),
     "second output": lambda net: net.op("elemwise_add", net.unknown, mean(net), name="last"),
     "rows of unknown rank": lambda net: net.op("reshape_like", net.unknown, net.layer, name="last", **BACK),
@@ -94,3 +104,48 @@ def test_axes_are_not_certain(case: str) -> None:
 def test_layers_tell_axes(kernel: str, axes: int) -> None:
     net = Layers(kernel)
     assert net.places(net.op("SliceChannel", net.layer, name="last", num_outputs=2)) == axes
+
+
+KEEP_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
+    "places padded": KEEP["padded"],
+    "plain order": KEEP["brought into plain order"],
+    "fewer rows": lambda net: net.op("slice_axis", net.layer, name="last", axis=2, begin=0, end=3),
+    "fewer columns": lambda net: net.op("slice_axis", net.layer, name="last", axis=-1, begin=0, end=3),
+    "repeated": lambda net: net.op("UpSampling", net.layer, name="last", scale=2, sample_type="nearest"),
+    "averaged": lambda net: net.op(
+        "_contrib_AdaptiveAvgPooling2D", net.layer, name="last", output_size="(2, 2)"
+    ),
+    "the second of a sum": KEEP["summed"],
+}
+
+LOSE_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
+    "channels padded": lambda net: net.op(
+        "Pad", net.layer, name="last", mode="constant", pad_width="(0, 0, 0, 4, 0, 0, 0, 0)"
+    ),
+    "fewer channels": lambda net: net.op("slice_axis", net.layer, name="last", axis=1, begin=0, end=3),
+    "perhaps fewer channels": lambda net: net.op(
+        "slice_axis", net.layer, name="last", axis=-3, begin=0, end=3
+    ),
+    "two put together": lambda net: net.op(
+        "UpSampling", net.layer, net.unknown, name="last", scale=2, sample_type="nearest", num_args=2
+    ),
+    "scaled": KEEP["scaled by images"],
+    "joined": KEEP["joined first"],
+    "reshaped": LOSE["reshaped"],
+}
+
+
+def channels_of_last(case: Callable[[Layers], Entry]) -> int | None:
+    net = Layers()
+    graph = net.graph(case(net))
+    return ImageOrigins(graph).channels_of(Entry(graph.nodes.index(named(graph, "last"))))
+
+
+@pytest.mark.parametrize("case", KEEP_CHANNELS)
+def test_channels_are_kept(case: str) -> None:
+    assert channels_of_last(KEEP_CHANNELS[case]) == 12
+
+
+@pytest.mark.parametrize("case", LOSE_CHANNELS)
+def test_channels_are_not_certain(case: str) -> None:
+    assert channels_of_last(LOSE_CHANNELS[case]) is None
