@@ -127,7 +127,7 @@ def reduces_places(node: Node, axes: int = _IMAGE) -> bool:
 
 
 class ImageOrigins:
-    """What made the channels of images, behind all that keeps them as they are. Linear in nodes.
+    """What made the channels of images, behind all that keeps them, and how many there are. Linear in nodes.
 
     Parameters
     ----------
@@ -140,9 +140,12 @@ class ImageOrigins:
         self._made_by: list[Entry] = []
         self._channels: list[int | None] = []
         for position, node in enumerate(graph.nodes):
-            alike = _with_its_channels(node)
-            self._made_by.append(self._origin(alike[0]) if alike else Entry(position))
-            known = [channels for channels in map(self.channels_of, alike) if channels is not None]
+            keeps = _keeps_channels(node) and node.inputs
+            self._made_by.append(self._origin(node.inputs[0]) if keeps else Entry(position))
+            # One channel may be repeated for many.
+            least = 2 if FACTS.canonical(node.op) in _BROADCAST else 1
+            read = [self.channels_of(entry) for entry in _with_its_channels(node)]
+            known = [channels for channels in read if channels is not None and channels >= least]
             self._channels.append(known[0] if known else _filters(node))
 
     def channels_of(self, entry: Entry) -> int | None:
@@ -168,12 +171,19 @@ def _filters(node: Node) -> int | None:
     return filters[0] if filters is not None and len(filters) == 1 else None
 
 
+def _keeps_channels(node: Node) -> bool:
+    """Return whether an image has the channels of what the node reads, along the same axis."""
+    is_first = node.attrs.get("layout", "None") in CHANNELS_FIRST
+    return FACTS.canonical(node.op) in _KEEPS_CHANNELS and is_first
+
+
 def _with_its_channels(node: Node) -> Sequence[Entry]:
-    """Return the inputs whose channels, along the same axis, are those of what an image becomes here."""
+    """Return the inputs that have as many channels, along the same axis, as what an image becomes here."""
     op, attrs = FACTS.canonical(node.op), node.attrs
+    if op in _OF_ONE_SHAPE or op in _BROADCAST:
+        return node.inputs
     if op in _KEEPS_CHANNELS:
-        is_first = attrs.get("layout", "None") in CHANNELS_FIRST
-        return node.inputs[: len(node.inputs) if op in _OF_ONE_SHAPE else 1] if is_first else ()
+        return node.inputs[:1] if _keeps_channels(node) else ()
     if op == "Pad":
         width = integers(attrs.get("pad_width", "")) or ()
         keeps = len(width) > 2 * _CHANNELS + 1 and not any(width[2 * _CHANNELS : 2 * _CHANNELS + 2])

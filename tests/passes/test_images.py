@@ -26,6 +26,11 @@ class Layers(Net):
         self.unknown = self.var("unknown")
 
     @property
+    def gray(self) -> Entry:
+        weight = self.param("gray_weight", 1, 12, 1, 1)
+        return self.op("Convolution", self.layer, weight, num_filter=1, kernel="(1, 1)", no_bias=True)
+
+    @property
     def pooled(self) -> Entry:
         return self.op("Pooling", self.layer, kernel="(1, 1)", global_pool=True)
 
@@ -44,6 +49,11 @@ def mean(net: Layers) -> Entry:
     """Return the mean that a BatchNorm hands on, one value a channel."""
     statistics = [net.param(f"statistic{number}", 12) for number in range(4)]
     return Entry(net.op("BatchNorm", net.layer, *statistics, outputs=3, output_mean_var=True).node, 1)
+
+    @property
+    def gray(self) -> Entry:
+        weight = self.param("gray_weight", 1, 12, 1, 1)
+        return self.op("Convolution", self.layer, weight, num_filter=1, kernel="(1, 1)", no_bias=True)
 
 
 PADDED = "(0, 0, 0, 0, 0, 1, 0, 1)"
@@ -116,6 +126,8 @@ KEEP_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
         "_contrib_AdaptiveAvgPooling2D", net.layer, name="last", output_size="(2, 2)"
     ),
     "the second of a sum": KEEP["summed"],
+    "scaled": KEEP["scaled by images"],
+    "scaled by one channel": lambda net: net.op("broadcast_mul", net.gray, net.layer, name="last"),
 }
 
 LOSE_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
@@ -129,7 +141,7 @@ LOSE_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
     "two put together": lambda net: net.op(
         "UpSampling", net.layer, net.unknown, name="last", scale=2, sample_type="nearest", num_args=2
     ),
-    "scaled": KEEP["scaled by images"],
+    "one, perhaps for many": lambda net: net.op("broadcast_mul", net.unknown, net.gray, name="last"),
     "joined": KEEP["joined first"],
     "reshaped": LOSE["reshaped"],
 }
