@@ -64,6 +64,7 @@ from mxamp.passes import (
     RewritePixelShuffle,
     RewritePReLU,
     RewriteRelu,
+    RewriteScaleAndShift,
     RewriteSecondAxisMax,
     RewriteSecondAxisSum,
     RewriteShortSums,
@@ -143,6 +144,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteHardSigmoid),
     preparing(RewriteRelu),
     preparing(RewriteActivations),  # which carry padded channels on, as their operators do not
+    preparing(RewriteScaleAndShift),  # of sums and products that are no part of a pattern
     preparing(RewriteNearestUpsampling),
     preparing(RewriteBilinearResize),
     preparing(RewriteLastAxisConcat),

@@ -65,6 +65,7 @@ from mxamp.passes.records import (
 from mxamp.passes.relu import RewriteRelu
 from mxamp.passes.rescale import RescaleOverflows
 from mxamp.passes.rewrite_masks import RewriteMasks
+from mxamp.passes.scale_and_shift import RewriteScaleAndShift
 from mxamp.passes.second_axis_max import RewriteSecondAxisMax
 from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.separate_parts import SeparateParts
@@ -140,6 +141,7 @@ __all__ = [
     "RewritePReLU",
     "RewritePixelShuffle",
     "RewriteRelu",
+    "RewriteScaleAndShift",
     "RewriteSecondAxisMax",
     "RewriteSecondAxisSum",
     "RewriteShortSums",

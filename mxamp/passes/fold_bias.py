@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true, real_number
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
@@ -19,7 +19,9 @@ from mxamp.passes.state import Done, State
 
 _SUMS = frozenset({"broadcast_add", "_npi_add"})
 
-_DIFFERENCES = frozenset({"broadcast_sub", "_npi_subtract"})
+_DIFFERENCES = frozenset({"broadcast_sub", "_npi_subtract", "_minus_scalar"})
+
+_OF_NUMBERS = frozenset({"_plus_scalar", "_minus_scalar"})
 
 _BEFORE_PLACES = 2
 """Axes of a batch and of channels."""
@@ -27,8 +29,8 @@ _BEFORE_PLACES = 2
 _WITHOUT_BIAS = 2
 """Data and weight."""
 
-_LARGEST = 2.0**15
-"""What is larger is a mask, and would not fit every dtype."""
+LARGEST_SUM = 2.0**15
+"""What adds more is a mask, and would not fit every dtype."""
 
 
 class FoldBias(PreparationPass):
@@ -42,8 +44,8 @@ class FoldBias(PreparationPass):
 
         x -> Convolution(weight, bias) -> y
 
-    Likewise a Deconvolution and a FullyConnected, what is subtracted, one number for all filters, and a layer
-    that has a bias, to which c is added.
+    Likewise a Deconvolution and a FullyConnected, what is subtracted, one number for all filters, an array of
+    one or ``_plus_scalar``, and a layer that has a bias, to which c is added.
 
     Refuses: where anything else reads the layer, or it is a graph output; an array that is no dense float32
     parameter, does not lie along the filters alone, or holds values beyond 2^15, as masks do; a bias that
@@ -62,7 +64,12 @@ class FoldBias(PreparationPass):
     """
 
     step = "fold_bias"
-    operators = _SUMS | _DIFFERENCES | {"broadcast_plus", "broadcast_minus"}
+    operators = (
+        _SUMS
+        | _DIFFERENCES
+        | _OF_NUMBERS
+        | {"broadcast_plus", "broadcast_minus", "_PlusScalar", "_MinusScalar"}
+    )
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph in which layers add."""
@@ -87,30 +94,41 @@ class FoldBias(PreparationPass):
         """Give the layer that a sum reads its bias, and return it; None where there is no such layer."""
         graph, node = state.graph, state.graph.nodes[position]
         is_difference = FACTS.canonical(node.op) in _DIFFERENCES
-        for number in (0,) if is_difference else (0, 1):
-            layer, added = node.inputs[number], node.inputs[1 - number]
+        for number, layer in enumerate(node.inputs[:1] if is_difference else node.inputs):
             if not _adds_nothing_else(state, layer, position):
                 continue
             before = graph.nodes[layer.node]
-            values = _along_filters(before, state.parameter(added))
+            added = () if FACTS.canonical(node.op) in _OF_NUMBERS else (node.inputs[1 - number],)
+            parameter = state.parameter(added[0]) if added else _number(node)
+            values = _along_filters(before, parameter)
             bias = before.inputs[_WITHOUT_BIAS:]
             own = state.own_parameter(bias[0]) if bias else None
             if values is None or (bias and own is None):
                 continue
-            if not np.all(np.abs(values) <= _LARGEST):
+            if not np.all(np.abs(values) <= LARGEST_SUM):
                 continue
             values = -values if is_difference else values
-            sources = [graph.nodes[added.node].name]
+            sources = [graph.nodes[entry.node].name for entry in added]
             if own is not None:
                 values = values.astype(np.float64) + own.values().astype(np.float64)
                 sources.append(graph.nodes[bias[0].node].name)
-            parameter = ArrayParameter(values.astype(np.float32))
-            given = edit.add_parameter(f"{before.name}_bias", parameter, sources, before=layer.node)
+            given = edit.add_parameter(
+                f"{before.name}_bias",
+                ArrayParameter(values.astype(np.float32)),
+                sources,
+                before=layer.node,
+            )
             attrs = {**before.attrs, "no_bias": "False"}
             inputs = (*before.inputs[:_WITHOUT_BIAS], given)
             edit.replace(layer.node, before._replace(attrs=attrs, inputs=inputs))
             return layer
         return None
+
+
+def _number(node: Node) -> Parameter | None:
+    """Return the number that a node adds, as an array of one."""
+    number = real_number(node.attrs, "scalar")
+    return None if number is None else ArrayParameter(np.array([number], np.float32))
 
 
 def _adds_nothing_else(state: State, layer: Entry, position: int) -> bool:
@@ -125,8 +143,6 @@ def _adds_nothing_else(state: State, layer: Entry, position: int) -> bool:
 
 def _along_filters(layer: Node, parameter: Parameter | None) -> NDArray[np.float32] | None:
     """Return what a parameter adds to each filter of a layer; None where it is more than that."""
-    if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
-        return None
     places = 0
     if FACTS.canonical(layer.op) == "FullyConnected":
         filters = integers(layer.attrs.get("num_hidden", ""))
@@ -141,11 +157,40 @@ def _along_filters(layer: Node, parameter: Parameter | None) -> NDArray[np.float
         axes = _BEFORE_PLACES + places
     else:
         return None
+    if not filters:
+        return None
+    return along_channels(parameter, filters[0], axes=axes, places=places)
+
+
+def along_channels(
+    parameter: Parameter | None, channels: int, *, axes: int, places: int
+) -> NDArray[np.float32] | None:
+    """Return the number that a parameter has for each channel where it is broadcast to values.
+
+    Parameters
+    ----------
+    parameter
+        A parameter.
+    channels
+        How many channels the values have.
+    axes
+        How many axes they have at least.
+    places
+        How many of these lie behind that of channels.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        float32, of shape (channels,); None where the parameter is not dense float32, or lies along more than
+        channels, or along others.
+    """
+    if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
+        return None
     shape = parameter.shape
     of_channels = len(shape) - 1 - places
     along = math.prod(shape)
-    # One of fewer axes lies along the last of the layer's.
+    # One of fewer axes lies along the last ones.
     is_along = along == 1 or (of_channels >= 0 and shape[of_channels] == along)
-    if not filters or along not in (1, filters[0]) or not is_along or len(shape) > axes:
+    if along not in (1, channels) or not is_along or len(shape) > axes:
         return None
-    return np.broadcast_to(parameter.values().reshape(-1), filters)
+    return np.broadcast_to(parameter.values().reshape(-1), channels)

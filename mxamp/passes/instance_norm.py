@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import numpy as np
-
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.params.parameter import ArrayParameter, Parameter
+from mxamp.params.parameter import Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
-
-_EPSILON = 2.0**-10
-"""Of the BatchNorm that only scales and shifts: with a variance of 1 - 2^-10 it divides by exactly 1."""
+from mxamp.passes.unit_norm import put_unit_norm
 
 _SMALLEST = 2048
 """Values of an image below which the operator is as fast as it is: the form is eight small nodes."""
@@ -77,12 +73,9 @@ class RewriteInstanceNorm(NodeRewrite):
         channels = _channels(*(state.parameter(entry) for entry in node.inputs[1:]))
         if channels is None:
             return None
-        statistics = edit.once(channels, lambda: _statistics(edit, node.name, channels, position))
         normal = _normalized(edit, state, position)
-        attrs = own_attributes(node)
-        attrs.update(eps=str(_EPSILON), fix_gamma="False", use_global_stats="True")
-        inputs = (normal, *node.inputs[1:], *statistics)
-        edit.replace(position, node._replace(op="BatchNorm", attrs=attrs, inputs=inputs, num_outputs=3))
+        gamma, beta = node.inputs[1:]
+        put_unit_norm(edit, position, normal, gamma, beta, channels)
         return "LayerNorm normalizes rows several times as fast"
 
 
@@ -104,16 +97,6 @@ def _channels(gamma: Parameter | None, beta: Parameter | None) -> int | None:
     assert gamma is not None  # checked above
     assert beta is not None  # checked above
     return gamma.shape[0] if len(gamma.shape) == 1 and gamma.shape == beta.shape else None
-
-
-def _statistics(edit: GraphEdit, name: str, channels: int, before: int) -> tuple[Entry, Entry]:
-    """Return the mean and variance of a BatchNorm that leaves values as they are."""
-    values = {"mean": np.zeros(channels, np.float32), "var": np.full(channels, 1 - _EPSILON, np.float32)}
-    mean, var = (
-        edit.add_parameter(f"{name}_moving_{what}", ArrayParameter(array), before=before)
-        for what, array in values.items()
-    )
-    return mean, var
 
 
 def _normalized(edit: GraphEdit, state: State, position: int) -> Entry:

@@ -10,27 +10,10 @@ from mxamp.ops.attributes import CHANNELS_FIRST, integers
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
+from mxamp.targets.layout import READ_BLOCKS
 
 _MOST_AXES = 3
 """Of a kernel."""
-
-_READS_BLOCKS = frozenset(
-    {
-        "Activation",
-        "BatchNorm",
-        "Concat",
-        "Convolution",
-        "Deconvolution",
-        "FullyConnected",
-        "LRN",
-        "LeakyReLU",
-        "Pooling",
-        "_copy",
-        "amp_cast",
-        "elemwise_add",
-    }
-)
-"""oneDNN's operators, which read blocked layouts as they are."""
 
 _POINTWISE = frozenset({"Activation", "LeakyReLU", "_copy"})
 """Those that compute value by value, in whatever order they are."""
@@ -144,4 +127,4 @@ def _plain_shape(graph: Graph, node: Node) -> str | None:
 
 def _reads_plain(node: Node) -> bool:
     op = FACTS.canonical(node.op)
-    return op not in _READS_BLOCKS and op not in _REORDERS
+    return op not in READ_BLOCKS and op not in _REORDERS

@@ -235,6 +235,7 @@ _PREPARED = {
     "few_axes": ("node", "moving values along fewer axes"),
     "stretch_axis": ("node", "repeating values along an axis"),
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
+    "scale_and_shift": ("product or sum", "with a number done by a BatchNorm"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "explicit_padding": ("layer", "whose image a Pad pads before"),
     "wide_pooling": ("pooling", "over wide windows done in two steps"),

@@ -39,6 +39,24 @@ MAY_WRITE_BLOCKS = MAKE_BLOCKS | _KEEPS
 KEEP_LAYOUT = _KEEPS - {"amp_cast", "amp_multicast"}
 """The operators whose readers find the layout that they themselves found; casts write plain tensors."""
 
+READ_BLOCKS = frozenset(
+    {
+        "Activation",
+        "BatchNorm",
+        "Concat",
+        "Convolution",
+        "Deconvolution",
+        "FullyConnected",
+        "LRN",
+        "LeakyReLU",
+        "Pooling",
+        "_copy",
+        "amp_cast",
+        "elemwise_add",
+    }
+)
+"""oneDNN's operators, which read blocked layouts as they are."""
+
 JOIN_LAYOUTS = frozenset({"Concat"})
 """Operators that keep the layout of all that they read; in DenseNet the first goes back through all before
 it, and the last is a layer's."""
