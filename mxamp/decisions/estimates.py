@@ -13,10 +13,11 @@ from mxamp.decisions.pricing import Pricing
 from mxamp.decisions.reorders import Reorder, beside_casts, reorders
 from mxamp.decisions.workload import model_work, written_layouts
 from mxamp.graph.graph import Entry, Graph
-from mxamp.ops.equivalents import EVEN_CHANNELS
+from mxamp.ops.equivalents import BLOCKS_FOR_POOLING, EVEN_CHANNELS
 from mxamp.ops.parameters import FOLDED, LAYERS
 from mxamp.placement import Crossing, PlacementCosts
 from mxamp.targets import CostModel, Target, folded_patterns, fusion_groups
+from mxamp.targets.image_layout import WIDEST_BLOCK
 from mxamp.targets.work import Shapes
 
 _NANOSECONDS = 1000
@@ -185,7 +186,10 @@ def estimate(
         if names[position] in FOLDED and names[chain[0]] in LAYERS
     )
     works = model_work(graph, shapes, layouts, folded, block=model.block)
-    pricing = Pricing(graph, names, shapes, works, layouts, folded, model, evens=evens)
+    pools_blocks = BLOCKS_FOR_POOLING in target.rewrites and model.block < WIDEST_BLOCK
+    pricing = Pricing(
+        graph, names, shapes, works, layouts, folded, model, evens=evens, pools_blocks=pools_blocks
+    )
     # A chain costs what its head stands for; of what is in one, nothing else is priced.
     in_fused, in_groups = ({position for chain in chains for position in chain} for chains in (fused, groups))
     float32 = [

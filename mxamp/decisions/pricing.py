@@ -7,9 +7,9 @@ from typing import AbstractSet, Sequence
 
 from mxamp.decisions.workload import BLOCKED_RANKS, Layout, as_depthwise, chain_work, with_bias
 from mxamp.graph.graph import Entry, Graph
-from mxamp.ops.equivalents import depthwise_of, reads_odd_channels
+from mxamp.ops.equivalents import depthwise_of, pools_value_by_value, reads_odd_channels
 from mxamp.targets import CostModel, Work
-from mxamp.targets.image_layout import PLAIN
+from mxamp.targets.image_layout import BLOCKS, PLAIN
 from mxamp.targets.work import Shapes
 
 
@@ -32,6 +32,9 @@ class Pricing:
         What operators cost.
     evens
         Whether a low layer of an odd number of channels reads one more.
+    pools_blocks
+        Whether planes in plain order are brought into blocks of channels before they are pooled, where they
+        are pooled value by value otherwise.
     """
 
     def __init__(
@@ -45,10 +48,11 @@ class Pricing:
         model: CostModel,
         *,
         evens: bool,
+        pools_blocks: bool = False,
     ) -> None:
         self._graph, self._names, self._shapes = graph, names, shapes
         self._works, self._layouts, self._folded, self._model = works, layouts, folded, model
-        self._evens = evens
+        self._evens, self._pools_blocks = evens, pools_blocks
         self._around = max((work.around for work in works if work is not None), default=0)
         self._operators = max((work.operators for work in works if work is not None), default=0)
         self._known: dict[tuple[object, ...], float] = {}
@@ -105,6 +109,8 @@ class Pricing:
         curves = sum(self._curve(position, low=low) for position in chain[1:])
         if low and self._evens and work is not None and self._is_odd(head, work):
             return curves + self._evened(head, work)
+        if not low and self._pools_blocks and work is not None and self._is_pooled_in_blocks(head, work):
+            return curves + self._pooled_in_blocks(head, work)
         return curves + self._kernel(self._names[head], work or Work(0, 0), low=low)
 
     def _kernel(self, op: str, work: Work, *, low: bool) -> float:
@@ -137,6 +143,29 @@ class Pricing:
             math.prod(wide), shape=wide, around=work.around, operators=work.operators, down=True
         )
         return self._kernel(self._names[head], twin, low=True) + moved
+
+    def _is_pooled_in_blocks(self, head: int, work: Work) -> bool:
+        """Return whether blocks are made for a Pooling (:mod:`mxamp.passes.blocks_for_pooling`)."""
+        return (
+            self._names[head] == "Pooling"
+            and len(work.output) == _IMAGE
+            and work.arrives_in[False] == PLAIN
+            and work.inputs[0][1] % work.block == 0
+            and pools_value_by_value(work.attributes, work.inputs[0], work.output)
+        )
+
+    def _pooled_in_blocks(self, head: int, work: Work) -> float:
+        """Return what a depthwise layer of ones costs, and pooling the blocks that it writes."""
+        data, channels = work.inputs[0], work.inputs[0][1]
+        size = str(channels)
+        attributes = {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "True"}
+        layer = as_depthwise(work._replace(output=data), attributes)._replace(
+            has_bias=False, inputs=(data, (channels, 1, 1, 1)), elements=2 * math.prod(data) + channels
+        )
+        pooling = work._replace(is_blocked=True, arrives_in=(BLOCKS, work.arrives_in[True]))
+        return self._kernel("Convolution", layer, low=False) + self._kernel(
+            self._names[head], pooling, low=False
+        )
 
     def reorder(self, position: int) -> float:
         """Return how much longer an FP32 node takes because it finds blocks of channels."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Mapping, Sequence
+
+from mxamp.ops.attributes import integers, is_true
 
 EVEN_CHANNELS = "even_channels"
 """What a target names that runs low convolutions faster on an even number of channels."""
+
+BLOCKS_FOR_POOLING = "blocks_for_pooling"
+"""What a target names where blocks of channels are pooled faster than planes in plain order."""
 
 IMAGE_CHANNELS = 16
 """Of fewer channels oneDNN's convolutions read plain order; their filters are still blocks of so many."""
@@ -57,3 +63,31 @@ def reads_odd_channels(op: str, attrs: Mapping[str, str], weight: Sequence[int])
         and attrs.get("num_group", "1") == "1"
         and attrs.get("layout", "None") in ("None", "NCHW")
     )
+
+
+_LEAST_MAXIMUM, _LEAST_MEAN, _LEAST_GLOBAL = 1 << 13, 1 << 14, 1 << 17
+"""Without AVX-512 oneDNN has no kernel that pools planes in plain order: it computes value by value. So many
+values in all windows take as long as a Convolution that writes blocks, and pooling these: 8 x 14 x 14, 3x3,
+107 us and 42 (14,112 values), and of stride 2, 39 and 39 (3,528); means 16 x 28 x 28, 3x3 of stride 2, 99 and
+44 (28,224), 16 x 14 x 14 41 and 39; over whole planes 64 x 56 x 56 204 and 132, 16 x 56 x 56 68 and 63 (AMD
+EPYC of family 23, float32, one thread)."""
+
+
+def pools_value_by_value(attrs: Mapping[str, str], read: Sequence[int], written: Sequence[int]) -> bool:
+    """Return whether pooling planes in plain order takes longer than bringing them into blocks before.
+
+    Parameters
+    ----------
+    attrs
+        The attributes of a Pooling of images.
+    read, written
+        The shapes of what it reads and writes.
+
+    Notes
+    -----
+    In float32 without AVX-512, where channels are whole blocks.
+    """
+    if is_true(attrs, "global_pool", default=False):
+        return math.prod(read) >= _LEAST_GLOBAL
+    least = _LEAST_MAXIMUM if attrs.get("pool_type", "max") == "max" else _LEAST_MEAN
+    return math.prod(written) * math.prod(integers(attrs.get("kernel", "")) or ()) >= least

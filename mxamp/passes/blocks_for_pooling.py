@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, Sequence
 
 import numpy as np
@@ -12,7 +11,8 @@ from mxamp.decisions.workload import written_layouts
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import is_true
+from mxamp.ops.equivalents import BLOCKS_FOR_POOLING, pools_value_by_value
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import depthwise
@@ -26,12 +26,6 @@ _LARGE = 1 << 20
 one that computes value by value."""
 
 _IMAGE = 4
-
-_LEAST_MAXIMUM, _LEAST_MEAN, _LEAST_GLOBAL = 1 << 13, 1 << 14, 1 << 17
-"""Without AVX-512 it has no other kernel for plain tensors. So many values in all windows take as long as the
-Convolution and pooling in blocks: 8 x 14 x 14, 3x3, 107 us and 42 (14,112 values), and of stride 2, 39 and 39
-(3,528); means 16 x 28 x 28, 3x3 of stride 2, 99 and 44 (28,224), 16 x 14 x 14 41 and 39; over whole planes
-64 x 56 x 56 204 and 132, 16 x 56 x 56 68 and 63 (AMD EPYC of family 23, float32, one thread)."""
 
 
 class _Pool(NamedTuple):
@@ -73,7 +67,7 @@ class BlocksForPooling(PlannedPass):
     in nodes.
     """
 
-    step = "blocks_for_pooling"
+    step = BLOCKS_FOR_POOLING
 
     def run(self, state: State) -> Done | None:
         """Return the graph with blocks of channels."""
@@ -130,7 +124,8 @@ def _pool(state: State, plan: Plan, position: int, layouts: Sequence[int] | None
     """
     node = state.graph.nodes[position]
     source = node.inputs[0]
-    shape, channels = state.usual_shape(source), state.image_origins.channels_of(source)
+    shape, written = state.usual_shape(source), state.usual_shape(Entry(position))
+    channels = state.image_origins.channels_of(source)
     decision = plan.decisions[position]
     dtype = None if decision is None else decision.inputs[0]
     if shape is None or len(shape) != _IMAGE or channels is None or dtype is None:
@@ -138,7 +133,8 @@ def _pool(state: State, plan: Plan, position: int, layouts: Sequence[int] | None
     if shape[1] != channels or channels % state.target.block:
         return None
     if layouts is not None:
-        is_slow = layouts[source.node] == PLAIN and _windows(state, position) >= _least(node)
+        is_plain = layouts[source.node] == PLAIN
+        is_slow = is_plain and written is not None and pools_value_by_value(node.attrs, shape, written)
     else:
         is_large = state.target.block * shape[2] * shape[3] * dtype.itemsize >= _LARGE
         is_slow = is_large and not _is_global(node) and _is_plain(state, plan, position, source)
@@ -147,24 +143,6 @@ def _pool(state: State, plan: Plan, position: int, layouts: Sequence[int] | None
 
 def _is_global(node: Node) -> bool:
     return is_true(node.attrs, "global_pool", default=False)
-
-
-def _least(node: Node) -> int:
-    """Return how many values a pooling of plain planes has in its windows at least to take longer."""
-    if _is_global(node):
-        return _LEAST_GLOBAL
-    return _LEAST_MAXIMUM if node.attrs.get("pool_type", "max") == "max" else _LEAST_MEAN
-
-
-def _windows(state: State, position: int) -> int:
-    """Return how many values a pooling has in all its windows."""
-    node = state.graph.nodes[position]
-    if _is_global(node):
-        shape = state.usual_shape(node.inputs[0])
-        return 0 if shape is None else math.prod(shape)
-    written = state.usual_shape(Entry(position))
-    window = integers(node.attrs.get("kernel", "")) or ()
-    return 0 if written is None else math.prod(written) * math.prod(window)
 
 
 def _is_plain(state: State, plan: Plan, reader: int, entry: Entry) -> bool:

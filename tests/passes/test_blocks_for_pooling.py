@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxamp.decisions.estimates import estimate
 from mxamp.dtypes import DType
 from mxamp.graph import Graph
+from mxamp.graph.shapes import infer_entry_shapes
+from mxamp.ops import FACTS
 from mxamp.passes import BlocksForPooling, PlannedNode
 from mxamp.passes.state import State
 from mxamp.targets import Target
-from tests.building import Net, planned_state
+from tests.building import Net, named, planned_state
 from tests.passes.executing import on_edges, outputs
 from tests.passes.preparing import operators
 
@@ -170,3 +173,23 @@ def test_the_shapes_may_be_assumed() -> None:
     assumed = replace(state, shapes=None, assumed_shapes=state.shapes)
     assert BlocksForPooling().run(assumed) is not None
     assert BlocksForPooling().run(replace(assumed, assumed_shapes=None)) is None
+
+
+@pytest.mark.parametrize("channels", [64, 12])
+def test_estimates_know_of_it(channels: int) -> None:
+    """What it takes without, where channels fill no blocks, is several times as much."""
+    net = Net()
+    weight = net.param("weight", channels, 4, 1, 1)
+    layer = net.op("Convolution", net.var("x"), weight, num_filter=channels, kernel="(1, 1)", no_bias=True)
+    read = net.op("clip", layer, a_min=-1, a_max=1)
+    graph = net.graph(net.op("Pooling", read, name="pool", kernel="(3, 3)", pad="(1, 1)"))
+    names = [FACTS.canonical(node.op) for node in graph.nodes]
+    sizes = {name: value.shape for name, value in net.params.items()}
+    shapes = infer_entry_shapes(graph, {"x": (1, 4, 56, 56)}, sizes).entries
+    assert NARROW.cost is not None
+    pool = graph.nodes.index(named(graph, "pool"))
+    known, unknown = (
+        estimate(graph, names, target, NARROW.cost, shapes, choices=frozenset()).float32[pool]
+        for target in (NARROW, replace(NARROW, rewrites=()))
+    )
+    assert known < 0.3 * unknown if channels == 64 else known == unknown
