@@ -44,7 +44,10 @@ class Layout(NamedTuple):
 _IMAGE = 4
 
 BLOCKED_RANKS = (4, 5)
-"""Images and volumes; oneDNN writes sequences in plain order."""
+"""Images and volumes. Without AVX-512 sequences as well; with it nobody looked, and costs were fitted to kernels
+of which it was not known."""
+
+_SEQUENCE = 3
 
 
 def unknown_work(graph: Graph, shapes: Shapes, positions: AbstractSet[int]) -> list[int]:
@@ -217,7 +220,7 @@ def work_of(
         attributes=node.attrs,
         inputs=inputs,
         output=output,
-        is_blocked=first is not None and len(first) in BLOCKED_RANKS and layout is not None,
+        is_blocked=first is not None and _may_be_blocked(first, block) and layout is not None,
         arrives_in=(PLAIN, PLAIN) if layout is None else (layout.float32, layout.low),
         is_cast_plain=layout is not None and layout.is_cast_plain,
         block=block,
@@ -299,15 +302,20 @@ def _layer_layouts(graph: Graph, writer: int, shapes: Shapes, *, evens: bool, bl
     node = graph.nodes[writer]
     data, weight = (shapes[entry.node][entry.output] for entry in node.inputs[:2])
     output = shapes[writer][0]
-    if data is None or weight is None or output is None or len(output) not in BLOCKED_RANKS:
+    if data is None or weight is None or output is None or not _may_be_blocked(output, block):
         return Layout(PLAIN, PLAIN)
-    if len(output) != _IMAGE:
+    if len(output) > _IMAGE:
         return Layout(BLOCKS, BLOCKS)
     float32 = layer_layout(node.op, node.attrs, data, weight, output, low=False, block=block)
     if evens and reads_odd_channels(node.op, node.attrs, weight):
         data, weight = ((size[0], size[1] + 1, *size[2:]) for size in (data, weight))
     low = layer_layout(node.op, node.attrs, data, weight, output, low=True, block=block)
     return Layout(float32, low)
+
+
+def _may_be_blocked(shape: _Shape, block: int) -> bool:
+    """Return whether a layer may write a tensor of so many axes in blocks of channels."""
+    return len(shape) in BLOCKED_RANKS or (len(shape) == _SEQUENCE and block < WIDEST_BLOCK)
 
 
 def _only_tells_a_shape(node: Node, number: int) -> bool:
