@@ -11,9 +11,10 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
+from mxamp.passes.explicit_padding import LEAST_PADDED
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
-from mxamp.targets.image_layout import WIDEST_BLOCK
+from mxamp.targets.image_layout import WIDEST_BLOCK, pads_by_itself
 from mxamp.targets.layout import is_fused_clip, layout_writer
 
 LAYERS = frozenset({"Convolution", "Deconvolution"})
@@ -34,6 +35,8 @@ _CARRIERS = frozenset(
     }
 )
 """What computes each channel from the same channel of its inputs, whatever the others hold."""
+
+_IMAGE = 4
 
 _ALL_AXES = -2
 """By which Reshape keeps all axes that are left, as a 0 keeps one."""
@@ -103,7 +106,11 @@ slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC o
 64 -> 4, 56 x 56, 0.34; behind a layer 1.0), ..."""
 
 _WIDE_WINDOW = 81
-"""... nor do windows of so many places over few channels: 3 -> 3, 9x9, 0.80, 1 -> 100, 3x300, 0.84."""
+"""... nor do windows of so many places over few channels: 1 -> 100, 3x300, 0.79, 1 -> 3, 11x11, stride 4,
+0.86. But for those that need more memory than a matrix product may have (:data:`_MOST_COLUMNS`): 1 -> 1,
+1x256 over 44,098 places with stride 2, as in filter banks of audio, 17, 1 -> 3, 9x9, 56 x 56, 42, 3 -> 12
+1.4; of 40 such layers none is less than 1.03. With more padding than the kernels add it pays where a Pad does
+that: 1.8 to 49, and without one down to 0.13."""
 
 
 class Region(NamedTuple):
@@ -212,7 +219,7 @@ class ChannelRegions:
             if self.is_layer[position]:
                 columns = wider.get(position, self._columns(position))
                 if self._block < WIDEST_BLOCK:
-                    if not self._fits_narrow(position, columns) and not gains_depthwise:
+                    if not self._fits_narrow(position, columns, region.channels) and not gains_depthwise:
                         return False
                     continue
                 least = _MUCH_WITH_SLOPES if rectifies else _MUCH
@@ -241,7 +248,7 @@ class ChannelRegions:
         """Return whether a carrier is no kernel of oneDNN's, nor a part of one."""
         return self.names[position] in _SLOW and not is_fused_clip(self.graph, position)
 
-    def _fits_narrow(self, position: int, columns: int) -> bool:
+    def _fits_narrow(self, position: int, columns: int, filters: int) -> bool:
         """Return whether a layer gains by whole blocks of channels without AVX-512 (:data:`_FEW_PLACES`)."""
         weight = self.own_parameter(self.graph.nodes[position], 1)
         assert weight is not None  # it is a layer
@@ -253,8 +260,24 @@ class ChannelRegions:
         if window == 1 and layout_writer(self.graph, source) is None:
             return False
         return columns % self._block == 0 or (
-            columns < self._block and window < _WIDE_WINDOW and self.names[position] == "Convolution"
+            columns < self._block
+            and self.names[position] == "Convolution"
+            and (window < _WIDE_WINDOW or self._is_left_to_loops(position, filters))
         )
+
+    def _is_left_to_loops(self, position: int, filters: int) -> bool:
+        """Return whether a layer is no matrix product, for want of memory, and would be one of blocks."""
+        node, written = self.graph.nodes[position], self.state.usual_shape(Entry(position))
+        if not self._needs_columns(position, filters):
+            return False
+        if pads_by_itself(node.attrs, is_depthwise=False):
+            return True
+        weight = self.own_parameter(node, 1)
+        assert weight is not None  # it is a layer
+        if len(weight.shape) != _IMAGE:
+            return False  # no Pad is put before a sequence
+        products = 0 if written is None else math.prod(weight.shape[1:]) * math.prod(written[2:]) * written[0]
+        return products * -(-filters // self._block) * self._block >= LEAST_PADDED
 
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
         """Return whether a layer of any number of channels gains by whole pieces of filters."""

@@ -13,7 +13,7 @@ from mxamp.passes.preparation import NodeRewrite, float32_image_layer
 from mxamp.passes.state import State
 from mxamp.targets.image_layout import PLAIN, layer_layout
 
-_LEAST = 1 << 21
+LEAST_PADDED = 1 << 21
 """Multiply-adds; fewer take as little as a Pad and bringing its result into another order."""
 
 
@@ -54,7 +54,7 @@ class ExplicitPadding(NodeRewrite):
         node = state.graph.nodes[position]
         source = node.inputs[0]
         layer = float32_image_layer(state, position)
-        if layer is None or math.prod(layer.written) * math.prod(layer.weight[1:]) < _LEAST:
+        if layer is None or math.prod(layer.written) * math.prod(layer.weight[1:]) < LEAST_PADDED:
             return None
         data, weight, written = layer
         padding = integers(node.attrs.get("pad", "")) or (0, 0)

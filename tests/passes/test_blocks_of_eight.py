@@ -7,6 +7,7 @@ from typing import Any, Callable
 import pytest
 
 from mxamp.graph import Graph
+from mxamp.ops.attributes import integers
 from mxamp.passes import PreparedNode, State
 from mxamp.policy import Policy
 from mxamp.targets import Target
@@ -75,6 +76,46 @@ def test_what_gains_by_blocks_of_eight(channels: int, filters: int, window: int,
     net = Net()
     graph = net.graph(layer(net, channels, filters, window))
     assert changed(prepared_for(NARROW, net, graph, "pad_channels", channels)) is pays
+
+
+FILTER_BANK = {"kernel": "(1, 256)", "stride": "(1, 2)"}
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "shape", "attrs", "pays"),
+    [
+        pytest.param(1, 1, (1, 44098), FILTER_BANK, True, id="a filter bank"),
+        pytest.param(1, 20, (1, 44098), FILTER_BANK, False, id="more filters"),
+        pytest.param(1, 3, (56, 56), {"kernel": "(9, 9)", "pad": "(3, 3)"}, True, id="an image"),
+        pytest.param(1, 3, (64, 64), {"kernel": "(9, 9)", "pad": "(4, 4)"}, True, id="padded by a Pad"),
+        pytest.param(1, 3, (16, 16), {"kernel": "(9, 9)", "pad": "(4, 4)"}, False, id="too small for one"),
+        pytest.param(1, 3, (56, 56), {"kernel": "(11, 11)", "stride": "(4, 4)"}, False, id="strides"),
+        pytest.param(1, 100, (56, 300), {"kernel": "(3, 300)"}, False, id="sentences"),
+    ],
+)
+def test_few_filters_of_wide_windows_are_left_to_loops(
+    channels: int, filters: int, shape: tuple[int, int], attrs: dict[str, str], pays: bool
+) -> None:
+    """They need more memory than oneDNN's matrix product may have, as they do with AVX-512."""
+    net, numbers = Net(), {name: integers(value) or () for name, value in attrs.items()}
+    weight = net.param("weight", filters, channels, *numbers["kernel"])
+    conv = net.op("Convolution", net.var("x"), weight, name="conv", num_filter=filters, no_bias=True, **attrs)
+    places = [
+        (size + 2 * pad - window) // stride + 1
+        for size, window, pad, stride in zip(
+            shape, numbers["kernel"], numbers.get("pad", (0, 0)), numbers.get("stride", (1, 1))
+        )
+    ]
+    shapes = [((1, channels, *shape),), (net.params["weight"].shape,), ((1, filters, *places),)]
+    done = prepare_graph(
+        net.graph(conv),
+        parameters(net.params),
+        Policy.default(BF16),
+        ["pad_channels"],
+        target=Target.builtin(NARROW),
+        shapes=shapes,
+    )
+    assert changed(done) is pays
 
 
 def test_there_are_no_pieces_of_matrix_products() -> None:
