@@ -392,15 +392,65 @@ def _windowed(node: Node, places: Sizes) -> Sequence[Size | None]:
 def _pooled(node: Node, sizes: Sizes) -> _Found:
     if node.attrs.get("layout", "None") not in CHANNELS_FIRST:
         return None
-    is_global = is_true(node.attrs, "global_pool", default=False)
-    return [*sizes[:2], *[1 if is_global else None] * (len(sizes) - 2)]
+    places = sizes[2:]
+    if is_true(node.attrs, "global_pool", default=False):
+        return [*sizes[:2], *[1] * len(places)]
+    if node.attrs.get("pooling_convention", "valid") == "valid":
+        return [*sizes[:2], *_windowed(node, places)]
+    # Others have a place more for what a window does not fill, but windows of one place leave nothing over.
+    kernel, strides, pads = (
+        for_each_place(node, name, len(places), default) or (0,) * len(places)
+        for name, default in (("kernel", 0), ("stride", 1), ("pad", 0))
+    )
+    kept = [
+        size if (window, pad) == (1, 0) and (stride == 1 or size == 1) else None
+        for size, window, stride, pad in zip(places, kernel, strides, pads)
+    ]
+    return [*sizes[:2], *kept]
+
+
+def _deconvolved(node: Node, sizes: Sizes) -> _Found:
+    filters = integers(node.attrs.get("num_filter", ""))
+    if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
+        return None
+    places = sizes[2:]
+    kernel = for_each_place(node, "kernel", len(places), 0)
+    strides = for_each_place(node, "stride", len(places), 1)
+    pads = for_each_place(node, "pad", len(places), 0)
+    dilations = for_each_place(node, "dilate", len(places), 1)
+    more = for_each_place(node, "adj", len(places), 0)
+    found: Sequence[Size | None] = [None] * len(places)
+    is_said = not integers(node.attrs.get("target_shape", "()")) and bool(kernel) and 0 not in (kernel or ())
+    if is_said and kernel and strides and pads is not None and dilations is not None and more is not None:
+        found = [_spread(*each) for each in zip(places, kernel, strides, pads, dilations, more)]
+    return [sizes[0], filters[0], *found]
+
+
+def _spread(place: Size, window: int, stride: int, pad: int, dilation: int, more: int) -> Size | None:
+    """Return how long an axis is that each place of another writes a window to."""
+    if isinstance(place, int):
+        return (place - 1) * stride + dilation * (window - 1) + 1 - 2 * pad + more
+    return place if (window, stride, pad, more) == (1, 1, 0, 0) else None
+
+
+def _padded(node: Node, sizes: Sizes) -> _Found:
+    widths = integers(node.attrs.get("pad_width", "")) or ()
+    if len(widths) != 2 * len(sizes):
+        return None
+    both = [before + after for before, after in zip(widths[::2], widths[1::2])]
+    return [
+        size if not more else size + more if isinstance(size, int) else None
+        for size, more in zip(sizes, both)
+    ]
 
 
 _RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
     "Convolution": _convolved,
+    "Deconvolution": _deconvolved,
     "Embedding": _embedded,
     "Flatten": lambda node, sizes: [sizes[0], None],
     "FullyConnected": _dense,
+    "Pad": _padded,
     "Pooling": _pooled,
     "Reshape": _reshaped,
     "SliceChannel": _parts,

@@ -64,6 +64,14 @@ JOINED = joined(X[:2])
         ("Flatten", {}, [X[0], ("axis", 1, 1)]),
         ("Pooling", {"kernel": (1, 1), "global_pool": True}, [*X[:2], 1, 1]),
         ("Pooling", {"kernel": (2, 2)}, [*X[:2], ("axis", 1, 2), ("axis", 1, 3)]),
+        ("Pooling", {"kernel": (2, 1), "stride": (2, 1)}, [*X[:2], ("axis", 1, 2), X[3]]),
+        ("Pooling", {"kernel": (1, 1), "pooling_convention": "full"}, X),
+        (
+            "Pooling",
+            {"kernel": (1, 1), "stride": (1, 2), "pooling_convention": "full"},
+            [*X[:3], ("axis", 1, 3)],
+        ),
+        ("Pad", {"mode": "edge", "pad_width": (0, 0, 0, 0, 2, 1, 0, 0)}, [*X[:2], ("axis", 1, 2), X[3]]),
         ("zeros_like", {}, X),
     ],
 )
@@ -135,6 +143,42 @@ def test_windows_over_so_many_places_make_so_many() -> None:
     gate = net.param("gate", 4, 4, 1, 1)
     gate = net.op("Convolution", pooled, gate, num_filter=4, kernel=(1, 1), no_bias=True)
     assert sizes_of(net, gate) == (batch, 4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "places"),
+    [
+        ("Pooling", {"kernel": (3, 1), "stride": (2, 1), "pad": (1, 0)}, (5, 1)),
+        ("Pooling", {"kernel": (3, 1), "stride": (2, 1), "pooling_convention": "full"}, (None, 1)),
+        (
+            "Pooling",
+            {"kernel": (1, 2), "stride": (1, 2), "pad": (0, 1), "pooling_convention": "full"},
+            (10, None),
+        ),
+        ("Pad", {"mode": "constant", "pad_width": (0, 0, 0, 0, 3, 1, 0, 0)}, (14, 1)),
+        ("Deconvolution", {"kernel": (4, 1), "stride": (2, 1), "pad": (1, 0)}, (20, 1)),
+        ("Deconvolution", {"kernel": (3, 1), "stride": (2, 2), "dilate": (2, 1), "adj": (1, 1)}, (24, 2)),
+        ("Deconvolution", {"kernel": (3, 1), "stride": (2, 1), "target_shape": (20, 1)}, (None, None)),
+    ],
+)
+def test_windows_over_numbers_of_places(
+    op: str, attrs: dict[str, Any], places: tuple[int | None, ...]
+) -> None:
+    """What is a number is what the shape rules say, in a call of a batch of three."""
+    net = Net()
+    image = net.op("Reshape", net.var("x"), shape=(-1, 6, 10, 1))
+    inputs = [image]
+    if op == "Deconvolution":
+        inputs.append(net.param("weight", 6, 4, *attrs["kernel"]))
+        attrs = {**attrs, "num_filter": 4, "no_bias": True}
+    made = net.op(op, *inputs, **attrs)
+    expected = [("axis", made.node, axis) if size is None else size for axis, size in enumerate(places, 2)]
+    assert sizes_of(net, made)[2:] == tuple(expected)
+    shape = shapes_in(net.graph(made), net, (3, 6, 4, 5))[made.node][0]
+    assert shape is not None
+    assert [size for size in places if size is not None] == [
+        size for size, known in zip(shape[2:], places) if known is not None
+    ]
 
 
 def test_axes_that_are_joined() -> None:
