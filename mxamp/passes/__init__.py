@@ -7,6 +7,7 @@ from mxamp.passes.best_boxes import RewriteBestBoxes
 from mxamp.passes.bilinear_resize import RewriteBilinearResize
 from mxamp.passes.bilinear_upsampling import RewriteBilinearUpsampling
 from mxamp.passes.blocks_for_pooling import BlocksForPooling
+from mxamp.passes.columns import RewriteColumns
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
 from mxamp.passes.deconvolution_bias import SeparateDeconvolutionBias
@@ -122,6 +123,7 @@ __all__ = [
     "RewriteBestBoxes",
     "RewriteBilinearResize",
     "RewriteBilinearUpsampling",
+    "RewriteColumns",
     "RewriteDenseConvolution",
     "RewriteDenseLayer",
     "RewriteFullWidth",

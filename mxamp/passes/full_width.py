@@ -123,7 +123,7 @@ def _full_axis(state: State, position: int) -> int | None:
     if sizes is None or len(sizes) != _IMAGE:
         return None
     for axis in (_ROWS, _COLUMNS):
-        is_whole = _along(node, "pad", axis, 0) == 0 and _along(node, "dilate", axis, 1) == 1
+        is_whole = along_axis(node, "pad", axis, 0) == 0 and along_axis(node, "dilate", axis, 1) == 1
         if is_whole and sizes[axis] == weight.shape[axis] >= _WIDE:
             return axis
     return None
@@ -195,8 +195,20 @@ class _Priced:
         self.shapes.append(shapes)
 
 
-def _along(node: Node, name: str, axis: int, default: int) -> int | None:
-    """Return what an attribute says of an axis of an image; None where it does not say one number."""
+def along_axis(node: Node, name: str, axis: int, default: int) -> int | None:
+    """Return what an attribute says of an axis of an image; None where it does not say one number.
+
+    Parameters
+    ----------
+    node
+        A layer, or a Pooling.
+    name
+        The attribute.
+    axis
+        The axis, counted from that of the batch.
+    default
+        What holds where it is not given.
+    """
     given = integers(node.attrs.get(name, "()"))
     if given is None or len(given) not in (0, _IMAGE - 2):
         return None
@@ -219,7 +231,7 @@ def _takes_sequences(state: State, position: int, axis: int) -> bool:
         return op in _SAME and is_of_each_value(node)
     return node.attrs.get("layout", "None") in _LAYOUTS and (
         is_true(node.attrs, "global_pool", default=False)
-        or (_along(node, "kernel", axis, 0) == 1 and _along(node, "pad", axis, 0) == 0)
+        or (along_axis(node, "kernel", axis, 0) == 1 and along_axis(node, "pad", axis, 0) == 0)
     )
 
 

@@ -33,7 +33,7 @@ _EACH_VALUE = frozenset(
 _ALONE = frozenset({"elu", "gelu", "leaky", "selu"})
 """Kinds of LeakyReLU without a parameter."""
 
-_TOGETHER = frozenset(
+TOGETHER = frozenset(
     {
         *(f"broadcast_{name}" for name in ("add", "sub", "mul", "div", "maximum", "minimum")),
         *(f"elemwise_{name}" for name in ("add", "sub", "mul", "div")),
@@ -155,7 +155,7 @@ class _Found:
         attrs, inputs = dict(node.attrs), None
         if is_of_each_value(node):
             inputs = self._alike(node.inputs, order)
-        elif name in _TOGETHER:
+        elif name in TOGETHER:
             inputs = self._alike(node.inputs, order, arrays=True)
         elif name in _AXIS:
             count = 1 if name == "BatchNorm" else len(node.inputs)
@@ -250,7 +250,7 @@ class _Found:
         for position, plan in self.moved.items():
             node, entry, order = graph.nodes[position], Entry(position), plan.order
             inputs = plan.inputs
-            if self.names[position] in _TOGETHER:
+            if self.names[position] in TOGETHER:
                 inputs = tuple(
                     [
                         read if own in self.turned else self._array(edit, read, order, position)

@@ -214,6 +214,7 @@ _PREPARED = {
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
     "full_width": ("layer", "taking rows of its image whole, as a sequence"),
+    "columns": ("layer", "whose column of places is a row"),
     "second_axis_max": ("max", "along the second axis written as Pooling"),
     "short_sums": ("sum", "of two terms written as an addition"),
     "summed_products": ("node", "of summed products done by a product of matrices"),
