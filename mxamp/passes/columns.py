@@ -13,10 +13,12 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
+from mxamp.passes.explicit_padding import LEAST_PADDED
 from mxamp.passes.full_width import along_axis
 from mxamp.passes.move_transposes import TOGETHER, is_of_each_value
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
+from mxamp.targets.image_layout import pads_by_itself
 
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
 
@@ -27,6 +29,9 @@ _COLUMN, _ROW = 2, 3
 """The axis along which a column lies, and a row."""
 
 _SWAPPED = (0, 1, _ROW, _COLUMN)
+
+_LAST = ((_ROW,), (-1,))
+"""What is said of the last axis of images alone."""
 
 _OF_EACH_PLACE = ("kernel", "stride", "pad", "dilate", "adj")
 """Attributes that say something of the axes of places."""
@@ -46,15 +51,21 @@ class _Region(NamedTuple):
     ----------
     members
         Their positions.
+    made
+        The ``expand_dims`` that make columns of sequences for them alone.
     read
-        The columns that they read of others.
+        The other columns that they read.
     seen
         Members whose column others read, and where.
+    taken
+        What reads rows in their place without being one of them.
     """
 
     members: Sequence[int]
+    made: Sequence[int]
     read: Sequence[Entry]
     seen: Sequence[tuple[int, Sequence[Use]]]
+    taken: Sequence[int]
 
 
 class RewriteColumns(PreparationPass):
@@ -71,24 +82,26 @@ class RewriteColumns(PreparationPass):
 
     What stands between such layers, or behind them, has its places in a row as well: activations, BatchNorm,
     Pooling, Pad, sums and products of two tensors, Concat and slices along the channels. One value a channel
-    and what reads its values one behind another need no Reshape.
+    and what reads its values one behind another need no Reshape, and an ``expand_dims`` or a ``squeeze``
+    between images and sequences is told of the other axis.
 
     Refuses: where it is not certain that the image is one place wide in every call, as it is behind an
     ``expand_dims``, a Reshape that says so, or a layer that makes it so; windows that are wider, and padding
     there; channels last; weights that are not dense float32, or that other nodes read; graph outputs; where
-    it does not pay, or no shape is known; numpy's shape semantics; nodes that a rule of the user's picks;
-    targets that do not name the pass; the bodies of control flow.
+    it does not pay, as where a layer would have more padding than kernels add to rows and is too small for a
+    Pad, or no shape is known; numpy's shape semantics; nodes that a rule of the user's picks; targets that
+    do not name the pass; the bodies of control flow.
 
     Notes
     -----
     Why: oneDNN's kernels compute some places of a row at once with each weight that they read, and such a
     row has one. 256 channels of 512 x 1 to 512, 5x1, take 31.7 ms, and so 6.9, 64 of 128 x 1 to 64, 3x1,
     0.24 and 0.08, of eight images 1.69 and 0.36; depthwise layers and Deconvolutions gain less, 1x1 layers
-    and poolings nothing. What is gained must be more than what the Reshapes take: of 70 random networks of
-    one to three layers 47 change, and are 1.11 to 4.9 times as fast, 1.80 in the geometric mean (AMD EPYC of
-    family 23, float32, one thread, the Reshapes included). Models have such layers that were built with
-    layers of one dimension and read from other formats. With AVX-512 kernels go along rows as well, but it
-    was not measured.
+    and poolings nothing. What is gained must be more than what the Reshapes take: of 200 random networks of
+    one to three layers 165 change, and are 1.69 times as fast in the geometric mean, and none was slower
+    when measured again (AMD EPYC of family 23, float32, one thread, the Reshapes included). Models have such
+    layers that were built with layers of one dimension and read from other formats. With AVX-512 kernels go
+    along rows as well, but it was not measured.
 
     The same products are summed, in the order of another kernel. Linear in nodes and uses.
     """
@@ -118,31 +131,35 @@ def _regions(state: State) -> Sequence[_Region]:
     What works value by value, or along the column, stays what it is in front of the first layer: it may be a
     part of a layer that cannot read rows, and find blocks of channels there.
     """
-    uses = state.graph.uses
     joined: dict[int, Sequence[int]] = {}
     for position in range(len(state.graph.nodes)):
         columns = _columns(state, position)
         inside = [entry.node for entry in columns if entry.node in joined]
         if columns and (inside or _is_layer(state, position)):
             joined[position] = inside
-    found = []
-    for members in components(list(joined), joined):
-        own = set(members)
-        read = [
-            entry
-            for position in members
-            for entry in _columns(state, position)
-            if entry.node not in own and not _is_one_place(state, entry)
-        ]
-        seen = [
-            (position, others)
-            for position in members
-            if not _is_one_place(state, Entry(position))
-            for others in [[use for use in uses[position][0] if not _takes_rows(state, use, own)]]
-            if others
-        ]
-        found.append(_Region(members, list(dict.fromkeys(read)), seen))
-    return found
+    return [_region(state, members) for members in components(list(joined), joined)]
+
+
+def _region(state: State, members: Sequence[int]) -> _Region:
+    uses, own = state.graph.uses, set(members)
+    read = dict.fromkeys(
+        entry
+        for position in members
+        for entry in _columns(state, position)
+        if entry.node not in own and not _is_one_place(state, entry)
+    )
+    made = {entry for entry in read if _makes_column(state, entry, own)}
+    seen, taken = [], []
+    for position in members:
+        if _is_one_place(state, Entry(position)):
+            continue
+        others = [use for use in uses[position][0] if use.node not in own]
+        taken += [use.node for use in others if _takes_rows(state, use)]
+        left = [use for use in others if not _takes_rows(state, use)]
+        if left:
+            seen.append((position, left))
+    columns = [entry for entry in read if entry not in made]
+    return _Region(members, sorted(entry.node for entry in made), columns, seen, taken)
 
 
 def _columns(state: State, position: int) -> Sequence[Entry]:
@@ -222,14 +239,33 @@ def _is_one_place(state: State, entry: Entry) -> bool:
     return sizes is not None and sizes[_COLUMN] == 1
 
 
-def _takes_rows(state: State, use: Use, members: set[int]) -> bool:
-    """Return whether what reads a column reads a row in its place, or its values one behind another."""
-    if use.node in members:
-        return True
+def _makes_column(state: State, entry: Entry, members: set[int]) -> bool:
+    """Return whether an ``expand_dims`` makes a column of a sequence, and for some nodes alone."""
+    node = state.graph.nodes[entry.node]
+    return (
+        FACTS.canonical(node.op) == "expand_dims"
+        and integers(node.attrs.get("axis", "")) in _LAST
+        and entry.node not in state.heads
+        and not state.is_fixed(entry.node)
+        and all(use.node in members for use in state.graph.uses_of(entry))
+    )
+
+
+def _takes_rows(state: State, use: Use) -> bool:
+    """Return whether a reader makes of a row what it makes of a column, or can be told to."""
     node = state.graph.nodes[use.node]
     op = FACTS.canonical(node.op)
-    flattens = op == "Flatten" or (op == "FullyConnected" and is_true(node.attrs, "flatten", default=True))
-    return flattens and use.input == 0
+    if use.input != 0:
+        return False
+    if op == "squeeze":
+        return integers(node.attrs.get("axis", "")) in _LAST and not state.is_fixed(use.node)
+    if op == "Reshape":  # which may keep batch and channels
+        codes = integers(node.attrs.get("shape", "")) or ()
+        kept = next((axis for axis, code in enumerate(codes) if code), len(codes))
+        is_read_forwards = not is_true(node.attrs, "reverse", default=False)
+        says_rest = kept < len(codes) and all(code > 0 or code == -1 for code in codes[kept:])
+        return is_read_forwards and kept <= _COLUMN and says_rest
+    return op == "Flatten" or (op == "FullyConnected" and is_true(node.attrs, "flatten", default=True))
 
 
 def _pays(state: State, region: _Region) -> bool:
@@ -246,21 +282,38 @@ def _pays(state: State, region: _Region) -> bool:
 def _gained(state: State, position: int) -> float:
     """Return how many ns less a node takes over rows."""
     node = state.graph.nodes[position]
-    written = state.usual_shape(Entry(position))
-    if FACTS.canonical(node.op) not in _LAYERS or written is None or not written[_COLUMN]:
+    op, written = FACTS.canonical(node.op), state.usual_shape(Entry(position))
+    if op not in _LAYERS or written is None or not written[_COLUMN]:
         return 0.0
     weight = state.params[state.graph.nodes[node.inputs[1].node].name].shape
-    if weight[_COLUMN] == 1:
+    products = math.prod(weight[1:]) if op == "Convolution" else 0
+    if weight[_COLUMN] == 1 or _wants_padding(node, products, written):
         return 0.0
-    products = math.prod(weight[1:]) if FACTS.canonical(node.op) == "Convolution" else 0
     # The first place of a row is as fast as the one of a column.
     values = math.prod(written) * (1 - 1 / written[_COLUMN])
     return values * (_VALUE_NS + _PRODUCT_NS * products)
 
 
+def _wants_padding(node: Node, products: int, written: tuple[int, ...]) -> bool:
+    """Return whether a layer cannot add to rows what it adds to columns, and is too small for a Pad."""
+    is_depthwise = node.attrs.get("num_group", "1") == node.attrs.get("num_filter")
+    return (
+        FACTS.canonical(node.op) == "Convolution"
+        and not pads_by_itself(_turned(node).attrs, is_depthwise=is_depthwise)
+        and products * math.prod(written) < LEAST_PADDED
+    )
+
+
 def _turn(state: State, edit: GraphEdit, region: _Region) -> None:
     """Let the nodes of a region read and write rows."""
     graph, read = state.graph, set(region.read)
+    for position in region.made:
+        edit.replace(
+            position, _along_column(graph, position), shapes=_shapes(state, position, is_turned=True)
+        )
+    for position in region.taken:
+        if FACTS.canonical(graph.nodes[position].op) == "squeeze":
+            edit.replace(position, _along_column(graph, position))
     for position in region.members:
         node = graph.nodes[position]
         inputs = list(node.inputs)
@@ -284,6 +337,12 @@ def _turn(state: State, edit: GraphEdit, region: _Region) -> None:
         column = edit.insert(behind, after=position, shapes=_shapes(state, position)[:1])
         for use in uses:
             edit.connect(use, column)
+
+
+def _along_column(graph: Graph, position: int) -> Node:
+    """Return a node that puts the other axis of places in, or takes it out."""
+    node = graph.nodes[position]
+    return node._replace(attrs={**node.attrs, "axis": str(_COLUMN)})
 
 
 def _put_row(state: State, edit: GraphEdit, position: int, entry: Entry) -> Entry:

@@ -26,8 +26,8 @@ class Sequences(Net):
 
     def __init__(self) -> None:
         super().__init__()
-        steps = self.op("transpose", self.var("x"), name="turned", axes="(0, 2, 1)")
-        self.image = self.op("expand_dims", steps, name="image", axis=3)
+        self.steps = self.op("transpose", self.var("x"), name="turned", axes="(0, 2, 1)")
+        self.image = self.op("Reshape", self.steps, name="image", shape=(0, 0, -1, 1))
 
     def layer(
         self, data: Entry, name: str, channels: int = CHANNELS, filters: int = CHANNELS, **attrs: Any
@@ -70,9 +70,7 @@ def test_layers_and_what_stands_between_read_rows() -> None:
     padded = net.op("Pad", first, name="padded", mode="constant", pad_width=(0, 0, 0, 0, 2, 0, 0, 0))
     second = net.layer(padded, "second", dilate=(2, 1), pad=(0, 0))
     pooled = net.op("Pooling", second, name="pooled", kernel=(2, 1), stride=(2, 1), pool_type="max")
-    after, done = net.done(
-        net.op("squeeze", pooled, name="end", axis=3), inserted=("image_row", "pooled_column")
-    )
+    after, done = net.done(net.op("exp", pooled, name="end"), inserted=("image_row", "pooled_column"))
     assert operators(after)[2:] == [
         "image_row = Reshape(image) {shape: (0, 0, 1, -1)}",
         "first = Convolution(image_row, first_weight, first_bias) "
@@ -83,7 +81,7 @@ def test_layers_and_what_stands_between_read_rows() -> None:
         "{dilate: (1, 2), kernel: (1, 3), no_bias: False, num_filter: 64, pad: (0, 0)}",
         "pooled = Pooling(second) {kernel: (1, 2), pool_type: max, stride: (1, 2)}",
         "pooled_column = Reshape(pooled) {shape: (0, 0, -1, 1)}",
-        "end = squeeze(pooled_column) {axis: 3}",
+        "end = exp(pooled_column)",
     ]
     assert [(change.node, change.into) for change in done.changes] == [
         ("first", "first"),
@@ -91,6 +89,57 @@ def test_layers_and_what_stands_between_read_rows() -> None:
     ]
     weight = net.params["first_weight"]
     np.testing.assert_array_equal(done.params["first_weight"].values(), weight.transpose(0, 1, 3, 2))
+
+
+@pytest.mark.parametrize("axis", [3, -1])
+def test_sequences_become_rows_by_another_axis(axis: int) -> None:
+    net = Sequences()
+    image = net.op("expand_dims", net.steps, name="rows", axis=axis)
+    layer = relu(net, net.layer(image, "layer"))
+    heads = [
+        net.op("squeeze", layer, name="squeezed", axis=axis),
+        net.op("exp", net.op("Reshape", layer, name="reshaped", shape=(0, 0, -1))),
+        net.op("exp", net.op("Reshape", layer, name="whole", shape=(-1, 8))),
+    ]
+    after, _ = net.done(*heads)
+    assert [(node.name, node.attrs["axis"]) for node in after.nodes if "axis" in node.attrs] == [
+        *(("rows", "2"), ("squeezed", "2"))
+    ]
+    assert len(after.nodes) == len(net.nodes)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("squeeze", {}),
+        ("Reshape", {"shape": (0, 0, 0)}),
+        ("Reshape", {"shape": (0, 0, 0, -1)}),
+        ("Reshape", {"shape": (0, -2)}),
+        ("Reshape", {"shape": (-1, 0), "reverse": True}),
+        ("expand_dims", {"axis": 3}),
+    ],
+)
+def test_others_read_a_column(op: str, attrs: dict[str, Any]) -> None:
+    net = Sequences()
+    layer = net.layer(net.image, "layer")
+    graph = net.graph(net.op("exp", net.op(op, layer, name="reader", **attrs)))
+    inserted = ("image_row", "layer_column")
+    image = (1, CHANNELS, STEPS, 1)
+    known: Any = [
+        (net.params[node.name].shape if node.name in net.params else image,) for node in graph.nodes
+    ]
+    after, _ = prepared(RewriteColumns, graph, net.params, inserted=inserted, shapes=known)
+    reader = named(after, "reader")
+    assert after.nodes[reader.inputs[0].node].name == "layer_column"
+    assert reader.attrs == {key: str(value) for key, value in attrs.items()}
+
+
+def test_a_column_that_others_read_too_stays() -> None:
+    net = Sequences()
+    image = net.op("expand_dims", net.steps, name="columns", axis=3)
+    heads = [net.op("exp", net.layer(image, "layer")), net.op("exp", image)]
+    after, _ = net.done(*heads, inserted=("columns_row", "layer_column"))
+    assert named(after, "columns").attrs["axis"] == "3"
 
 
 @pytest.mark.parametrize("flattens", ["Flatten", "FullyConnected", "global Pooling"])
@@ -106,7 +155,7 @@ def test_what_reads_no_order_needs_no_column(flattens: str) -> None:
     else:
         end = net.op("exp", net.op("Pooling", layer, global_pool=True, kernel=(1, 1), pool_type="avg"))
     after, _ = net.done(end, inserted=("image_row",))
-    assert [node.name for node in after.nodes if node.op == "Reshape"] == ["image_row"]
+    assert [node.name for node in after.nodes if node.op == "Reshape"][1:] == ["image_row"]
 
 
 def test_gates_of_one_place_are_rows_as_they_are() -> None:
@@ -116,7 +165,7 @@ def test_gates_of_one_place_are_rows_as_they_are() -> None:
     gate = net.op("Activation", net.layer(pooled, "gate", window=1), name="gates", act_type="sigmoid")
     gated = net.op("broadcast_mul", layer, gate, name="gated")
     after, _ = net.done(net.op("exp", gated), inserted=("image_row", "gated_column"))
-    assert [node.name for node in after.nodes if node.op == "Reshape"] == ["image_row", "gated_column"]
+    assert [node.name for node in after.nodes if node.op == "Reshape"][1:] == ["image_row", "gated_column"]
 
 
 def test_regions_share_a_row() -> None:
@@ -127,7 +176,7 @@ def test_regions_share_a_row() -> None:
     both = net.op("exp", net.op("elemwise_add", first, net.image, name="both"))
     inserted = ("other_row", "image_row", "second_column", "both_column")
     after, _ = net.done(both, second, inserted=inserted)
-    assert [node.name for node in after.nodes if node.op == "Reshape"] == [
+    assert [node.name for node in after.nodes if node.op == "Reshape"][1:] == [
         *("image_row", "other_row", "second_column", "both_column")
     ]
 
@@ -152,6 +201,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "channels last": {"layout": "NHWC"},
     "no window along the column": {"window": 1},
     "little to gain": {"channels": 4, "filters": 4},
+    "more padding than rows may have": {"channels": 32, "filters": 32, "window": 9},
 }
 
 
@@ -164,8 +214,8 @@ def test_refused(case: str) -> None:
     image = net.image
     if case == "an input":  # another call may have a wider one
         image = net.op("exp", net.var("photograph"))
-    if case == "little to gain":
-        image = net.op("slice_axis", image, axis=1, begin=0, end=4)
+    if "channels" in REFUSED.get(case, {}):
+        image = net.op("slice_axis", image, axis=1, begin=0, end=REFUSED[case]["channels"])
     if case == "one place":
         image = net.op("slice_axis", image, axis=2, begin=0, end=1)
     layer = net.layer(image, "layer", **REFUSED.get(case, {}))
@@ -231,7 +281,18 @@ def squeezed(net: Sequences) -> Entry:
     return net.op("Flatten", net.op("broadcast_mul", layer, gate))
 
 
+def by_sequences(net: Sequences) -> Entry:
+    """Return layers between sequences, whose activations and sums have three axes."""
+    found = net.steps
+    for number in range(3):
+        image = net.op("expand_dims", found, axis=(3, -1)[number % 2])
+        made = net.op("squeeze", net.layer(image, f"layer{number}"), axis=(3, -1)[number % 2])
+        found = net.op("elemwise_add", found, net.op("Activation", made, act_type="relu"))
+    return found
+
+
 CASES = {
+    "by sequences": Case(by_sequences, 3),
     "residual": Case(residual, 5),
     "gated": Case(gated, 2),
     "hourglass": Case(hourglass, 5),
