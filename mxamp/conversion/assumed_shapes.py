@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
+from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
 from mxamp.errors import MxampError
-from mxamp.graph.graph import Graph, Node, Use
+from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
@@ -17,7 +19,7 @@ from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
 from mxamp.passes.global_pooling import REDUCTIONS
-from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK, reduces_places
+from mxamp.passes.images import ADAPTIVE_POOLING, reduces_places
 from mxamp.targets.work import Shapes
 
 Shape = Tuple[int, ...]
@@ -35,6 +37,8 @@ _SIDE_OF_SMALL = 32
 _STRIDE = 16
 """What networks that take images of the usual sides make them smaller by."""
 _FRAMES = 32
+_TWO_LENGTHS = ((64, 128), (1024, 2048))
+"""Where strides take more than the first two are long, the others are taken."""
 _LENGTHS = (128, 64, 35, 32, 512, 1000, 16, 8)
 
 _DETECTS = frozenset(
@@ -52,13 +56,9 @@ _OF_TWO = frozenset(
 """Operators whose second input is data as their first is, and not a box, a state or a size."""
 _CUTS = "SliceChannel"
 """What gives each step of an unrolled network its part of the data."""
+_MOVES_AXES = frozenset({_CUTS, "SwapAxis", "expand_dims", "squeeze", "transpose"})
+"""What must be undone to tell what was read."""
 _LOOKS_UP = "Embedding"
-_CONVOLUTIONS = frozenset({"Convolution", "Deconvolution"})
-_KEEPS_RANK = KEEPS_RANK | {
-    *("Pad", "elemwise_div", "transpose"),
-    *("_plus_scalar", "_minus_scalar", "_mul_scalar", "_div_scalar"),
-}
-"""Operators that take no other number of axes than they return; what broadcasts may take fewer."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     large there was made for small images. Where nothing at all tells, because every side fits and none is
     reduced, nothing is assumed.
     """
-    told = {name: form for name in inputs for form in [_form(graph, params, name)] if form is not None}
+    ranks = certain_ranks(graph, params)
+    told = {name: form for name in inputs for form in [_form(graph, params, ranks, name)] if form is not None}
     if not told:
         return None
     is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
@@ -152,7 +153,7 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
 def _first_that_fits(
     graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], inputs: Sequence[str]
 ) -> AssumedShapes | None:
-    for known in _candidates(graph, forms, [name for name in inputs if name not in forms]):
+    for known in _candidates(graph, params, forms, [name for name in inputs if name not in forms]):
         found = _inferred(graph, params, known)
         if found is None:
             continue
@@ -182,7 +183,7 @@ def _widened(
 
 
 def _candidates(
-    graph: Graph, forms: Mapping[str, Shape], others: Sequence[str]
+    graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], others: Sequence[str]
 ) -> Iterator[Mapping[str, Shape]]:
     """Yield shapes to try, the usual first; inputs that no layer reads are one number, or what follows."""
     ops = {FACTS.canonical(node.op) for node in graph.nodes}
@@ -191,13 +192,54 @@ def _candidates(
         draws = ops & _DRAWS and _CLASSIFIES not in ops
         usual = _SIDES_OF_DETECTORS if ops & _DETECTS else _SIDES_OF_SEGMENTATION if draws else ()
         sides = tuple(dict.fromkeys((*usual, *_SIDES)))
-    lengths = _LENGTHS if any(_LENGTH in form for form in forms.values()) else (0,)
+    lengths: Sequence[int] = (0,)
+    if any(_LENGTH in form for form in forms.values()):
+        lengths = tuple(dict.fromkeys((*_lengths_told(graph, params, forms, others), *_LENGTHS)))
     for side, length in itertools.product(sides, lengths):
         fill = {_OPEN: side, _LENGTH: length}
         known = {name: tuple(fill.get(size, size) for size in form) for name, form in forms.items()}
         if others:
             yield {**known, **dict.fromkeys(others, (1,))}
         yield known
+
+
+def _lengths_told(
+    graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], others: Sequence[str]
+) -> Sequence[int]:
+    """Return the lengths of sequences with which layers that flatten read as much as their weights have.
+
+    Notes
+    -----
+    What they read grows with the length as a straight line does: two lengths tell it.
+    """
+    layers = [
+        node
+        for node in graph.nodes
+        if FACTS.canonical(node.op) == _CLASSIFIES
+        and is_true(node.attrs, "flatten", default=True)
+        and len(params.get(graph.nodes[node.inputs[1].node].name, ())) == 2
+    ]
+    columns = {node.inputs[1].node: params[graph.nodes[node.inputs[1].node].name][1] for node in layers}
+    left = {name: shape for name, shape in params.items() if graph.variables.get(name) not in columns}
+    for short, long in _TWO_LENGTHS if layers else ():
+        read = []
+        for length in (short, long):
+            fill = {_LENGTH: length, _OPEN: _SIDES[0]}
+            known = {name: tuple([fill.get(size, size) for size in form]) for name, form in forms.items()}
+            found = _inferred(graph, left, {**known, **dict.fromkeys(others, (1,))})
+            shapes = [
+                None if found is None else found.entries[node.inputs[0].node][node.inputs[0].output]
+                for node in layers
+            ]
+            read.append([None if shape is None else math.prod(shape[1:]) for shape in shapes])
+        told = [
+            short + (columns[node.inputs[1].node] - first) * (long - short) / (second - first)
+            for node, first, second in zip(layers, *read)
+            if first is not None and second is not None and second > first
+        ]
+        if told:
+            return [int(length) for length in told if length >= 1 and length == int(length)]
+    return ()
 
 
 def _inferred(graph: Graph, params: Mapping[str, Shape], known: Mapping[str, Shape]) -> AssumedShapes | None:
@@ -258,52 +300,30 @@ def _pools_all(node: Node) -> bool:
     return op == ADAPTIVE_POOLING or (op in REDUCTIONS and reduces_places(node))
 
 
-def _form(graph: Graph, params: Mapping[str, Shape], name: str) -> _Form | None:
+def _form(graph: Graph, params: Mapping[str, Shape], ranks: Mapping[Entry, int], name: str) -> _Form | None:
     """Return the form of an input; None where its readers do not tell."""
     position = graph.variables[name]
     declared = integers(graph.nodes[position].attrs.get("__shape__", "")) or ()
     if declared and all(size > 0 for size in declared[1:]):
         return _Form((max(1, declared[0]), *declared[1:]), True)
-    # Nodes on the way to a reader that cut what they read, the last first.
-    cuts: tuple[Node, ...] = ()
-    waiting, seen = deque([(position, True, cuts)]), {position}
+    # Nodes on the way to a reader that cut or move axes, the last first.
+    moves: tuple[Node, ...] = ()
+    waiting, seen = deque([(position, moves)]), {position}
     while waiting:
-        position, keeps_rank, cuts = waiting.popleft()
-        for use in _readers(graph, position):
+        at, moves = waiting.popleft()
+        for use in _readers(graph, at):
             node = graph.nodes[use.node]
-            op = FACTS.canonical(node.op)
             form = _form_read(graph, params, node, use.input)
+            for move in moves:
+                form = None if form is None else _before(form, move)
             if form is not None:
-                for cut in cuts:
-                    form = _uncut(form, cut)
-                is_certain = op in _CONVOLUTIONS or (
-                    op == _LOOKS_UP and _meets_convolution(graph, params, use.node, len(form) + 1)
-                )
-                return _Form(form, keeps_rank and is_certain)
+                return _Form(form, ranks.get(Entry(position)) == len(form))
+            op = FACTS.canonical(node.op)
             is_data = use.input == 0 or op in _OF_TWO
             if is_data and use.node not in seen:
                 seen.add(use.node)
-                so_far = (node, *cuts) if op == _CUTS else cuts
-                waiting.append((use.node, keeps_rank and op in _KEEPS_RANK, so_far))
+                waiting.append((use.node, (node, *moves) if op in _MOVES_AXES else moves))
     return None
-
-
-def _meets_convolution(graph: Graph, params: Mapping[str, Shape], position: int, rank: int) -> bool:
-    """Return whether what has so many axes comes to a convolution of as many, which refuses all others."""
-    while True:
-        readers = _readers(graph, position)
-        if not readers:
-            return False
-        position, number = readers[0]
-        node = graph.nodes[position]
-        op = FACTS.canonical(node.op)
-        if op in _CONVOLUTIONS:
-            weight = params.get(graph.nodes[node.inputs[1].node].name) if len(node.inputs) > 1 else None
-            return number == 0 and weight is not None and len(weight) == rank
-        if op == "expand_dims":
-            rank += 1
-        elif op not in _KEEPS_RANK:
-            return False
 
 
 def _readers(graph: Graph, position: int) -> Sequence[Use]:
@@ -318,6 +338,37 @@ def _readers(graph: Graph, position: int) -> Sequence[Use]:
                 else:
                     found.append(use)
     return sorted(found)
+
+
+def _before(form: Shape, node: Node) -> Shape | None:
+    """Return the form of what a node reads whose result has a form; None where the two do not fit."""
+    op = FACTS.canonical(node.op)
+    if op == _CUTS:
+        return _uncut(form, node)
+    if op == "SwapAxis":
+        one, other = (int(node.attrs.get(name, "0")) for name in ("dim1", "dim2"))
+        order = list(range(len(form)))
+        if not all(-len(form) <= axis < len(form) for axis in (one, other)):
+            return None
+        order[one], order[other] = order[other], order[one]
+        return tuple([form[axis] for axis in order])
+    axes = integers(node.attrs.get("axes" if op == "transpose" else "axis", "()")) or ()
+    if op == "transpose":
+        axes = axes or tuple(reversed(range(len(form))))
+        return (
+            tuple([form[axes.index(axis)] for axis in range(len(form))]) if len(axes) == len(form) else None
+        )
+    if op == "squeeze":
+        rank = len(form) + len(axes)
+        kept = iter(form)
+        gone = {axis % rank for axis in axes if -rank <= axis < rank}
+        return tuple([1 if axis in gone else next(kept) for axis in range(rank)]) if gone else None
+    (axis,) = axes if len(axes) == 1 else (len(form),)
+    if not -len(form) <= axis < len(form) or form[axis] > 1:
+        return None
+    left = (*form[: axis % len(form)], *form[axis % len(form) + 1 :])
+    # What has one side is no image.
+    return tuple([_LENGTH if size == _OPEN and left.count(_OPEN) == 1 else size for size in left])
 
 
 def _uncut(form: Shape, node: Node) -> Shape:

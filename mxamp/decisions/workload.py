@@ -44,8 +44,8 @@ class Layout(NamedTuple):
 _IMAGE = 4
 
 BLOCKED_RANKS = (4, 5)
-"""Images and volumes. Without AVX-512 sequences as well; with it nobody looked, and costs were fitted to kernels
-of which it was not known."""
+"""Images and volumes. Without AVX-512 sequences as well; with it nobody looked, and costs were fitted to
+kernels of which it was not known."""
 
 _SEQUENCE = 3
 

@@ -24,7 +24,8 @@ _Found = Optional[Sequence[Optional[Size]]]
 """What a rule says: None for an axis of which it knows nothing, or for all."""
 
 _MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})
-_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "norm", "nansum", "nanprod"})
+REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "norm", "nansum", "nanprod"})
+"""What takes the axes that it names."""
 
 
 class AxisSizes:
@@ -92,7 +93,7 @@ class AxisSizes:
             return None if None in inputs else _joined_along(node, [sizes for sizes in inputs if sizes])
         if op == "broadcast_like" and "lhs_axes" not in node.attrs:
             return inputs[1]
-        if op in _REDUCTIONS:
+        if op in REDUCTIONS:
             return _reduced(node, first)
         rule = _RULES.get(op)
         return None if rule is None else rule(node, first)

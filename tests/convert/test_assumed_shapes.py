@@ -117,6 +117,52 @@ def test_a_network_unrolled_over_steps_is_cut_into_what_its_layers_read(axis: in
     assert math.prod(expected[1:]) == math.prod(real[1:])
 
 
+def channels_last() -> Any:
+    """Return a classifier that takes images with their channels last, as models of Keras' do."""
+    x = mx.sym.transpose(mx.sym.var("data"), axes=(0, 3, 1, 2))
+    for number in range(5):
+        x = conv(x, 64, f"conv{number}")
+    x = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg")
+    return mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="fc")
+
+
+def test_axes_that_are_moved_before_the_first_layer_are_moved_back() -> None:
+    sym = channels_last()
+    assert assumed(sym, *arrays(sym, data=(1, 64, 64, 3))) == (1, 224, 224, 3)
+    swapped = mx.sym.SwapAxis(mx.sym.var("data"), dim1=1, dim2=2)
+    rows = mx.sym.Convolution(swapped, num_filter=4, kernel=(3,), no_bias=True, name="conv")
+    assert assumed(rows, *arrays(rows, data=(1, 16, 40))) == (1, 128, 40)
+    image = mx.sym.squeeze(mx.sym.var("data"), axis=2)
+    squeezed = mx.sym.Convolution(image, num_filter=4, kernel=(3,), no_bias=True, name="conv")
+    assert assumed(squeezed, *arrays(squeezed, data=(1, 40, 1, 16))) == (1, 40, 1, 128)
+
+
+@pytest.mark.parametrize("length", [100, 1024])
+def test_a_layer_that_flattens_tells_the_length_of_a_sequence(length: int) -> None:
+    """As of sound that is made a column before layers of images read it."""
+    x = mx.sym.expand_dims(mx.sym.expand_dims(mx.sym.var("data"), axis=1), axis=3)
+    x = mx.sym.Convolution(x, num_filter=8, kernel=(4, 1), stride=(4, 1), no_bias=True, name="conv")
+    sym = mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="fc")
+    assert assumed(sym, *arrays(sym, data=(1, length))) == (1, length)
+
+
+def test_what_is_scored_has_as_many_axes_as_layers_say() -> None:
+    """A recommender's score adds what a dense layer makes of flattened embeddings, and so is a column."""
+    indices = mx.sym.var("data")
+    words = mx.sym.Embedding(indices, input_dim=50, output_dim=8, name="words")
+    once = mx.sym.sum(mx.sym.Embedding(indices, input_dim=50, output_dim=1, name="once"), axis=1)
+    sym = mx.sym.FullyConnected(words, num_hidden=1, no_bias=True, name="fc")
+    scored = mx.sym.elemwise_add(sym, once)
+    args, auxs = arrays(scored, data=(2, 39))
+    shapes = {name: value.shape for name, value in {**args, **auxs}.items()}
+    found = assume_shapes(graph_from_symbol(scored), shapes, ["data"])
+    assert found is not None
+    assert (found.inputs["data"], found.have_certain_axes) == ((1, 39), True)
+    alone = assume_shapes(graph_from_symbol(sym), shapes, ["data"])  # which may flatten any number of axes
+    assert alone is not None
+    assert (alone.inputs["data"], alone.have_certain_axes) == ((1, 39), False)
+
+
 def test_what_ranks_is_a_detector_and_what_classifies_draws_nothing() -> None:
     """CenterNet takes the highest of its peaks; HRNet's classifiers make features larger on their way."""
     x = conv(mx.sym.var("data"), 16, "conv", stride=16)
