@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
+from mxamp.conversion.told_sizes import told_sizes
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.graph.shapes import infer_entry_shapes
@@ -37,8 +37,6 @@ _SIDE_OF_SMALL = 32
 _STRIDE = 16
 """What networks that take images of the usual sides make them smaller by."""
 _FRAMES = 32
-_TWO_LENGTHS = ((64, 128), (1024, 2048))
-"""Where strides take more than the first two are long, the others are taken."""
 _LENGTHS = (128, 64, 35, 32, 512, 1000, 16, 8)
 
 _DETECTS = frozenset(
@@ -79,6 +77,13 @@ class AssumedShapes:
     inputs: Mapping[str, Shape]
     entries: Shapes
     have_certain_axes: bool = False
+
+
+class _Sides(NamedTuple):
+    """The sides of an image."""
+
+    height: int
+    width: int
 
 
 class _Form(NamedTuple):
@@ -136,7 +141,8 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     a weight, which tells the number of channels and of axes; batches are of one. The sides of an image, and
     the length of a sequence, are tried, the usual ones of that kind of model first, until there is a shape
     for every layer: where one flattens its input, its weight has as many columns as there are values, and
-    only one side fits, or one height and every width: lines of text are as wide as images usually are. Where
+    only one side fits, or one height and every width: lines of text are as wide as images usually are. Layers
+    that read rows tell one side, and those that flatten sequences their length. Where
     every side does, as before a global pooling, the usual one stays, but a network whose features are still
     large there was made for small images. Where nothing at all tells, because every side fits and none is
     reduced, nothing is assumed.
@@ -187,59 +193,41 @@ def _candidates(
 ) -> Iterator[Mapping[str, Shape]]:
     """Yield shapes to try, the usual first; inputs that no layer reads are one number, or what follows."""
     ops = {FACTS.canonical(node.op) for node in graph.nodes}
-    sides: Sequence[int] = (0,)
+    sides: Sequence[_Sides] = (_Sides(0, 0),)
+    draws = ops & _DRAWS and _CLASSIFIES not in ops
+    first = _SIDES_OF_DETECTORS if ops & _DETECTS else _SIDES_OF_SEGMENTATION if draws else ()
+    usual = list(dict.fromkeys((*first, *_SIDES)))
+    most = usual[0]
+    one = dict.fromkeys(others, (1,))
+
+    def told(fill: Callable[[int], Mapping[str, Shape]], *, flat: bool) -> Sequence[int]:
+        return told_sizes(graph, params, lambda size: {**fill(size), **one}, flat=flat)
+
     if any(_OPEN in form for form in forms.values()):
-        draws = ops & _DRAWS and _CLASSIFIES not in ops
-        usual = _SIDES_OF_DETECTORS if ops & _DETECTS else _SIDES_OF_SEGMENTATION if draws else ()
-        sides = tuple(dict.fromkeys((*usual, *_SIDES)))
+        heights = told(lambda size: _filled(forms, _Sides(size, most)), flat=False)
+        widths = told(lambda size: _filled(forms, _Sides(most, size)), flat=False)
+        oblong = [_Sides(high, wide) for high in heights or (most,) for wide in widths or (most,)]
+        sides = (*(oblong if heights or widths else ()), *[_Sides(side, side) for side in usual])
     lengths: Sequence[int] = (0,)
     if any(_LENGTH in form for form in forms.values()):
-        lengths = tuple(dict.fromkeys((*_lengths_told(graph, params, forms, others), *_LENGTHS)))
+        fitting = told(lambda size: _filled(forms, _Sides(most, most), size), flat=True)
+        lengths = tuple(dict.fromkeys((*fitting, *_LENGTHS)))
     for side, length in itertools.product(sides, lengths):
-        fill = {_OPEN: side, _LENGTH: length}
-        known = {name: tuple(fill.get(size, size) for size in form) for name, form in forms.items()}
+        known = _filled(forms, side, length)
         if others:
-            yield {**known, **dict.fromkeys(others, (1,))}
+            yield {**known, **one}
         yield known
 
 
-def _lengths_told(
-    graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], others: Sequence[str]
-) -> Sequence[int]:
-    """Return the lengths of sequences with which layers that flatten read as much as their weights have.
-
-    Notes
-    -----
-    What they read grows with the length as a straight line does: two lengths tell it.
-    """
-    layers = [
-        node
-        for node in graph.nodes
-        if FACTS.canonical(node.op) == _CLASSIFIES
-        and is_true(node.attrs, "flatten", default=True)
-        and len(params.get(graph.nodes[node.inputs[1].node].name, ())) == 2
-    ]
-    columns = {node.inputs[1].node: params[graph.nodes[node.inputs[1].node].name][1] for node in layers}
-    left = {name: shape for name, shape in params.items() if graph.variables.get(name) not in columns}
-    for short, long in _TWO_LENGTHS if layers else ():
-        read = []
-        for length in (short, long):
-            fill = {_LENGTH: length, _OPEN: _SIDES[0]}
-            known = {name: tuple([fill.get(size, size) for size in form]) for name, form in forms.items()}
-            found = _inferred(graph, left, {**known, **dict.fromkeys(others, (1,))})
-            shapes = [
-                None if found is None else found.entries[node.inputs[0].node][node.inputs[0].output]
-                for node in layers
-            ]
-            read.append([None if shape is None else math.prod(shape[1:]) for shape in shapes])
-        told = [
-            short + (columns[node.inputs[1].node] - first) * (long - short) / (second - first)
-            for node, first, second in zip(layers, *read)
-            if first is not None and second is not None and second > first
-        ]
-        if told:
-            return [int(length) for length in told if length >= 1 and length == int(length)]
-    return ()
+def _filled(forms: Mapping[str, Shape], sides: _Sides, length: int = _LENGTHS[0]) -> Mapping[str, Shape]:
+    """Return forms with sizes for what is open: of two sides the last is the width."""
+    found: dict[str, Shape] = {}
+    for name, form in forms.items():
+        left = iter(sides if form.count(_OPEN) == len(sides) else sides[-1:])
+        found[name] = tuple(
+            [next(left) if size == _OPEN else length if size == _LENGTH else size for size in form]
+        )
+    return found
 
 
 def _inferred(graph: Graph, params: Mapping[str, Shape], known: Mapping[str, Shape]) -> AssumedShapes | None:

@@ -146,6 +146,34 @@ def test_a_layer_that_flattens_tells_the_length_of_a_sequence(length: int) -> No
     assert assumed(sym, *arrays(sym, data=(1, length))) == (1, length)
 
 
+def steps_of_a_spectrum(reader: str) -> Any:
+    """Layers over a spectrum, and a layer that reads what they make of each moment."""
+    x = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
+    steps = mx.sym.reshape(mx.sym.transpose(x, axes=(2, 0, 1, 3)), shape=(0, 0, -1), name="steps")
+    if reader == "dense":
+        return mx.sym.FullyConnected(steps, num_hidden=5, flatten=False, no_bias=True, name="fc")
+    weights = mx.sym.var("weights")
+    if reader == "joined":
+        first = mx.sym.var("first", shape=(3 * 16, 8 * 41))
+        rest = mx.sym.var("rest", shape=(3 * 16 * (16 + 2),))
+        weights = mx.sym.Concat(mx.sym.reshape(first, shape=(-1,)), rest, dim=0)
+    attrs = {"state_size": 16, "num_layers": 2 if reader == "two layers" else 1, "mode": "gru"}
+    return mx.sym.RNN(steps, weights, mx.sym.var("state"), bidirectional=reader == "two layers", **attrs)
+
+
+@pytest.mark.parametrize("reader", ["dense", "one vector", "two layers", "joined"])
+def test_a_layer_that_reads_rows_tells_one_side(reader: str) -> None:
+    """Of a spectrum it is the number of frequencies, or one of which strides leave as many; any moments fit."""
+    sym = steps_of_a_spectrum(reader)
+    directions = 4 if reader == "two layers" else 1
+    known = {} if reader == "dense" else {"state": (directions, 1, 16)}
+    args, auxs = arrays(sym, data=(1, 1, 50, 161), **known)
+    shapes = {name: value.shape for name, value in {**args, **auxs}.items()}
+    found = assume_shapes(graph_from_symbol(sym), shapes, ["data", *known])
+    assert found is not None
+    assert found.inputs["data"] == (1, 1, 224, 164)
+
+
 def test_what_is_scored_has_as_many_axes_as_layers_say() -> None:
     """A recommender's score adds what a dense layer makes of flattened embeddings, and so is a column."""
     indices = mx.sym.var("data")

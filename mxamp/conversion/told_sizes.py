@@ -1,0 +1,119 @@
+"""Which sizes of inputs fit the layers that read what is made of them, by the columns of their weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Iterator, Mapping, NamedTuple, Sequence
+
+from mxamp.errors import MxampError
+from mxamp.graph.graph import Entry, Graph, Node
+from mxamp.graph.shapes import Shape, infer_entry_shapes
+from mxamp.ops import FACTS
+from mxamp.ops.attributes import integers, is_true
+
+_TWO_SIZES = ((64, 128), (1024, 2048))
+"""Where strides take more than the first two, the others are taken."""
+
+_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
+
+
+class _Reader(NamedTuple):
+    """A layer that reads so many values."""
+
+    data: Entry
+    columns: int
+    flattens: bool
+
+
+def told_sizes(
+    graph: Graph,
+    params: Mapping[str, Shape],
+    shapes_for: Callable[[int], Mapping[str, Shape]],
+    *,
+    flat: bool,
+) -> Sequence[int]:
+    """Return the sizes of an axis of inputs with which layers read as much as their weights have columns.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        The shapes of its parameters and auxiliary states by name.
+    shapes_for
+        The shapes of inputs that have a size.
+    flat
+        Whether layers are asked that flatten what they read; otherwise those that read rows, dense and
+        recurrent ones.
+
+    Notes
+    -----
+    The first such layer is asked. What it reads grows with the size as a straight line does, but for what
+    strides leave over: two sizes tell it.
+    """
+    reader = next((reader for reader in _readers(graph, params) if reader.flattens == flat), None)
+    if reader is None:
+        return ()
+    before = Graph(graph.nodes[: reader.data.node + 1], (reader.data,), graph.attrs)
+    own = {name: shape for name, shape in params.items() if name in before.variables}
+    for short, long in _TWO_SIZES:
+        less, more = (_read(before, own, shapes_for(size), reader) for size in (short, long))
+        if less is not None and more is not None and more > less:
+            size = short + (reader.columns - less) * (long - short) / (more - less)
+            return (int(size),) if size >= 1 and size == int(size) else ()
+    return ()
+
+
+def _read(
+    before: Graph, params: Mapping[str, Shape], inputs: Mapping[str, Shape], reader: _Reader
+) -> int | None:
+    """Return how many values a layer reads in one row, of the graph before it."""
+    known = {name: shape for name, shape in inputs.items() if name in before.variables}
+    try:
+        shape = infer_entry_shapes(before, known, params).entries[reader.data.node][reader.data.output]
+    except MxampError:
+        return None
+    return None if not shape else math.prod(shape[1:]) if reader.flattens else shape[-1]
+
+
+def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
+    """Yield the layers of which parameters say how many values they read."""
+    for node in graph.nodes:
+        op = FACTS.canonical(node.op)
+        if op not in ("FullyConnected", "RNN") or len(node.inputs) < 2:
+            continue
+        shape = params.get(graph.nodes[node.inputs[1].node].name)
+        if op == "RNN" and shape is not None:
+            columns = _columns_of_vector(node, shape)
+        else:
+            shape = shape or params.get(_first_weight(graph, node.inputs[1]))
+            columns = None if shape is None or len(shape) != 2 else shape[1]
+        if columns is not None:
+            flattens = op == "FullyConnected" and is_true(node.attrs, "flatten", default=True)
+            yield _Reader(node.inputs[0], columns, flattens)
+
+
+def _columns_of_vector(node: Node, shape: Shape) -> int | None:
+    """Return how many values a recurrent layer reads in a step whose parameters are one vector.
+
+    Notes
+    -----
+    Each layer and direction has a matrix for what it reads, one for its state, and two biases, each of so
+    many rows as its gates have values.
+    """
+    gates = _GATES.get(node.attrs.get("mode", ""))
+    state, layers = (integers(node.attrs.get(name, "")) or (0,) for name in ("state_size", "num_layers"))
+    if gates is None or "projection_size" in node.attrs or not state[0] or not layers[0]:
+        return None
+    directions = 2 if is_true(node.attrs, "bidirectional", default=False) else 1
+    rows = directions * gates * state[0]
+    behind = (layers[0] - 1) * rows * (directions * state[0] + state[0] + 2)
+    columns, rest = divmod(math.prod(shape) - behind, rows)
+    return None if rest else columns - state[0] - 2
+
+
+def _first_weight(graph: Graph, entry: Entry) -> str:
+    """Return the parameter that comes first in what is joined and reshaped to those of a recurrent layer."""
+    while graph.nodes[entry.node].inputs:
+        entry = graph.nodes[entry.node].inputs[0]
+    return graph.nodes[entry.node].name
