@@ -163,7 +163,7 @@ def steps_of_a_spectrum(reader: str) -> Any:
 
 @pytest.mark.parametrize("reader", ["dense", "one vector", "two layers", "joined"])
 def test_a_layer_that_reads_rows_tells_one_side(reader: str) -> None:
-    """Of a spectrum it is the number of frequencies, or one of which strides leave as many; any moments fit."""
+    """Of a spectrum the frequencies, or so many of which strides leave as many; any moments fit."""
     sym = steps_of_a_spectrum(reader)
     directions = 4 if reader == "two layers" else 1
     known = {} if reader == "dense" else {"state": (directions, 1, 16)}
