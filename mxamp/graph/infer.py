@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError, TargetError
@@ -192,14 +192,31 @@ def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Ite
         The dtype of every variable, as :func:`variable_dtypes` gives it.
     undeclared
         The inputs that do not say their dtype: it is an assumption there, for they may be fed with images of
-        ``uint8``. Certain is what is the same for those, and what follows a node that takes no others.
+        ``uint8``. Certain is what is the same for those, what follows a node that takes no others, and what
+        leads to one.
     """
     images = dict.fromkeys(undeclared, DType.UINT8)
     assumed = infer_dtypes(graph, variables)
     if not images:
         return assumed
+    others, reads_images = _dtypes_of_images(graph, assumed, images)
+    told = _told_inputs(graph, assumed, others, reads_images)
+    if not told.isdisjoint(images):
+        images = {name: dtype for name, dtype in images.items() if name not in told}
+        others, _ = _dtypes_of_images(graph, assumed, images)
+    return [
+        tuple([dtype if dtype is other else None for dtype, other in zip(own, alternatives)])
+        for own, alternatives in zip(assumed, others)
+    ]
+
+
+def _dtypes_of_images(
+    graph: Graph, assumed: EntryDtypes, images: Mapping[str, DType]
+) -> tuple[EntryDtypes, Sequence[int]]:
+    """Return the dtype of every entry where inputs are images, and the nodes that read what comes of them."""
     others: list[tuple[DType | None, ...]] = []
-    for node, own in zip(graph.nodes, assumed):
+    reads_images = []
+    for position, (node, own) in enumerate(zip(graph.nodes, assumed)):
         if node.is_variable:
             others.append((images.get(node.name, own[0]),))
             continue
@@ -208,6 +225,7 @@ def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Ite
         if inputs == expected:  # images have no say any more
             others.append(own)
             continue
+        reads_images.append(position)
         facts = FACTS.of(node.op, node.attrs)
         if facts is None:
             others.append(_special_dtypes(node, inputs))
@@ -216,10 +234,33 @@ def certain_dtypes(graph: Graph, variables: Mapping[str, DType], undeclared: Ite
         else:
             data = facts.data_dtype(node.attrs, inputs)
             others.append(facts.output_dtypes(node.attrs, data, node.num_outputs))
-    return [
-        tuple([dtype if dtype is other else None for dtype, other in zip(own, alternatives)])
-        for own, alternatives in zip(assumed, others)
-    ]
+    return others, reads_images
+
+
+def _told_inputs(
+    graph: Graph, assumed: EntryDtypes, others: EntryDtypes, reads_images: Sequence[int]
+) -> AbstractSet[str]:
+    """Return the inputs that cannot be images, for a node that takes none reads what is made of them."""
+    told: set[Entry] = set()
+    for position in reversed(reads_images):
+        node = graph.nodes[position]
+        facts = FACTS.of(node.op, node.attrs)
+        if facts is None or facts.promotes:
+            continue
+        inputs = [others[entry.node][entry.output] for entry in node.inputs]
+        expected = [assumed[entry.node][entry.output] for entry in node.inputs]
+        data = facts.data_dtype(node.attrs, inputs)
+        follow = facts.output_dtypes(node.attrs, data, node.num_outputs)
+        if _settles(facts, node, inputs, expected) or any(
+            dtype is data and Entry(position, output) in told for output, dtype in enumerate(follow)
+        ):
+            roles = facts.all_roles(len(inputs), node.attrs)
+            told.update(
+                entry
+                for entry, role, found, wanted in zip(node.inputs, roles, inputs, expected)
+                if role.shares_dtype and found is not wanted
+            )
+    return {graph.nodes[entry.node].name for entry in told if graph.nodes[entry.node].is_variable}
 
 
 def undeclared_inputs(graph: Graph, inputs: Iterable[str]) -> list[str]:

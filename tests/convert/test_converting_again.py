@@ -29,10 +29,24 @@ def test_an_input_that_a_conversion_lets_say_float32_says_nothing_for_sure() -> 
     net = Net()
     data = net.var("data")
     sums = net.op("_npi_add", data, data)
-    model = assert_converting_again_changes_nothing(net, net.conv(data), sums, low_precision="required")
+    layer = net.op("FullyConnected", data, net.var("weight"), num_hidden=4, no_bias=True)
+    model = assert_converting_again_changes_nothing(
+        net, layer, sums, low_precision="required", inputs=["data", "weight"]
+    )
     nodes = model.graph.nodes
     assert nodes[model.graph.variables["data"]].attrs["__dtype__"] == "0"
     assert "_npi_add" in [node.op for node in nodes]
+
+
+def test_an_input_that_a_layer_reads_is_no_integers_the_second_time_either() -> None:
+    """Its weight says so, which the second time is behind a cast."""
+    net = Net()
+    data = net.var("data")
+    sums = net.op("_npi_add", data, data)
+    model = assert_converting_again_changes_nothing(net, net.conv(data), sums, low_precision="required")
+    nodes = model.graph.nodes
+    assert nodes[model.graph.variables["data"]].attrs["__dtype__"] == "0"
+    assert "_npi_add" not in [node.op for node in nodes]
 
 
 def test_what_arrives_low_by_wish_is_spelled_as_what_is_cast_up_behind_it() -> None:

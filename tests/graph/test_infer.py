@@ -7,7 +7,13 @@ import pytest
 from mxamp.dtypes import DType
 from mxamp.errors import OperatorError
 from mxamp.graph import Entry, Graph, Node
-from mxamp.graph.infer import check_dtypes, infer_dtypes, infer_with_data_dtypes, variable_dtypes
+from mxamp.graph.infer import (
+    certain_dtypes,
+    check_dtypes,
+    infer_dtypes,
+    infer_with_data_dtypes,
+    variable_dtypes,
+)
 from mxamp.ops import FACTS
 from tests.building import BF16, F16, F32, Net
 
@@ -49,6 +55,38 @@ def test_an_input_beside_integers_that_are_promoted_is_what_it_would_be() -> Non
     places = net.op("_arange", start=0, stop=4, dtype="int32")
     net.op("_npi_add", places, net.var("data"))
     assert variable_dtypes(net.graph(Entry(2)), {}) == {"data": F32}
+
+
+@pytest.mark.parametrize(
+    ("between", "is_certain"),
+    [
+        pytest.param(["slice_axis", "transpose"], True, id="moved on the way to a layer"),
+        pytest.param(["amp_cast"], False, id="images are cast on the way"),
+        pytest.param(["slice_axis", "Cast", "transpose"], False, id="images are cast, and moved before"),
+    ],
+)
+def test_a_layer_tells_what_is_fed_to_all_that_leads_to_it(between: list[str], is_certain: bool) -> None:
+    """MXNet runs none whose data and weight are of two dtypes."""
+    net = Net()
+    x = net.var("data")
+    for op in between:
+        x = net.op(op, x, name=op, **({"dtype": "float32"} if op in ("Cast", "amp_cast") else {}))
+    net.fc(x, "fc")
+    other = net.op("transpose", net.var("images"))
+    graph = net.graph(Entry(len(net.nodes) - 3), other)
+    variables = variable_dtypes(graph, {"fc_weight": F32})
+    found = certain_dtypes(graph, variables, ["data", "images"])
+    by_name = {node.name: dtypes[0] for node, dtypes in zip(graph.nodes, found)}
+    assert by_name["data"] is by_name[between[0]] is (F32 if is_certain else None)
+    assert by_name["fc"] is F32
+    assert by_name["images"] is by_name[graph.nodes[other.node].name] is None
+
+
+def test_what_leads_to_two_inputs_that_say_nothing_is_not_certain() -> None:
+    net = Net()
+    net.op("elemwise_add", net.var("a"), net.op("transpose", net.var("b")), name="sum")
+    graph = net.graph(Entry(3))
+    assert set(certain_dtypes(graph, variable_dtypes(graph, {}), ["a", "b"])) == {(None,)}
 
 
 @pytest.mark.parametrize("code", ["99", "float16", "", "2.0"])

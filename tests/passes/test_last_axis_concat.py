@@ -81,6 +81,21 @@ def test_refuses(case: str) -> None:
     assert prepared(RewriteLastAxisConcat, graph, policy=policy, shapes=shapes)[0] is graph
 
 
+def test_a_layer_behind_tells_that_an_input_is_no_image() -> None:
+    """Frames of sound overlap, and a layer reads them: nothing says the input's dtype but its weight."""
+    net = Net()
+    frames = net.op("Reshape", net.var("sound"), name="frames", shape="(0, -1, 160)")
+    halves = [net.op("slice_axis", frames, axis=1, begin=n, end=n + 20) for n in range(2)]
+    both = net.op("Concat", *halves, name="all", dim=2, num_args=2)
+    weight = net.param("weight", 8, 320)
+    graph = net.graph(net.op("FullyConnected", both, weight, num_hidden=8, flatten=False, no_bias=True))
+    half = ((1, 20, 160),)
+    known = [((1, 3360),), ((1, 21, 160),), half, half, ((1, 20, 320),), ((8, 320),), ((1, 20, 8),)]
+    inserted = ["all_rows0", "all_rows1", "all_rows"]
+    after, _ = prepared(RewriteLastAxisConcat, graph, net.params, shapes=known, inserted=inserted)
+    assert after is not graph
+
+
 @pytest.mark.parametrize("axes", [3, 5])
 @pytest.mark.parametrize("batch", [1, 2, 5])
 def test_values_are_moved_for_every_batch(monkeypatch: pytest.MonkeyPatch, axes: int, batch: int) -> None:
