@@ -290,6 +290,33 @@ def _cut(node: Node, sizes: Sizes) -> _Found:
     return [*sizes[:place], length, *sizes[place + 1 :]]
 
 
+def _sliced(node: Node, sizes: Sizes) -> _Found:
+    """Return the sizes of a part along several axes: of those along which all is taken."""
+    given = [_with_none(node.attrs.get(key, "()")) for key in ("begin", "end", "step")]
+    if any(len(numbers) > len(sizes) for numbers in given):
+        return None
+    begins, ends, steps = ([*numbers, *["None"] * (len(sizes) - len(numbers))] for numbers in given)
+    return [
+        size if begin in ("None", "0") and end == "None" and step in ("None", "1") else None
+        for size, begin, end, step in zip(sizes, begins, ends, steps)
+    ]
+
+
+def _with_none(text: str) -> Sequence[str]:
+    return [part.strip() for part in text.strip("()[] ").split(",") if part.strip()]
+
+
+def _padded(node: Node, sizes: Sizes) -> _Found:
+    widths = integers(node.attrs.get("pad_width", ""))
+    if widths is None or len(widths) != 2 * len(sizes):
+        return None
+    grown = [before + after for before, after in zip(widths[::2], widths[1::2])]
+    return [
+        size + more if isinstance(size, int) else size if more == 0 else None
+        for size, more in zip(sizes, grown)
+    ]
+
+
 def _parts(node: Node, sizes: Sizes) -> _Found:
     """Return the sizes of each of the equal parts along an axis."""
     place, count = _one_axis(node, "axis", len(sizes), "1"), integers(node.attrs.get("num_outputs", ""))
@@ -461,6 +488,7 @@ _RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
     "expand_dims": _expanded,
     "ones_like": lambda node, sizes: sizes,
     "repeat": _repeated,
+    "slice": _sliced,
     "slice_axis": _cut,
     "squeeze": _squeezed,
     "tile": _tiled,

@@ -227,7 +227,7 @@ _PREPARED = {
     "nearest_upsampling": ("upsampling", "written as a depthwise Deconvolution"),
     "bilinear_upsampling": ("upsampling", "written as a bilinear Deconvolution"),
     "bilinear_resize": ("resize", "written as products with weights"),
-    "last_axis_concat": ("Concat", "with four axes"),
+    "last_axis_concat": ("Concat", "with four axes, or of rows that are turned"),
     "last_axis_split": ("split", "along the last axis written as slices"),
     "last_axis_sum": ("sum", "written as a product with ones"),
     "second_axis_sum": ("sum", "along an axis between others written as a product with ones"),

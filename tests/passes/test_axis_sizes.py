@@ -61,6 +61,17 @@ JOINED = joined(X[:2])
         ("slice_axis", {"axis": 1, "begin": 0, "end": 1}, [X[0], 1, *X[2:]]),
         ("slice_axis", {"axis": 1, "begin": 1, "end": "None"}, [X[0], ("axis", 1, 1), *X[2:]]),
         ("slice_axis", {"axis": 1, "begin": 0, "end": -1}, [X[0], ("axis", 1, 1), *X[2:]]),
+        ("slice", {"begin": (None, 0, 1), "end": (None, None, 3)}, [*X[:2], ("axis", 1, 2), X[3]]),
+        (
+            "slice",
+            {"begin": (0, None), "end": (1, None), "step": (1, 2)},
+            [("axis", 1, 0), ("axis", 1, 1), *X[2:]],
+        ),
+        (
+            "Pad",
+            {"mode": "constant", "pad_width": (0, 0, 0, 0, 1, 0, 0, 2)},
+            [*X[:2], ("axis", 1, 2), ("axis", 1, 3)],
+        ),
         ("Flatten", {}, [X[0], ("axis", 1, 1)]),
         ("Pooling", {"kernel": (1, 1), "global_pool": True}, [*X[:2], 1, 1]),
         ("Pooling", {"kernel": (2, 2)}, [*X[:2], ("axis", 1, 2), ("axis", 1, 3)]),
@@ -78,6 +89,13 @@ JOINED = joined(X[:2])
 def test_operators(op: str, attrs: dict[str, Any], expected: list[Any]) -> None:
     net = Net()
     assert sizes_of(net, net.op(op, net.var("x"), **attrs)) == tuple(expected)
+
+
+def test_what_is_padded_is_so_much_longer() -> None:
+    net = Net()
+    known = net.op("Reshape", net.var("x"), shape=(0, 0, 20, 1))
+    padded = net.op("Pad", known, mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 0, 0))
+    assert sizes_of(net, padded) == (*X[:2], 23, 1)
 
 
 def test_a_reshape_may_say_all_axes_of_what_has_any_number() -> None:
@@ -219,6 +237,18 @@ MOVES = st.one_of(
         lambda axis, end: ("slice_axis", {"axis": axis, "begin": 0, "end": end}),
         st.integers(0, 3),
         st.integers(1, 2),
+    ),
+    st.builds(
+        lambda ends, steps: (
+            "slice",
+            {"begin": (None,) * len(ends), "end": tuple(ends), "step": tuple(steps[: len(ends)])},
+        ),
+        st.lists(st.sampled_from([None, 1]), min_size=1, max_size=4),
+        st.lists(st.sampled_from([None, 1, 2]), min_size=4, max_size=4),
+    ),
+    st.builds(
+        lambda widths: ("Pad", {"mode": "constant", "pad_width": (0, 0, 0, 0, *widths)}),
+        st.lists(st.integers(0, 1), min_size=4, max_size=4),
     ),
     st.builds(
         lambda shape: ("broadcast_to", {"shape": tuple(shape)}), st.lists(st.integers(0, 5), max_size=5)

@@ -47,6 +47,65 @@ def test_five_axes_become_four() -> None:
     assert operators(after)[-1].startswith("all = reshape_like(all_rows, x0) ")
 
 
+def singles(axes: int = 4, count: int = 3, *, last: int = 1, repeated: bool = False) -> tuple[Graph, list]:
+    """Return a join of tensors that have one value along the last axis, as a Reshape says, and shapes."""
+    net = Net()
+    shape = (2, *(5, 30, 10)[: axes - 2]) if axes > 2 else (1500,)
+    inputs = []
+    for number in range(count):
+        x = net.var(f"x{number}", __dtype__="0")
+        inputs.append(net.op("Reshape", x, name=f"known{number}", shape=(*(0,) * (axes - 1), last)))
+    if repeated:
+        inputs.append(inputs[0])
+    whole = net.op("Concat", *inputs, name="all", dim=axes - 1, num_args=len(inputs))
+    shape = (3000 // int(np.prod(shape[1:])), *shape[1:], last)
+    shapes = [(shape,)] * len(net.nodes)
+    shapes[-1] = ((*shape[:-1], last * len(inputs)),)
+    return net.graph(whole), shapes
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4, 5])
+def test_single_values_are_rows_that_are_turned(axes: int) -> None:
+    graph, shapes = singles(axes, 2)
+    rows = ["all_row0", "all_row1", "all_rows", "all_columns"]
+    after, done = prepared(RewriteLastAxisConcat, graph, shapes=shapes, inserted=rows)
+    back = f"{{lhs_begin: 0, lhs_end: 1, rhs_begin: 0, rhs_end: {axes - 1}}}"
+    assert operators(after)[2:] == [
+        "all_row0 = Reshape(known0) {shape: (1, -1)}",
+        "all_row1 = Reshape(known1) {shape: (1, -1)}",
+        "all_rows = Concat(all_row0, all_row1) {dim: 0, num_args: 2}",
+        "all_columns = transpose(all_rows) {axes: (1, 0)}",
+        f"all = reshape_like(all_columns, known0) {back}",
+    ]
+    assert [(change.node, change.into) for change in done.changes] == [("all", "all")]
+
+
+def test_two_values_are_no_rows() -> None:
+    graph, shapes = singles(4, 2, last=2)
+    assert prepared(RewriteLastAxisConcat, graph, shapes=shapes)[0] is graph
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4, 5])
+@pytest.mark.parametrize("batch", [1, 2, 7])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_single_values_are_moved_for_every_batch(
+    monkeypatch: pytest.MonkeyPatch, axes: int, batch: int, repeated: bool
+) -> None:
+    from mxamp.runtime.shapes import infer_shapes
+
+    graph, shapes = singles(axes, repeated=repeated)
+    target = Target.builtin("cpu-bf16")
+    done = prepare_graph(graph, {}, Policy.default(BF16), target=target, shapes=shapes)
+    assert [change.step for change in done.record(PreparedNode)] == ["last_axis_concat"]
+    told = {f"x{number}": shapes[0][0] for number in range(3)}
+    assert list(done.shapes or ()) == list(infer_shapes(done.graph, told, {}))
+    data = {f"x{number}": on_edges(batch, *(4, 3, 6)[: axes - 2], 1) for number in range(3)}
+    (found,) = outputs(monkeypatch, done.graph, {}, data, "MKLDNN")
+    (expected,) = outputs(monkeypatch, graph, {}, data)
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
 def test_what_is_joined_twice_is_reshaped_once() -> None:
     net = Net()
     x = net.var("x", __dtype__="0")
