@@ -75,8 +75,10 @@ from mxamp.passes import (
     SeparateParts,
     ShareLayout,
     SkippedPlaces,
+    SliceShortRows,
     State,
     StretchAxis,
+    TakeRows,
     WidePooling,
     run_passes,
 )
@@ -157,6 +159,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
     preparing(MoveFewAxes),  # what no other form moved
+    preparing(TakeRows),
     preparing(StretchAxis),
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
@@ -172,6 +175,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(PlainForPooling),
     preparing(PlainConcat),
     preparing(PlainSums),
+    preparing(SliceShortRows),  # behind all that looks for slices along one axis
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
     preparing(SeparateDenseInput),
     preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.

@@ -71,11 +71,13 @@ from mxamp.passes.second_axis_max import RewriteSecondAxisMax
 from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.separate_parts import SeparateParts
 from mxamp.passes.share_layout import ShareLayout
+from mxamp.passes.short_rows import SliceShortRows
 from mxamp.passes.short_sums import RewriteShortSums
 from mxamp.passes.skipped_places import SkippedPlaces
 from mxamp.passes.state import Done, State
 from mxamp.passes.stretch_axis import StretchAxis
 from mxamp.passes.summed_products import RewriteSummedProducts
+from mxamp.passes.take_rows import TakeRows
 from mxamp.passes.wide_pooling import WidePooling
 
 __all__ = [
@@ -155,8 +157,10 @@ __all__ = [
     "SeparateParts",
     "ShareLayout",
     "SkippedPlaces",
+    "SliceShortRows",
     "State",
     "StretchAxis",
+    "TakeRows",
     "WidePooling",
     "offline_dtypes",
     "run_passes",

@@ -234,6 +234,7 @@ _PREPARED = {
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
     "few_axes": ("node", "moving values along fewer axes"),
+    "take_rows": ("take", "turned to take along the first axis"),
     "stretch_axis": ("node", "repeating values along an axis"),
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "scale_and_shift": ("product or sum", "with a number done by a BatchNorm"),
@@ -249,6 +250,7 @@ _PREPARED = {
     "hard_swish": ("hard swish", "whose gate is computed in blocks of channels"),
     "plain_for_pooling": ("Pooling", "reading plain planes instead of blocks it has no kernel for"),
     "plain_concat": ("Concat", "of plain images written with three axes"),
+    "short_rows": ("slice", "of short rows written with the operator that copies them fast"),
     "share_layout": ("layer", "whose result is reordered once"),
     "dense_input": (
         "FullyConnected",

@@ -25,7 +25,7 @@ _WITHOUT_AVX512 = "cpu-bf16-avx2"
 _LOW_ALL_THE_SAME = ("io_dtype", "low_precision", "policy")
 """Options by which values would be bfloat16 even so."""
 
-_NARROW = ("columns", "explicit_padding", "skipped_places")
+_NARROW = ("columns", "explicit_padding", "skipped_places", "short_rows", "take_rows")
 
 _PASSES = tuple([name for name in PREPARATIONS if name not in _NARROW])
 """Those that any target may run: these are for CPUs without AVX-512."""
