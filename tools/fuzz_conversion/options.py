@@ -26,9 +26,10 @@ _LOW_ALL_THE_SAME = ("io_dtype", "low_precision", "policy")
 """Options by which values would be bfloat16 even so."""
 
 _NARROW = ("columns", "explicit_padding", "skipped_places", "short_rows", "take_rows")
+"""The passes that are for CPUs without AVX-512 alone."""
 
 _PASSES = tuple([name for name in PREPARATIONS if name not in _NARROW])
-"""Those that any target may run: these are for CPUs without AVX-512."""
+"""Those that any target may run."""
 
 _EMULATED_ONLY = ("tfloat32", "float8_e4m3fn", "float8_e5m2")
 
