@@ -41,8 +41,8 @@ class SliceShortRows(NodeRewrite):
     Notes
     -----
     Why: ``slice_axis`` copies the values behind the axis row by row, at 5 to 15 ns a row, and for ``slice``
-    of four axes there is a kernel of oneDNN. Five eighths of the third axis of (1, 172, 309, 1) take 396 and
-    30 us, with 4 values behind it 411 and 63, with 16 1,115 and 198, of (1, 64, 200, 64) 212 and 126, of (1,
+    of four axes there is a kernel of oneDNN. Five eighths of the third axis of (1, 172, 309, 1) take 392 and
+    27 us, with 4 values behind it 394 and 48, with 16 446 and 202, of (1, 64, 200, 64) 198 and 108, of (1,
     20, 309, 1) 56 and 19. With three axes (1, 1000, 512) takes 83 and 139 (AMD EPYC of family 23, float32,
     one thread).
 

@@ -44,8 +44,8 @@ class TakeRows(NodeRewrite):
     Notes
     -----
     Why: along the first axis MXNet copies whole what an index says, along others it works out for each value
-    where it comes from. All 12 channels of 208 x 208, in another order, take 9.9 ms and so 1.2, 64 of 56 x
-    56, eight times, 30 and 3.9, 48 of 28 x 28 0.36 and 0.05; 28 of 56 rows of 64 channels 1.8 and 0.25 (AMD
+    where it comes from. All 12 channels of 208 x 208, in another order, take 4.5 ms and so 0.33, 64 of 56 x
+    56, eight times, 15 and 1.7, 48 of 28 x 28 0.36 and 0.04; 28 of 56 rows of 64 channels 0.98 and 0.10 (AMD
     EPYC of family 23, float32, one thread).
 
     Bit-exact, for every shape, and every index: those that are out of range are what ``mode`` says, along
