@@ -306,17 +306,6 @@ def _with_none(text: str) -> Sequence[str]:
     return [part.strip() for part in text.strip("()[] ").split(",") if part.strip()]
 
 
-def _padded(node: Node, sizes: Sizes) -> _Found:
-    widths = integers(node.attrs.get("pad_width", ""))
-    if widths is None or len(widths) != 2 * len(sizes):
-        return None
-    grown = [before + after for before, after in zip(widths[::2], widths[1::2])]
-    return [
-        size + more if isinstance(size, int) else size if more == 0 else None
-        for size, more in zip(sizes, grown)
-    ]
-
-
 def _parts(node: Node, sizes: Sizes) -> _Found:
     """Return the sizes of each of the equal parts along an axis."""
     place, count = _one_axis(node, "axis", len(sizes), "1"), integers(node.attrs.get("num_outputs", ""))
