@@ -36,6 +36,8 @@ _SIDES_OF_SEGMENTATION = (480, 256, 224, 512, 768, 1024, 128, 64, 32)
 _SIDE_OF_SMALL = 32
 _STRIDE = 16
 """What networks that take images of the usual sides make them smaller by."""
+_NETWORK = 8
+"""So many layers are no part of a network."""
 _FRAMES = 32
 _LENGTHS = (128, 64, 35, 32, 512, 1000, 16, 8)
 
@@ -145,7 +147,7 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     that read rows tell one side, and those that flatten sequences their length. Where
     every side does, as before a global pooling, the usual one stays, but a network whose features are still
     large there was made for small images. Where nothing at all tells, because every side fits and none is
-    reduced, nothing is assumed.
+    reduced, nothing is assumed of a few layers, and the usual side of a network.
     """
     ranks = certain_ranks(graph, params)
     told = {name: form for name in inputs for form in [_form(graph, params, ranks, name)] if form is not None}
@@ -245,7 +247,11 @@ def _inferred(graph: Graph, params: Mapping[str, Shape], known: Mapping[str, Sha
 def _is_told(
     graph: Graph, params: Mapping[str, Shape], forms: Mapping[str, Shape], found: AssumedShapes
 ) -> bool:
-    """Return whether anything tells the sides of images: large strides, or a layer that takes no others."""
+    """Return whether sides of images are to be assumed: large strides tell, or a layer that takes no others.
+
+    A network that keeps its images as large as they come, or nearly so, draws or restores them: what it is
+    fed with is hardly smaller than what others are.
+    """
     sides = [
         size
         for name, form in forms.items()
@@ -253,6 +259,8 @@ def _is_told(
         if given == _OPEN
     ]
     if not sides or _smallest_side(graph, found.entries) * _STRIDE <= max(sides):
+        return True
+    if sum(node.op in LAYERS for node in graph.nodes) >= _NETWORK:
         return True
     twice = dict(found.inputs)
     twice.update(

@@ -14,11 +14,14 @@ from mxamp.ops.attributes import integers, is_true
 _TWO_SIZES = ((64, 128), (1024, 2048))
 """Where strides take more than the first two, the others are taken."""
 
+_OF_ANY_BATCH = (-1, 0, 1)
+"""How a Reshape says the first axis of what is tried with a batch of one."""
+
 _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 
 
 class _Reader(NamedTuple):
-    """A layer that reads so many values."""
+    """What reads so many values of a sample: a layer, or a Reshape that says all sizes."""
 
     data: Entry
     columns: int
@@ -43,12 +46,12 @@ def told_sizes(
     shapes_for
         The shapes of inputs that have a size.
     flat
-        Whether layers are asked that flatten what they read; otherwise those that read rows, dense and
-        recurrent ones.
+        Whether layers are asked that flatten what they read, and Reshapes that say all sizes but the batch;
+        otherwise layers that read rows, dense and recurrent ones.
 
     Notes
     -----
-    The first such layer is asked. What it reads grows with the size as a straight line does, but for what
+    The first of them is asked. What it reads grows with the size as a straight line does, but for what
     strides leave over: two sizes tell it.
     """
     reader = next((reader for reader in _readers(graph, params) if reader.flattens == flat), None)
@@ -77,9 +80,13 @@ def _read(
 
 
 def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
-    """Yield the layers of which parameters say how many values they read."""
+    """Yield the nodes of which parameters or attributes say how many values they read."""
     for node in graph.nodes:
         op = FACTS.canonical(node.op)
+        if op == "Reshape":
+            batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
+            if batch in _OF_ANY_BATCH and sizes and min(sizes) > 0 and "reverse" not in node.attrs:
+                yield _Reader(node.inputs[0], math.prod(sizes), flattens=True)
         if op not in ("FullyConnected", "RNN") or len(node.inputs) < 2:
             continue
         shape = params.get(graph.nodes[node.inputs[1].node].name)

@@ -146,6 +146,25 @@ def test_a_layer_that_flattens_tells_the_length_of_a_sequence(length: int) -> No
     assert assumed(sym, *arrays(sym, data=(1, length))) == (1, length)
 
 
+@pytest.mark.parametrize("batch", [-1, 0])
+def test_a_reshape_tells_the_length_of_a_sentence(batch: int) -> None:
+    words = mx.sym.Embedding(mx.sym.var("data"), input_dim=50, output_dim=8, name="words")
+    image = mx.sym.reshape(words, shape=(batch, 1, 56, 8))
+    sym = mx.sym.Convolution(image, num_filter=4, kernel=(3, 8), no_bias=True, name="conv")
+    assert assumed(sym, *arrays(sym, data=(2, 56))) == (1, 56)
+
+
+@pytest.mark.parametrize(("layers", "side"), [(9, 224), (2, None)])
+def test_a_network_that_keeps_images_as_they_come_is_fed_with_usual_ones(
+    layers: int, side: int | None
+) -> None:
+    x = mx.sym.var("data")
+    for number in range(layers):
+        x = conv(x, 8, f"conv{number}", stride=1)
+    expected = None if side is None else (1, 3, side, side)
+    assert assumed(x, *arrays(x, data=(1, 3, 40, 40))) == expected
+
+
 def steps_of_a_spectrum(reader: str) -> Any:
     """Layers over a spectrum, and a layer that reads what they make of each moment."""
     x = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
