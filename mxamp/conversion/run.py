@@ -166,6 +166,16 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
     return state, inputs, notes
 
 
+def _put_in(user: State, decided: State) -> frozenset[int]:
+    """Return the nodes that passes put in before anything was decided, or made others of."""
+    return frozenset(
+        place
+        for place, node in enumerate(decided.graph.nodes)
+        for origin in [decided.nodes.first(place)]
+        if origin is None or user.graph.nodes[origin].op != node.op
+    )
+
+
 @dataclass(frozen=True)
 class _Conversion:
     """What is left to do once the graph is prepared."""
@@ -187,13 +197,9 @@ class _Conversion:
         assert decided is not None  # that is what planning is
         assert decided.plan is not None
         decisions = decided.plan
-        put_in = {
-            place
-            for place, node in enumerate(decided.graph.nodes)
-            for origin in [decided.nodes.first(place)]
-            if origin is None or self.user.graph.nodes[origin].op != node.op
-        }
-        nothing = why_nothing_is_low(decisions, options.policy.target_dtype, put_in)
+        nothing = why_nothing_is_low(
+            decisions, options.policy.target_dtype, partial(_put_in, self.user, decided)
+        )
         mismatch = None if nothing is not None or options.is_measured else options.mismatch
         self.said[:] = [*self.notes, *self._said_of_plan(decisions, nothing, mismatch)]
         # The casts, and MXNet's parser after them, need no Python.

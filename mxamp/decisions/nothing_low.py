@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import AbstractSet, Iterator
+from typing import AbstractSet, Callable, Iterator
 
 from mxamp.decisions.decision import Decision, Plan
 from mxamp.dtypes import DType
@@ -13,7 +13,9 @@ ALREADY = "already"
 """How the reason of a node that was low before ends (``computes in bfloat16 already``)."""
 
 
-def why_nothing_is_low(plan: Plan, low: DType, put_in: AbstractSet[int] = frozenset()) -> str | None:
+def why_nothing_is_low(
+    plan: Plan, low: DType, put_in: Callable[[], AbstractSet[int]] = frozenset
+) -> str | None:
     """Return why no node becomes low, for the end of a sentence; None where one does, or there is none.
 
     Parameters
@@ -23,8 +25,8 @@ def why_nothing_is_low(plan: Plan, low: DType, put_in: AbstractSet[int] = frozen
     low
         The dtype that was asked for.
     put_in
-        The nodes that passes put in, or made others of: nobody knows them, and where there are others, what
-        is said of them is no cause.
+        Returns the nodes that passes put in, or made others of: nobody knows them, and where there are
+        others, what is said of them is no cause. Asked where nothing is low.
     """
     decisions = list(_all_decisions(plan))
     if not decisions or any(d.compute is low and not _was_low(d) for d in decisions):
@@ -35,7 +37,7 @@ def why_nothing_is_low(plan: Plan, low: DType, put_in: AbstractSet[int] = frozen
     if before is not None:
         return f"the model is {before} already; convert the float32 model"
     # What gains is asked first; what the operator table says of all nodes is no cause, but what the model is.
-    own = list(_all_decisions(plan, put_in))
+    own = list(_all_decisions(plan, put_in()))
     wanting = [d for d in own if d.color is Color.GREEN] or [d for d in own if not d.of_operator]
     wanting = wanting or [d for d in decisions if d.color is Color.GREEN]
     if not wanting:

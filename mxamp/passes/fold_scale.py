@@ -10,7 +10,7 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import is_true
+from mxamp.ops.attributes import is_true, real_number
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.params.scaled import ScaledParameter
@@ -98,11 +98,10 @@ def _factor(node: Node) -> float | None:
     """Return what a node multiplies by; None where that is no number near one."""
     if FACTS.canonical(node.op) == "negative":
         return -1.0
-    try:
-        number = float(node.attrs.get("scalar", ""))
-        factor = number if "mul" in node.op.lower() else 1 / number
-    except (ValueError, ZeroDivisionError):
+    number = real_number(node.attrs, "scalar")
+    if not number:
         return None
+    factor = number if "mul" in node.op.lower() else 1 / number
     return factor if _is_near_one(factor) else None
 
 

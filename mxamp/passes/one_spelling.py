@@ -8,7 +8,7 @@ from typing import Mapping
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import integers, is_true, real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
@@ -225,11 +225,8 @@ def _concat(node: Node) -> Node | None:
 
 
 def _is_scalar(node: Node, number: str) -> bool:
-    try:
-        # As text, for the larger of -0 and 0 is the second that MXNet looks at.
-        return str(float(node.attrs.get("scalar", "1"))) == number
-    except ValueError:
-        return False
+    # As text, for the larger of -0 and 0 is the second that MXNet looks at.
+    return str(real_number(node.attrs, "scalar", 1.0)) == number
 
 
 def _without(node: Node, op: str, *names: str) -> Node:
