@@ -9,7 +9,7 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.passes.axis_sizes import REDUCTIONS
-from mxamp.passes.equal_shapes import KEEP_SHAPE
+from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
 from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK
 
 _KEEP = (
@@ -61,6 +61,12 @@ def certain_ranks(graph: Graph, params: Mapping[str, Sequence[int]]) -> Mapping[
     relations: defaultdict[Entry, list[_Relation]] = defaultdict(list)
     waiting: deque[Entry] = deque()
 
+    origins: dict[Entry, tuple[Entry, int]] = {}
+
+    def come_of(entry: Entry) -> tuple[Entry, int]:
+        """Return an entry before another, and how many axes that has more."""
+        return origins.get(entry, (entry, 0))
+
     def tell(entry: Entry, rank: int) -> None:
         if entry not in found and rank > 0:
             found[entry] = rank
@@ -73,9 +79,15 @@ def certain_ranks(graph: Graph, params: Mapping[str, Sequence[int]]) -> Mapping[
             continue
         for entry, rank in _told(position, node):
             tell(entry, rank)
-        for relation in _relations(position, node, found):
+        told = list(_relations(position, node, found))
+        if FACTS.canonical(node.op) in BROADCASTING and len({come_of(entry) for entry in node.inputs}) == 1:
+            told.append(_Relation(Entry(position), node.inputs[0], 0))
+        for relation in told:
             relations[relation.one].append(relation)
             relations[relation.other].append(relation)
+            if not relation.reduces:
+                source, more = come_of(relation.other)
+                origins[relation.one] = source, more + relation.more
     while waiting:
         entry = waiting.popleft()
         for relation in relations[entry]:

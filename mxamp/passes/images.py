@@ -59,6 +59,7 @@ _OF_ONE_SHAPE = frozenset({"add_n", "elemwise_add", "elemwise_mul", "elemwise_su
 _OF_ONE_RANK = _OF_ONE_SHAPE | {"Concat"}
 """Operators of which all inputs have as many axes."""
 _BROADCAST = frozenset({"broadcast_add", "broadcast_div", "broadcast_mul", "broadcast_sub"})
+_REDUCES = frozenset({"max", "mean", "min", "sum"})
 _CHANNELS = 1
 """The axis of channels."""
 
@@ -78,7 +79,7 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
                 continue
         if op in _OF_IMAGES:
             found[position] = _IMAGE
-        elif op in _KEEPS_AXES or (op == _CUTS and not is_true(node.attrs, "squeeze_axis", default=False)):
+        elif op in _KEEPS_AXES or _keeps_its_axes(op, node):
             sources = node.inputs if op in _OF_ONE_RANK else node.inputs[:1]
             known = [entry.node for entry in sources if entry.node in found and _is_told(graph, entry)]
             if known:
@@ -94,6 +95,13 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
             if found.get(reference.node) == _IMAGE and _is_told(graph, reference):
                 found[position] = _IMAGE
     return found
+
+
+def _keeps_its_axes(op: str, node: Node) -> bool:
+    """Return whether a node that takes axes away leaves all of them here, with fewer places or channels."""
+    if op == _CUTS:
+        return not is_true(node.attrs, "squeeze_axis", default=False)
+    return op in _REDUCES and is_true(node.attrs, "keepdims", default=False)
 
 
 def _is_told(graph: Graph, entry: Entry) -> bool:
@@ -190,6 +198,12 @@ def _with_its_channels(node: Node) -> Sequence[Entry]:
     elif op == "slice_axis":
         # Counted from behind, -2 is an axis of places of an image, and the channels of a sequence.
         keeps = integers(attrs.get("axis", "")) in ((0,), (2,), (3,), (4,), (-1,))
+    elif op in _REDUCES:
+        axes = integers(node.attrs.get("axis", "()")) or ()
+        is_of_places = bool(axes) and (min(axes) > _CHANNELS or axes == (-1,))
+        keeps = (
+            is_of_places and _keeps_its_axes(op, node) and not is_true(node.attrs, "exclude", default=False)
+        )
     elif op == "UpSampling":
         keeps = len(node.inputs) == 1
     else:

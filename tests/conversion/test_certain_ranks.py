@@ -36,6 +36,10 @@ BEFORE: dict[str, tuple[Network, int]] = {
     "one less": (lambda net, x: layer(net, net.op("squeeze", x, axis=2)), 5),
     "two less": (lambda net, x: layer(net, net.op("squeeze", x, axis="(2, 3)")), 6),
     "steps": (lambda net, x: layer(net, net.op("SliceChannel", x, num_outputs=2, squeeze_axis=True)), 5),
+    "broadcast to what is made of it": (
+        lambda net, x: layer(net, net.op("broadcast_add", net.op("relu", x), net.op("exp", x))),
+        4,
+    ),
     "parts": (lambda net, x: layer(net, net.op("SliceChannel", x, num_outputs=2)), 4),
     "words": (
         lambda net, x: layer(net, net.op("Embedding", x, net.param("table", 9, 4), output_dim=4), "(3,)"),
@@ -64,6 +68,9 @@ BEFORE: dict[str, tuple[Network, int]] = {
 UNCERTAIN: dict[str, Network] = {
     "flattened": lambda net, x: net.fc(x),
     "broadcast": lambda net, x: layer(net, net.op("broadcast_add", x, net.var("y"))),
+    "broadcast to a mean of it": lambda net, x: layer(
+        net, net.op("broadcast_sub", x, net.op("mean", x, axis=1))
+    ),
     "reshaped": lambda net, x: layer(net, net.op("Reshape", x, shape="(0, 4, 6, 6)")),
     "squeezed of whatever is one": lambda net, x: layer(net, net.op("squeeze", x)),
     "perhaps a mean of all": lambda net, x: net.op("FullyConnected", net.op("mean", x, axis=0), net.var("w")),

@@ -74,6 +74,7 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
         num_args=2,
     ),
     "summed": lambda net: net.op("elemwise_add", net.unknown, net.layer, name="last"),
+    "averaged": lambda net: net.op("mean", net.layer, name="last", axis="(2, 3)", keepdims=True),
     "padded": lambda net: net.op("Pad", net.layer, name="last", mode="constant", pad_width=PADDED),
     "brought into plain order": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, 0, 0)"),
     "scaled by images": lambda net: net.op("broadcast_mul", net.layer, net.pooled, name="last"),
@@ -85,6 +86,7 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
 LOSE: dict[str, Callable[[Layers], Entry]] = {
     "squeezed": lambda net: net.op("SliceChannel", net.layer, name="last", num_outputs=12, squeeze_axis=True),
     "scaled by an unknown": lambda net: net.op("broadcast_mul", net.layer, net.unknown, name="last"),
+    "averaged away": lambda net: net.op("mean", net.layer, name="last", axis="(2, 3)"),
     "reshaped": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, -1)"),
     "flat": lambda net: net.op("Flatten", net.layer, name="last"),
     "second output": lambda net: net.op("elemwise_add", net.unknown, mean(net), name="last"),
@@ -122,6 +124,8 @@ KEEP_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
     "fewer rows": lambda net: net.op("slice_axis", net.layer, name="last", axis=2, begin=0, end=3),
     "fewer columns": lambda net: net.op("slice_axis", net.layer, name="last", axis=-1, begin=0, end=3),
     "repeated": lambda net: net.op("UpSampling", net.layer, name="last", scale=2, sample_type="nearest"),
+    "averaged over places": KEEP["averaged"],
+    "averaged over columns": lambda net: net.op("mean", net.layer, name="last", axis=-1, keepdims=True),
     "averaged": lambda net: net.op(
         "_contrib_AdaptiveAvgPooling2D", net.layer, name="last", output_size="(2, 2)"
     ),
@@ -137,6 +141,10 @@ LOSE_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
     "fewer channels": lambda net: net.op("slice_axis", net.layer, name="last", axis=1, begin=0, end=3),
     "perhaps fewer channels": lambda net: net.op(
         "slice_axis", net.layer, name="last", axis=-3, begin=0, end=3
+    ),
+    "averaged over channels": lambda net: net.op("mean", net.layer, name="last", axis=1, keepdims=True),
+    "averaged over all but places": lambda net: net.op(
+        "mean", net.layer, name="last", axis="(2, 3)", keepdims=True, exclude=True
     ),
     "two put together": lambda net: net.op(
         "UpSampling", net.layer, net.unknown, name="last", scale=2, sample_type="nearest", num_args=2
