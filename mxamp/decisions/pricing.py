@@ -7,7 +7,12 @@ from typing import AbstractSet, Sequence
 
 from mxamp.decisions.workload import BLOCKED_RANKS, Layout, as_depthwise, chain_work, with_bias
 from mxamp.graph.graph import Entry, Graph
-from mxamp.ops.equivalents import depthwise_of, pools_value_by_value, reads_odd_channels
+from mxamp.ops.equivalents import (
+    depthwise_of,
+    depthwise_of_ones,
+    pools_value_by_value,
+    reads_odd_channels,
+)
 from mxamp.targets import CostModel, Work
 from mxamp.targets.image_layout import BLOCKS, PLAIN
 from mxamp.targets.work import Shapes
@@ -147,25 +152,20 @@ class Pricing:
     def _is_pooled_in_blocks(self, head: int, work: Work) -> bool:
         """Return whether blocks are made for a Pooling (:mod:`mxamp.passes.blocks_for_pooling`)."""
         return (
-            self._names[head] == "Pooling"
-            and len(work.output) == _IMAGE
-            and work.arrives_in[False] == PLAIN
+            work.arrives_in[False] == PLAIN
+            and pools_value_by_value(self._names[head], work.attributes, work.inputs[0], work.output)
             and work.inputs[0][1] % work.block == 0
-            and pools_value_by_value(work.attributes, work.inputs[0], work.output)
         )
 
     def _pooled_in_blocks(self, head: int, work: Work) -> float:
         """Return what a depthwise layer of ones costs, and pooling the blocks that it writes."""
         data, channels = work.inputs[0], work.inputs[0][1]
-        size = str(channels)
-        attributes = {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "True"}
+        op, attributes = depthwise_of_ones(channels)
         layer = as_depthwise(work._replace(output=data), attributes)._replace(
             has_bias=False, inputs=(data, (channels, 1, 1, 1)), elements=2 * math.prod(data) + channels
         )
         pooling = work._replace(is_blocked=True, arrives_in=(BLOCKS, work.arrives_in[True]))
-        return self._kernel("Convolution", layer, low=False) + self._kernel(
-            self._names[head], pooling, low=False
-        )
+        return self._kernel(op, layer, low=False) + self._kernel(self._names[head], pooling, low=False)
 
     def reorder(self, position: int) -> float:
         """Return how much longer an FP32 node takes because it finds blocks of channels."""

@@ -65,6 +65,7 @@ def reads_odd_channels(op: str, attrs: Mapping[str, str], weight: Sequence[int])
     )
 
 
+_IMAGE = 4
 _LEAST_MAXIMUM, _LEAST_MEAN, _LEAST_GLOBAL = 1 << 13, 1 << 14, 1 << 17
 """Without AVX-512 oneDNN has no kernel that pools planes in plain order: it computes value by value. So many
 values in all windows take as long as a Convolution that writes blocks, and pooling these: 8 x 14 x 14, 3x3,
@@ -73,13 +74,17 @@ values in all windows take as long as a Convolution that writes blocks, and pool
 EPYC of family 23, float32, one thread)."""
 
 
-def pools_value_by_value(attrs: Mapping[str, str], read: Sequence[int], written: Sequence[int]) -> bool:
-    """Return whether pooling planes in plain order takes longer than bringing them into blocks before.
+def pools_value_by_value(
+    op: str, attrs: Mapping[str, str], read: Sequence[int], written: Sequence[int]
+) -> bool:
+    """Return whether a node pools planes in plain order longer than bringing them into blocks before takes.
 
     Parameters
     ----------
+    op
+        Its canonical operator name.
     attrs
-        The attributes of a Pooling of images.
+        The node's attributes.
     read, written
         The shapes of what it reads and writes.
 
@@ -87,7 +92,15 @@ def pools_value_by_value(attrs: Mapping[str, str], read: Sequence[int], written:
     -----
     In float32 without AVX-512, where channels are whole blocks.
     """
+    if op != "Pooling" or len(read) != _IMAGE:
+        return False
     if is_true(attrs, "global_pool", default=False):
         return math.prod(read) >= _LEAST_GLOBAL
     least = _LEAST_MAXIMUM if attrs.get("pool_type", "max") == "max" else _LEAST_MEAN
     return math.prod(written) * math.prod(integers(attrs.get("kernel", "")) or ()) >= least
+
+
+def depthwise_of_ones(channels: int) -> tuple[str, Mapping[str, str]]:
+    """Return operator and attributes of the depthwise layer that only brings an image into blocks."""
+    size = str(channels)
+    return "Convolution", {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "True"}

@@ -8,9 +8,10 @@ from itertools import permutations
 from typing import NamedTuple, Sequence
 
 from mxamp.graph.graph import Entry
-from mxamp.passes.axis_sizes import Sizes, joined
+from mxamp.passes.axis_sizes import joined
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import own_attributes
+from mxamp.passes.window_sizes import Sizes
 
 _FEW_AXES = 4
 """MXNet works out for each value where it comes from once there are more."""

@@ -7,21 +7,14 @@ always 1.
 
 from __future__ import annotations
 
-from typing import Callable, Hashable, Mapping, Optional, Sequence, Tuple, Union
+from typing import Callable, Mapping, Sequence
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
+from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import Parameter
-from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE, for_each_place
-
-Size = Union[int, Hashable]
-"""A number, or what two axes have in common that are certainly equally long."""
-
-Sizes = Tuple[Size, ...]
-
-_Found = Optional[Sequence[Optional[Size]]]
-"""What a rule says: None for an axis of which it knows nothing, or for all."""
+from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+from mxamp.passes.window_sizes import FoundSizes, Size, Sizes, convolved, deconvolved, padded, pooled
 
 _MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})
 REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "norm", "nansum", "nanprod"})
@@ -56,7 +49,7 @@ class AxisSizes:
         self._sizes: list[Sizes | None] = []
         for position, node in enumerate(graph.nodes):
             parameter = params.get(node.name) if node.op == VARIABLE else None
-            found: _Found = None if node.is_variable else self._found(node)
+            found: FoundSizes = None if node.is_variable else self._found(node)
             known = shape(Entry(position))
             if parameter is not None:
                 self._sizes.append(parameter.shape)
@@ -75,7 +68,7 @@ class AxisSizes:
         known = self._shape(entry)
         return None if known is None else tuple([("axis", *entry, axis) for axis in range(len(known))])
 
-    def _found(self, node: Node) -> _Found:
+    def _found(self, node: Node) -> FoundSizes:
         inputs = [self.of(entry) for entry in node.inputs]
         op = FACTS.canonical(node.op)
         first = inputs[0] if inputs else None
@@ -99,7 +92,7 @@ class AxisSizes:
         return None if rule is None else rule(node, first)
 
 
-def _joined_along(node: Node, inputs: Sequence[Sizes]) -> _Found:
+def _joined_along(node: Node, inputs: Sequence[Sizes]) -> FoundSizes:
     """Return the sizes of what is put together along an axis; MXNet refuses others that differ."""
     place = _one_axis(node, "dim", len(inputs[0]), "1")
     if place is None or len({len(sizes) for sizes in inputs}) != 1:
@@ -110,7 +103,7 @@ def _joined_along(node: Node, inputs: Sequence[Sizes]) -> _Found:
     return [*found[:place], sum(numbers) if len(numbers) == len(along) else None, *found[place + 1 :]]
 
 
-def _broadcast(*inputs: Sizes) -> _Found:
+def _broadcast(*inputs: Sizes) -> FoundSizes:
     axes = max(map(len, inputs))
     return [_longest(sizes) for sizes in zip(*[(1,) * (axes - len(sizes)) + sizes for sizes in inputs])]
 
@@ -125,7 +118,7 @@ def _longest(sizes: Sequence[Size]) -> Size | None:
     return longer.pop() if len(longer) == 1 else numbers[0] if numbers else None
 
 
-def _projected(node: Node, rows: Sizes, matrix: Sizes | None) -> _Found:
+def _projected(node: Node, rows: Sizes, matrix: Sizes | None) -> FoundSizes:
     """Return the sizes of rows times a matrix."""
     if matrix is None or len(matrix) != 2 or len(rows) < 2:
         return None
@@ -134,7 +127,7 @@ def _projected(node: Node, rows: Sizes, matrix: Sizes | None) -> _Found:
     return [*rows[:-1], matrix[0 if is_true(node.attrs, "transpose_b", default=False) else 1]]
 
 
-def _multiplied(node: Node, left: Sizes, right: Sizes | None) -> _Found:
+def _multiplied(node: Node, left: Sizes, right: Sizes | None) -> FoundSizes:
     if right is None or len(left) != len(right) or len(left) < 2 or node.attrs.get("axis", "-2") != "-2":
         return None
     row = left[-1 if is_true(node.attrs, "transpose_a", default=False) else -2]
@@ -142,7 +135,7 @@ def _multiplied(node: Node, left: Sizes, right: Sizes | None) -> _Found:
     return [*left[:-2], row, column]
 
 
-def _reduced(node: Node, sizes: Sizes) -> _Found:
+def _reduced(node: Node, sizes: Sizes) -> FoundSizes:
     axes = reduced_axes(node, len(sizes))
     if axes is None:
         return None
@@ -170,7 +163,7 @@ def _says_all(node: Node) -> bool:
     return bool(codes) and is_read_forwards and all(code > 0 or code == -1 for code in codes or ())
 
 
-def _reshaped(node: Node, sizes: Sizes) -> _Found:
+def _reshaped(node: Node, sizes: Sizes) -> FoundSizes:
     codes = integers(node.attrs.get("shape", ""))
     if not codes or is_true(node.attrs, "reverse", default=False):
         return None
@@ -236,7 +229,7 @@ def _split(read: Sequence[Size], one: int, other: int) -> Sequence[Size | None]:
     return given
 
 
-def _with_rest(found: list[Size | None], sizes: Sizes) -> _Found:
+def _with_rest(found: list[Size | None], sizes: Sizes) -> FoundSizes:
     """Return the sizes with the one that is not known, where it is what the others leave."""
     if found.count(None) != 1 or not sizes:
         return found
@@ -265,12 +258,12 @@ def moved_axes(node: Node, rank: int) -> Sequence[int] | None:
     return axes
 
 
-def _moved(node: Node, sizes: Sizes) -> _Found:
+def _moved(node: Node, sizes: Sizes) -> FoundSizes:
     order = moved_axes(node, len(sizes))
     return None if order is None else [sizes[axis] for axis in order]
 
 
-def _expanded(node: Node, sizes: Sizes) -> _Found:
+def _expanded(node: Node, sizes: Sizes) -> FoundSizes:
     axis = integers(node.attrs.get("axis", ""))
     if axis is None or len(axis) != 1 or not -len(sizes) - 1 <= axis[0] <= len(sizes):
         return None
@@ -278,7 +271,7 @@ def _expanded(node: Node, sizes: Sizes) -> _Found:
     return [*sizes[:place], 1, *sizes[place:]]
 
 
-def _cut(node: Node, sizes: Sizes) -> _Found:
+def _cut(node: Node, sizes: Sizes) -> FoundSizes:
     """Return the sizes of a part along one axis, counted from the front to where there are values."""
     place = _one_axis(node, "axis", len(sizes))
     if place is None:
@@ -290,7 +283,7 @@ def _cut(node: Node, sizes: Sizes) -> _Found:
     return [*sizes[:place], length, *sizes[place + 1 :]]
 
 
-def _sliced(node: Node, sizes: Sizes) -> _Found:
+def _sliced(node: Node, sizes: Sizes) -> FoundSizes:
     """Return the sizes of a part along several axes: of those along which all is taken."""
     given = [_with_none(node.attrs.get(key, "()")) for key in ("begin", "end", "step")]
     if any(len(numbers) > len(sizes) for numbers in given):
@@ -306,7 +299,7 @@ def _with_none(text: str) -> Sequence[str]:
     return [part.strip() for part in text.strip("()[] ").split(",") if part.strip()]
 
 
-def _parts(node: Node, sizes: Sizes) -> _Found:
+def _parts(node: Node, sizes: Sizes) -> FoundSizes:
     """Return the sizes of each of the equal parts along an axis."""
     place, count = _one_axis(node, "axis", len(sizes), "1"), integers(node.attrs.get("num_outputs", ""))
     if place is None or not count:
@@ -317,7 +310,7 @@ def _parts(node: Node, sizes: Sizes) -> _Found:
     return [*sizes[:place], size // count[0] if isinstance(size, int) else None, *sizes[place + 1 :]]
 
 
-def _squeezed(node: Node, sizes: Sizes) -> _Found:
+def _squeezed(node: Node, sizes: Sizes) -> FoundSizes:
     place = _one_axis(node, "axis", len(sizes))
     return None if place is None else [*sizes[:place], *sizes[place + 1 :]]
 
@@ -330,7 +323,7 @@ def _one_axis(node: Node, name: str, rank: int, default: str = "") -> int | None
     return axis[0] % rank
 
 
-def _tiled(node: Node, sizes: Sizes) -> _Found:
+def _tiled(node: Node, sizes: Sizes) -> FoundSizes:
     times = integers(node.attrs.get("reps", ""))
     if times is None or len(times) > len(sizes):
         return None
@@ -341,7 +334,7 @@ def _tiled(node: Node, sizes: Sizes) -> _Found:
     ]
 
 
-def _stretched(node: Node, sizes: Sizes) -> _Found:
+def _stretched(node: Node, sizes: Sizes) -> FoundSizes:
     axes, given = integers(node.attrs.get("axis", "()")), integers(node.attrs.get("size", "()"))
     if axes is None or given is None or len(axes) != len(given):
         return None
@@ -353,14 +346,14 @@ def _stretched(node: Node, sizes: Sizes) -> _Found:
     return found
 
 
-def _stretched_to(node: Node, sizes: Sizes) -> _Found:
+def _stretched_to(node: Node, sizes: Sizes) -> FoundSizes:
     shape = integers(node.attrs.get("shape", ""))
     if shape is None or len(shape) != len(sizes):
         return None
     return [own if size == 0 else size for own, size in zip(sizes, shape)]
 
 
-def _repeated(node: Node, sizes: Sizes) -> _Found:
+def _repeated(node: Node, sizes: Sizes) -> FoundSizes:
     place, times = _one_axis(node, "axis", len(sizes), ""), integers(node.attrs.get("repeats", ""))
     if place is None or times is None or len(times) != 1:
         return None
@@ -369,106 +362,26 @@ def _repeated(node: Node, sizes: Sizes) -> _Found:
     return [*sizes[:place], grown, *sizes[place + 1 :]]
 
 
-def _dense(node: Node, sizes: Sizes) -> _Found:
+def _dense(node: Node, sizes: Sizes) -> FoundSizes:
     hidden = integers(node.attrs.get("num_hidden", ""))
     if hidden is None or len(hidden) != 1:
         return None
     return [*(sizes[:1] if is_true(node.attrs, "flatten", default=True) else sizes[:-1]), hidden[0]]
 
 
-def _embedded(node: Node, sizes: Sizes) -> _Found:
+def _embedded(node: Node, sizes: Sizes) -> FoundSizes:
     width = integers(node.attrs.get("output_dim", ""))
     return None if width is None or len(width) != 1 else [*sizes, width[0]]
 
 
-def _convolved(node: Node, sizes: Sizes) -> _Found:
-    filters = integers(node.attrs.get("num_filter", ""))
-    if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
-        return None
-    return [sizes[0], filters[0], *_windowed(node, sizes[2:])]
-
-
-def _windowed(node: Node, places: Sizes) -> Sequence[Size | None]:
-    """Return how long axes are that a window moved along."""
-    axes = len(places)
-    kernel = for_each_place(node, "kernel", axes, 0)
-    strides = for_each_place(node, "stride", axes, 1)
-    pads = for_each_place(node, "pad", axes, 0)
-    dilations = for_each_place(node, "dilate", axes, 1)
-    if not kernel or 0 in kernel or strides is None or pads is None or dilations is None:
-        return [None] * axes
-    found: list[Size | None] = []
-    for size, window, stride, pad, dilation in zip(places, kernel, strides, pads, dilations):
-        if isinstance(size, int):
-            found.append((size + 2 * pad - dilation * (window - 1) - 1) // stride + 1)
-        else:
-            found.append(size if (window, stride, pad) == (1, 1, 0) else None)
-    return found
-
-
-def _pooled(node: Node, sizes: Sizes) -> _Found:
-    if node.attrs.get("layout", "None") not in CHANNELS_FIRST:
-        return None
-    places = sizes[2:]
-    if is_true(node.attrs, "global_pool", default=False):
-        return [*sizes[:2], *[1] * len(places)]
-    if node.attrs.get("pooling_convention", "valid") == "valid":
-        return [*sizes[:2], *_windowed(node, places)]
-    # Others have a place more for what a window does not fill, but windows of one place leave nothing over.
-    kernel, strides, pads = (
-        for_each_place(node, name, len(places), default) or (0,) * len(places)
-        for name, default in (("kernel", 0), ("stride", 1), ("pad", 0))
-    )
-    kept = [
-        size if (window, pad) == (1, 0) and (stride == 1 or size == 1) else None
-        for size, window, stride, pad in zip(places, kernel, strides, pads)
-    ]
-    return [*sizes[:2], *kept]
-
-
-def _deconvolved(node: Node, sizes: Sizes) -> _Found:
-    filters = integers(node.attrs.get("num_filter", ""))
-    if filters is None or len(filters) != 1 or node.attrs.get("layout", "None") not in CHANNELS_FIRST:
-        return None
-    places = sizes[2:]
-    kernel = for_each_place(node, "kernel", len(places), 0)
-    strides = for_each_place(node, "stride", len(places), 1)
-    pads = for_each_place(node, "pad", len(places), 0)
-    dilations = for_each_place(node, "dilate", len(places), 1)
-    more = for_each_place(node, "adj", len(places), 0)
-    found: Sequence[Size | None] = [None] * len(places)
-    is_said = not integers(node.attrs.get("target_shape", "()")) and bool(kernel) and 0 not in (kernel or ())
-    if is_said and kernel and strides and pads is not None and dilations is not None and more is not None:
-        found = [_spread(*each) for each in zip(places, kernel, strides, pads, dilations, more)]
-    return [sizes[0], filters[0], *found]
-
-
-def _spread(place: Size, window: int, stride: int, pad: int, dilation: int, more: int) -> Size | None:
-    """Return how long an axis is that each place of another writes a window to."""
-    if isinstance(place, int):
-        return (place - 1) * stride + dilation * (window - 1) + 1 - 2 * pad + more
-    return place if (window, stride, pad, more) == (1, 1, 0, 0) else None
-
-
-def _padded(node: Node, sizes: Sizes) -> _Found:
-    widths = integers(node.attrs.get("pad_width", "")) or ()
-    if len(widths) != 2 * len(sizes):
-        return None
-    both = [before + after for before, after in zip(widths[::2], widths[1::2])]
-    return [
-        size if not more else size + more if isinstance(size, int) else None
-        for size, more in zip(sizes, both)
-    ]
-
-
-_RULES: Mapping[str, Callable[[Node, Sizes], _Found]] = {
-    "Convolution": _convolved,
-    "Deconvolution": _deconvolved,
+_RULES: Mapping[str, Callable[[Node, Sizes], FoundSizes]] = {
+    "Convolution": convolved,
+    "Deconvolution": deconvolved,
     "Embedding": _embedded,
     "Flatten": lambda node, sizes: [sizes[0], None],
     "FullyConnected": _dense,
-    "Pad": _padded,
-    "Pooling": _pooled,
+    "Pad": padded,
+    "Pooling": pooled,
     "Reshape": _reshaped,
     "SliceChannel": _parts,
     "SwapAxis": _moved,

@@ -134,7 +134,9 @@ def _pool(state: State, plan: Plan, position: int, layouts: Sequence[int] | None
         return None
     if layouts is not None:
         is_plain = layouts[source.node] == PLAIN
-        is_slow = is_plain and written is not None and pools_value_by_value(node.attrs, shape, written)
+        is_slow = (
+            is_plain and written is not None and pools_value_by_value("Pooling", node.attrs, shape, written)
+        )
     else:
         is_large = state.target.block * shape[2] * shape[3] * dtype.itemsize >= _LARGE
         is_slow = is_large and not _is_global(node) and _is_plain(state, plan, position, source)

@@ -47,11 +47,11 @@ there. With more they would be inputs of a slice, and another conversion would t
 
 TERMS = frozenset({"broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
 _SLOW = frozenset({"broadcast_add", "broadcast_mul", "clip", "elemwise_mul", "hard_sigmoid"})
-"""Carriers that are no kernels of oneDNN, but for a clip that MXNet makes a part of the layer before it: each
-channel more costs them what another does, and but for :data:`_LITTLE` nobody measured whether the layers of a
-region that holds one gain more. With such clips MobileNetV2 of width 0.75 takes 3.4 ms instead of 14.3 in
-float32 and 2.0 instead of 8.6 in bfloat16, of width 0.25 0.86 instead of 3.2, and 0.66 instead of 1.27 (AMD
-EPYC of family 26, one thread)."""
+"""Carriers that are no kernels of oneDNN, but for a clip that MXNet makes a part of the layer before it:
+each channel more costs them what another does, and but for :data:`_LITTLE` nobody measured whether layers
+gain more. With such clips MobileNetV2 of width 0.75 takes 3.4 ms instead of 14.3 in float32 and 2.0 instead
+of 8.6 in bfloat16, of width 0.25 0.86 instead of 3.2, and 0.66 instead of 1.27 (AMD EPYC of family 26, one
+thread)."""
 
 _FEW = 4
 """Up to so many input channels there are kernels that read an image as it is; above, the input must be whole
@@ -108,9 +108,8 @@ slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC o
 _WIDE_WINDOW = 81
 """... nor do windows of so many places over few channels: 1 -> 100, 3x300, 0.79, 1 -> 3, 11x11, stride 4,
 0.86. But for those that need more memory than a matrix product may have (:data:`_MOST_COLUMNS`): 1 -> 1,
-1x256 over 44,098 places with stride 2, as in filter banks of audio, 17, 1 -> 3, 9x9, 56 x 56, 42, 3 -> 12
-1.4; of 40 such layers none is less than 1.03. With more padding than the kernels add it pays where a Pad does
-that: 1.8 to 49, and without one down to 0.13."""
+1x256 over 44,098 places with stride 2, as in filter banks of audio, 17; of 40 such layers none is less than
+1.03, and with more padding than kernels add where a Pad does that, 1.8 to 49 (without one down to 0.13)."""
 
 
 class Region(NamedTuple):
@@ -268,10 +267,9 @@ class ChannelRegions:
     def _is_left_to_loops(self, position: int, filters: int) -> bool:
         """Return whether a layer is no matrix product, for want of memory, and would be one of blocks."""
         node, written = self.graph.nodes[position], self.state.usual_shape(Entry(position))
-        if not self._needs_columns(position, filters):
-            return False
-        if pads_by_itself(node.attrs, is_depthwise=False):
-            return True
+        needs = self._needs_columns(position, filters)
+        if not needs or pads_by_itself(node.attrs, is_depthwise=False):
+            return needs
         weight = self.own_parameter(node, 1)
         assert weight is not None  # it is a layer
         if len(weight.shape) != _IMAGE:

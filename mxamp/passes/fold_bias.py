@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true, real_number
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
@@ -19,9 +19,7 @@ from mxamp.passes.state import Done, State
 
 _SUMS = frozenset({"broadcast_add", "_npi_add"})
 
-_DIFFERENCES = frozenset({"broadcast_sub", "_npi_subtract", "_minus_scalar"})
-
-_OF_NUMBERS = frozenset({"_plus_scalar", "_minus_scalar"})
+_DIFFERENCES = frozenset({"broadcast_sub", "_npi_subtract"})
 
 _BEFORE_PLACES = 2
 """Axes of a batch and of channels."""
@@ -44,8 +42,8 @@ class FoldBias(PreparationPass):
 
         x -> Convolution(weight, bias) -> y
 
-    Likewise a Deconvolution and a FullyConnected, what is subtracted, one number for all filters, an array of
-    one or ``_plus_scalar``, and a layer that has a bias, to which c is added.
+    Likewise a Deconvolution and a FullyConnected, what is subtracted, one number for all filters, and a layer
+    that has a bias, to which c is added.
 
     Refuses: where anything else reads the layer, or it is a graph output; an array that is no dense float32
     parameter, does not lie along the filters alone, or holds values beyond 2^15, as masks do; a bias that
@@ -64,12 +62,7 @@ class FoldBias(PreparationPass):
     """
 
     step = "fold_bias"
-    operators = (
-        _SUMS
-        | _DIFFERENCES
-        | _OF_NUMBERS
-        | {"broadcast_plus", "broadcast_minus", "_PlusScalar", "_MinusScalar"}
-    )
+    operators = _SUMS | _DIFFERENCES | {"broadcast_plus", "broadcast_minus"}
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph in which layers add."""
@@ -94,13 +87,12 @@ class FoldBias(PreparationPass):
         """Give the layer that a sum reads its bias, and return it; None where there is no such layer."""
         graph, node = state.graph, state.graph.nodes[position]
         is_difference = FACTS.canonical(node.op) in _DIFFERENCES
-        for number, layer in enumerate(node.inputs[:1] if is_difference else node.inputs):
+        for number in (0,) if is_difference else (0, 1):
+            layer, added = node.inputs[number], node.inputs[1 - number]
             if not _adds_nothing_else(state, layer, position):
                 continue
             before = graph.nodes[layer.node]
-            added = () if FACTS.canonical(node.op) in _OF_NUMBERS else (node.inputs[1 - number],)
-            parameter = state.parameter(added[0]) if added else _number(node)
-            values = _along_filters(before, parameter)
+            values = _along_filters(before, state.parameter(added))
             bias = before.inputs[_WITHOUT_BIAS:]
             own = state.own_parameter(bias[0]) if bias else None
             if values is None or (bias and own is None):
@@ -108,27 +100,17 @@ class FoldBias(PreparationPass):
             if not np.all(np.abs(values) <= LARGEST_SUM):
                 continue
             values = -values if is_difference else values
-            sources = [graph.nodes[entry.node].name for entry in added]
+            sources = [graph.nodes[added.node].name]
             if own is not None:
                 values = values.astype(np.float64) + own.values().astype(np.float64)
                 sources.append(graph.nodes[bias[0].node].name)
-            given = edit.add_parameter(
-                f"{before.name}_bias",
-                ArrayParameter(values.astype(np.float32)),
-                sources,
-                before=layer.node,
-            )
+            parameter = ArrayParameter(values.astype(np.float32))
+            given = edit.add_parameter(f"{before.name}_bias", parameter, sources, before=layer.node)
             attrs = {**before.attrs, "no_bias": "False"}
             inputs = (*before.inputs[:_WITHOUT_BIAS], given)
             edit.replace(layer.node, before._replace(attrs=attrs, inputs=inputs))
             return layer
         return None
-
-
-def _number(node: Node) -> Parameter | None:
-    """Return the number that a node adds, as an array of one."""
-    number = real_number(node.attrs, "scalar")
-    return None if number is None else ArrayParameter(np.array([number], np.float32))
 
 
 def _adds_nothing_else(state: State, layer: Entry, position: int) -> bool:

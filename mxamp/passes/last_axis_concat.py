@@ -10,10 +10,10 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.passes.axis_sizes import Sizes
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
+from mxamp.passes.window_sizes import Sizes
 
 _FEW_VALUES = 1 << 11
 """Joins of fewer values take less time than the nodes around the faster one."""

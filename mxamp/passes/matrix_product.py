@@ -7,7 +7,8 @@ from typing import NamedTuple, Sequence
 
 from mxamp.graph.graph import Entry
 from mxamp.passes.arranged import Arranged, Move
-from mxamp.passes.axis_sizes import Size, Sizes, joined
+from mxamp.passes.axis_sizes import joined
+from mxamp.passes.window_sizes import Size, Sizes
 
 
 class Factor(NamedTuple):

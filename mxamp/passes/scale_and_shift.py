@@ -55,8 +55,8 @@ class RewriteScaleAndShift(PreparationPass):
     as many as stand one behind the other.
 
     Refuses: where x is not certainly an image (four axes), of one place, or its channels are not known, or
-    fill no blocks (of 16, without AVX-512 of 8); where no shape is known or assumed; results that are graph
-    outputs, or of which anything reads plain tensors, unless a layer takes the BatchNorm; arrays that are no
+    fill no blocks (of 16, without AVX-512 of 8); where no shape is known or assumed, or anything that reads
+    the result reads plain tensors, unless a layer takes the BatchNorm; graph outputs; arrays that are no
     dense float32 parameters; factors beyond 2^20 or below 2^-20, and what adds more than 2^15, as masks do;
     other dtypes than float32; nodes that a rule of the user's picks; targets that do not name the pass; the
     bodies of control flow.
@@ -99,7 +99,7 @@ class RewriteScaleAndShift(PreparationPass):
             for step in chain:
                 scale, shift = scale * step.scale, shift * step.scale + step.shift
             channels = state.image_origins.channels_of(source)
-            if channels is None or not (_is_moderate(scale, shift) and _is_image(state, source, channels)):
+            if channels is None or not (_is_moderate(scale, shift) and _is_image(state, chain[0], channels)):
                 continue
             name = graph.nodes[last].name
             gamma, beta = (
@@ -203,14 +203,10 @@ def _is_moderate(scale: NDArray[np.float64], shift: NDArray[np.float64]) -> bool
     return bool(are_factors and np.all(np.abs(shift) <= LARGEST_SUM))
 
 
-def _is_image(state: State, source: Entry, channels: int) -> bool:
-    """Return whether what a chain reads is an image of whole blocks, and of more than one place."""
-    shape = state.usual_shape(source)
-    return (
-        source.node in state.images
-        and not source.output
-        and channels % state.target.block == 0
-        and shape is not None
-        and len(shape) == _IMAGE
-        and math.prod(shape[2:]) > 1
-    )
+def _is_image(state: State, first: _Step, channels: int) -> bool:
+    """Return whether a chain reads an image of whole blocks, and of more than one place or of a layer."""
+    source, shape = first.image, state.usual_shape(first.image)
+    if source.node not in state.images or source.output or channels % state.target.block:
+        return False
+    # A layer takes the norm; one over a single place MXNet may confuse with one over a matrix.
+    return _is_of_layer(state, first) if shape is None else math.prod(shape[2:]) > 1

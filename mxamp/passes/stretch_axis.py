@@ -8,10 +8,10 @@ from typing import NamedTuple
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry
 from mxamp.ops import FACTS
-from mxamp.passes.axis_sizes import Sizes
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
+from mxamp.passes.window_sizes import Sizes
 
 _FEWEST = 1 << 12
 """Results, of which fewer take no time to speak of."""

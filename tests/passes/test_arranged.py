@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxamp.passes.arranged import Arranged
-from mxamp.passes.axis_sizes import Size
+from mxamp.passes.window_sizes import Size
 from tests.passes.moving import moved
 
 

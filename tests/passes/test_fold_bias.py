@@ -82,28 +82,6 @@ def test_a_difference_is_a_sum() -> None:
     np.testing.assert_array_equal(done.params[name].values(), -net.params["added"].reshape(-1))
 
 
-@pytest.mark.parametrize("bias", [False, True], ids=["without a bias", "with a bias"])
-@pytest.mark.parametrize(("op", "sign"), [("_plus_scalar", 1), ("_PlusScalar", 1), ("_minus_scalar", -1)])
-@pytest.mark.parametrize("kind", LAYERS)
-def test_a_number_is_a_bias(kind: str, op: str, sign: int, bias: bool) -> None:
-    net = Sum(kind, bias=bias)
-    graph = net.graph(net.op("Activation", net.op(op, net.layer, name="sum", scalar=0.3), act_type="relu"))
-    after, done = prepared(FoldBias, graph, net.params, inserted=["layer_bias_1" if bias else "layer_bias"])
-    assert [(change.node, change.into) for change in done.changes] == [("sum", "layer")]
-    (name,) = [name for name in done.params if "bias" in name and name in after.variables]
-    own = net.params["layer_bias"] if bias else np.zeros(FILTERS, np.float32)
-    given = own.astype(np.float64) + sign * np.float64(np.float32(0.3))
-    np.testing.assert_array_equal(done.params[name].values(), given.astype(np.float32))
-
-
-@pytest.mark.parametrize("scalar", ["much", 2.0**16, "nan"])
-def test_no_number_for_a_bias(scalar: object) -> None:
-    net = Sum()
-    graph = net.graph(net.op("_plus_scalar", net.layer, name="sum", scalar=scalar))
-    after, _ = prepared(FoldBias, graph, net.params)
-    assert after is graph
-
-
 def test_the_rest_of_the_layer_stays() -> None:
     net = Sum(__mark__="here")
     after, _ = prepared(FoldBias, net.graph(net.added(FILTERS, 1, 1)), net.params, inserted=["layer_bias"])

@@ -7,8 +7,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from mxamp.graph import Entry
-from mxamp.passes.axis_sizes import Size
 from mxamp.passes.matrix_product import Factor, Form, factor_of, form_of, product_of
+from mxamp.passes.window_sizes import Size
 from tests.passes.moving import moved
 
 SIDES = ("left", "right")
