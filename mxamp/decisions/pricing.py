@@ -152,7 +152,8 @@ class Pricing:
     def _is_pooled_in_blocks(self, head: int, work: Work) -> bool:
         """Return whether blocks are made for a Pooling (:mod:`mxamp.passes.blocks_for_pooling`)."""
         return (
-            work.arrives_in[False] == PLAIN
+            len(work.inputs) == 1
+            and work.arrives_in[False] == PLAIN
             and pools_value_by_value(self._names[head], work.attributes, work.inputs[0], work.output)
             and work.inputs[0][1] % work.block == 0
         )

@@ -193,3 +193,12 @@ def test_estimates_know_of_it(channels: int) -> None:
         for target in (NARROW, replace(NARROW, rewrites=()))
     )
     assert known < 0.3 * unknown if channels == 64 else known == unknown
+
+
+def test_estimates_of_what_reads_nothing_are_told_too() -> None:
+    net = Net()
+    graph = net.graph(net.op("_zeros", shape="(2, 3)"))
+    shapes = infer_entry_shapes(graph, {}, {}).entries
+    assert NARROW.cost is not None
+    found = estimate(graph, ["_zeros"], NARROW, NARROW.cost, shapes, choices=frozenset())
+    assert found.float32[0] > 0
