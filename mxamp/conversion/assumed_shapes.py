@@ -9,7 +9,7 @@ from typing import Callable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
-from mxamp.conversion.told_sizes import told_sizes
+from mxamp.conversion.told_size import told_size
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.graph.shapes import infer_entry_shapes
@@ -18,6 +18,7 @@ from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.parameters import LAYERS
 from mxamp.params.parameter import Parameter
+from mxamp.passes.axis_sizes import moved_axes
 from mxamp.passes.global_pooling import REDUCTIONS
 from mxamp.passes.images import ADAPTIVE_POOLING, reduces_places
 from mxamp.targets.work import Shapes
@@ -202,18 +203,18 @@ def _candidates(
     most = usual[0]
     one = dict.fromkeys(others, (1,))
 
-    def told(fill: Callable[[int], Mapping[str, Shape]], *, flat: bool) -> Sequence[int]:
-        return told_sizes(graph, params, lambda size: {**fill(size), **one}, flat=flat)
+    def told(fill: Callable[[int], Mapping[str, Shape]], *, flat: bool) -> int | None:
+        return told_size(graph, params, lambda size: {**fill(size), **one}, flat=flat)
 
     if any(_OPEN in form for form in forms.values()):
-        heights = told(lambda size: _filled(forms, _Sides(size, most)), flat=False)
-        widths = told(lambda size: _filled(forms, _Sides(most, size)), flat=False)
-        oblong = [_Sides(high, wide) for high in heights or (most,) for wide in widths or (most,)]
-        sides = (*(oblong if heights or widths else ()), *[_Sides(side, side) for side in usual])
+        height = told(lambda size: _filled(forms, _Sides(size, most)), flat=False)
+        width = told(lambda size: _filled(forms, _Sides(most, size)), flat=False)
+        # Where neither is told this is the usual image, which is tried once.
+        sides = tuple(dict.fromkeys([_Sides(height or most, width or most), *[_Sides(s, s) for s in usual]]))
     lengths: Sequence[int] = (0,)
     if any(_LENGTH in form for form in forms.values()):
         fitting = told(lambda size: _filled(forms, _Sides(most, most), size), flat=True)
-        lengths = tuple(dict.fromkeys((*fitting, *_LENGTHS)))
+        lengths = tuple(dict.fromkeys((fitting or _LENGTHS[0], *_LENGTHS)))
     for side, length in itertools.product(sides, lengths):
         known = _filled(forms, side, length)
         if others:
@@ -341,19 +342,10 @@ def _before(form: Shape, node: Node) -> Shape | None:
     op = FACTS.canonical(node.op)
     if op == _CUTS:
         return _uncut(form, node)
-    if op == "SwapAxis":
-        one, other = (int(node.attrs.get(name, "0")) for name in ("dim1", "dim2"))
-        order = list(range(len(form)))
-        if not all(-len(form) <= axis < len(form) for axis in (one, other)):
-            return None
-        order[one], order[other] = order[other], order[one]
-        return tuple([form[axis] for axis in order])
-    axes = integers(node.attrs.get("axes" if op == "transpose" else "axis", "()")) or ()
-    if op == "transpose":
-        axes = axes or tuple(reversed(range(len(form))))
-        return (
-            tuple([form[axes.index(axis)] for axis in range(len(form))]) if len(axes) == len(form) else None
-        )
+    if op in ("SwapAxis", "transpose"):
+        order = moved_axes(node, len(form))
+        return None if order is None else tuple([form[order.index(axis)] for axis in range(len(form))])
+    axes = integers(node.attrs.get("axis", "()")) or ()
     if op == "squeeze":
         rank = len(form) + len(axes)
         kept = iter(form)

@@ -38,8 +38,7 @@ def depthwise_of(
     """
     if op != "BatchNorm" or attrs.get("axis", "1") != "1" or channels % block:
         return None
-    size = str(channels)
-    return "Convolution", {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "False"}
+    return _depthwise(channels, no_bias=False)
 
 
 def reads_odd_channels(op: str, attrs: Mapping[str, str], weight: Sequence[int]) -> bool:
@@ -102,5 +101,10 @@ def pools_value_by_value(
 
 def depthwise_of_ones(channels: int) -> tuple[str, Mapping[str, str]]:
     """Return operator and attributes of the depthwise layer that only brings an image into blocks."""
+    return _depthwise(channels, no_bias=True)
+
+
+def _depthwise(channels: int, *, no_bias: bool) -> tuple[str, Mapping[str, str]]:
     size = str(channels)
-    return "Convolution", {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": "True"}
+    attrs = {"kernel": "(1, 1)", "num_filter": size, "num_group": size, "no_bias": str(no_bias)}
+    return "Convolution", attrs

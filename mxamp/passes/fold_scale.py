@@ -22,7 +22,7 @@ _NORM = "BatchNorm"
 
 _SCALED = LAYERS | {_NORM}
 
-_FAR = 2.0**20
+LARGEST_FACTOR = 2.0**20
 """No factor is larger, or smaller than one over it: weights are to stay well within every dtype's range."""
 
 
@@ -106,7 +106,7 @@ def _factor(node: Node) -> float | None:
 
 
 def _is_near_one(factor: float) -> bool:
-    return math.isfinite(factor) and 1 / _FAR <= abs(factor) <= _FAR
+    return math.isfinite(factor) and 1 / LARGEST_FACTOR <= abs(factor) <= LARGEST_FACTOR
 
 
 def _scaled(state: State, position: int, factor: float) -> Mapping[int, Parameter]:

@@ -139,7 +139,7 @@ def _join(state: State, position: int) -> _Join | None:
 
 def _is_single(sizes: Sizes | None) -> bool:
     """Whether a tensor has one value along its last axis in every call."""
-    return bool(sizes) and sizes is not None and sizes[-1] == 1
+    return sizes is not None and sizes[-1:] == (1,)
 
 
 def _turn(edit: GraphEdit, position: int, node: Node, join: _Join) -> None:

@@ -1,9 +1,9 @@
-"""Which sizes of inputs fit the layers that read what is made of them, by the columns of their weights."""
+"""Which size of inputs fits the layer that reads what is made of them, by the columns of its weight."""
 
 from __future__ import annotations
 
 import math
-from typing import Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Callable, Iterator, Mapping, NamedTuple
 
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Entry, Graph, Node
@@ -28,14 +28,14 @@ class _Reader(NamedTuple):
     flattens: bool
 
 
-def told_sizes(
+def told_size(
     graph: Graph,
     params: Mapping[str, Shape],
     shapes_for: Callable[[int], Mapping[str, Shape]],
     *,
     flat: bool,
-) -> Sequence[int]:
-    """Return the sizes of an axis of inputs with which layers read as much as their weights have columns.
+) -> int | None:
+    """Return the size of an axis of inputs with which a layer reads as much as its weight has columns.
 
     Parameters
     ----------
@@ -56,15 +56,15 @@ def told_sizes(
     """
     reader = next((reader for reader in _readers(graph, params) if reader.flattens == flat), None)
     if reader is None:
-        return ()
+        return None
     before = Graph(graph.nodes[: reader.data.node + 1], (reader.data,), graph.attrs)
     own = {name: shape for name, shape in params.items() if name in before.variables}
     for short, long in _TWO_SIZES:
         less, more = (_read(before, own, shapes_for(size), reader) for size in (short, long))
         if less is not None and more is not None and more > less:
             size = short + (reader.columns - less) * (long - short) / (more - less)
-            return (int(size),) if size >= 1 and size == int(size) else ()
-    return ()
+            return int(size) if size >= 1 and size == int(size) else None
+    return None
 
 
 def _read(
