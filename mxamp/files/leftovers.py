@@ -100,12 +100,17 @@ def unchanged_while_reading(paths: Sequence[Path], read: Callable[[], _Result]) 
 
 
 def _identities(paths: Sequence[Path]) -> list[tuple[int, ...] | None]:
+    """Return what each path is and what it leads to, None where there is nothing.
+
+    A save ends by putting each new file in the place of the link to it: the same file by then, but who
+    followed the link meanwhile may have found nothing.
+    """
     found: list[tuple[int, ...] | None] = []
     for path in paths:
         try:
-            status = os.stat(path)
+            entry, status = os.lstat(path), os.stat(path)
         except (OSError, ValueError):
             found.append(None)
         else:
-            found.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+            found.append((entry.st_ino, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
     return found

@@ -173,6 +173,24 @@ def test_files_that_were_replaced_in_between_are_read_again(tmp_path):
     assert seen[0] == (b"old", b"new"), "otherwise this shows nothing"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
+def test_a_link_whose_place_its_own_file_takes_is_read_again(tmp_path):
+    """A save ends so; who followed the link to a folder that is gone by then finds nothing, and once only."""
+    file, path, tries = tmp_path / "new", tmp_path / "x", []
+    file.write_bytes(b"new")
+    path.symlink_to(file)
+
+    def read():
+        tries.append(path)
+        if len(tries) == 1:
+            os.replace(file, path)
+            raise FileNotFoundError(file)
+        return path.read_bytes()
+
+    assert unchanged_while_reading([path], read) == b"new"
+    assert len(tries) == 2
+
+
 def test_an_error_of_files_that_were_not_replaced_passes_through(tmp_path):
     def read():
         raise ParamsError("damaged")
