@@ -60,6 +60,7 @@ from mxamp.passes import (
     RewriteLastAxisSplit,
     RewriteLastAxisSum,
     RewriteLayerNorm,
+    RewriteLeakyReLU,
     RewriteMasks,
     RewriteNearestUpsampling,
     RewritePixelShuffle,
@@ -132,7 +133,8 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteSummedProducts),
     preparing(FoldConstants),  # of parameters,
     preparing(MoveTransposes),  # so that a layer and its bias, its norm and its activation meet
-    preparing(OneSpelling),  # sums of what is known to have one shape once no transpose is between
+    preparing(RewriteLeakyReLU),  # of images, which are known where no transpose is between,
+    preparing(OneSpelling),  # and so are sums of one shape
     preparing(RewriteDenseLayer),
     preparing(RewriteBilinearUpsampling),  # to a layer, into which is folded what is behind it
     preparing(RewriteInstanceNorm),  # to norms, to whose scale and activation the same goes

@@ -42,6 +42,7 @@ from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_split import RewriteLastAxisSplit
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
 from mxamp.passes.layer_norm import RewriteLayerNorm
+from mxamp.passes.leaky_relu import RewriteLeakyReLU
 from mxamp.passes.move_transposes import MoveTransposes
 from mxamp.passes.nearest_upsampling import RewriteNearestUpsampling
 from mxamp.passes.needless_casts import DropNeedlessCasts
@@ -140,6 +141,7 @@ __all__ = [
     "RewriteLastAxisSplit",
     "RewriteLastAxisSum",
     "RewriteLayerNorm",
+    "RewriteLeakyReLU",
     "RewriteMasks",
     "RewriteNearestUpsampling",
     "RewritePReLU",

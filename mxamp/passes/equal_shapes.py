@@ -16,6 +16,7 @@ KEEP_SHAPE = frozenset(
         *("add_n", "elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add", "erf", "exp"),
         *("hard_sigmoid", "log_softmax", "negative", "relu", "sigmoid", "softmax", "softsign", "sqrt"),
         *("square", "tanh", "_npx_relu", "_npx_sigmoid", "_npi_tanh", "_npi_exp", "_npi_negative"),
+        *("ones_like", "zeros_like"),
         *(
             f"_{name}_scalar"
             for name in ("plus", "minus", "rminus", "mul", "div", "rdiv", "maximum", "power")
@@ -45,7 +46,7 @@ class EqualShapes:
     Every entry gets a key, which says how its shape comes about: entries of one key have one shape, of two
     keys perhaps not. An image's says where its batch comes from, how many channels it has, and what its plane
     was at first and went through: a 3x3 Convolution with stride 2 and padding 1 makes the same plane as a 1x1
-    Convolution with stride 2 does.
+    Convolution with stride 2 does, and as a Pad and a Convolution without padding.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ class EqualShapes:
     ) -> None:
         self._sizes = sizes
         self._numbers: dict[Hashable, int] = {}
+        self._grown: dict[Hashable, tuple[Hashable, Sequence[int]]] = {}
+        """A plane -> of which it has all places but those at its edges -> and by how many it is longer."""
         self._keys: list[Hashable] = []
         for position, node in enumerate(graph.nodes):
             parameter = params.get(node.name) if node.op == VARIABLE else None
@@ -92,14 +95,14 @@ class EqualShapes:
             return keys[0] if len(set(keys)) == 1 else self._stretched(position, node)
         if op == "FullyConnected":
             hidden = integers(node.attrs.get("num_hidden", ""))
-            if hidden is None:
+            if not hidden:
                 return None
             if is_true(node.attrs, "flatten", default=True):
-                return ("image", _part(keys[0], _BATCH, "batch"), hidden, "no plane")
+                return ("image", _part(keys[0], _BATCH, "batch"), hidden[0], "no plane")
             return ("rows", _rows(keys[0]), hidden)
         if op == "Convolution" and node.attrs.get("layout", "None") in CHANNELS_FIRST:
             filters = integers(node.attrs.get("num_filter", ""))
-            return None if filters is None else self._windowed(node, keys[0], filters)
+            return self._windowed(node, keys[0], filters[0]) if filters else None
         if op == "Pooling" and node.attrs.get("layout", "None") in CHANNELS_FIRST:
             if is_true(node.attrs, "global_pool", default=False):
                 return None
@@ -107,7 +110,13 @@ class EqualShapes:
         if op == "Concat" and node.attrs.get("dim", "1") == "1":
             batch, plane = _part(keys[0], _BATCH, "batch"), _part(keys[0], _PLANE, "plane")
             joined = tuple([_part(key, _CHANNELS, "channels") for key in keys])
-            return ("image", batch, self._number("joined", joined), plane)
+            counts = [count for count in joined if isinstance(count, int)]
+            channels = sum(counts) if len(counts) == len(joined) else self._number("joined", joined)
+            return ("image", batch, channels, plane)
+        if op == "slice_axis":
+            return _first_channels(node, keys[0])
+        if op == "Pad":
+            return self._padded(node, keys[0])
         return None
 
     def _number(self, *key: Hashable) -> Hashable:
@@ -136,10 +145,35 @@ class EqualShapes:
             (2 * pad - dilation * (size - 1), stride)
             for size, stride, pad, dilation in zip(kernel, strides, pads, dilations)
         ]
-        plane = _part(source, _PLANE, "plane")
-        if any(step != (0, 1) for step in steps):
-            plane = self._number("window", plane, tuple(steps), node.attrs.get("pooling_convention", "valid"))
+        plane = self._moved(
+            _part(source, _PLANE, "plane"), steps, node.attrs.get("pooling_convention", "valid")
+        )
         return ("image", _part(source, _BATCH, "batch"), channels, plane)
+
+    def _padded(self, node: Node, source: Hashable) -> Hashable | None:
+        """Return the key of an image with more places at its edges."""
+        width = integers(node.attrs.get("pad_width", "")) or ()
+        before, after = width[::2], width[1::2]
+        if len(before) <= _CHANNELS or len(before) != len(after) or any(width[: 2 * _CHANNELS]):
+            return None
+        steps = [(sum(edges), 1) for edges in zip(before[_CHANNELS:], after[_CHANNELS:])]
+        plane = self._moved(_part(source, _PLANE, "plane"), steps, "valid")
+        return ("image", _part(source, _BATCH, "batch"), _part(source, _CHANNELS, "channels"), plane)
+
+    def _moved(self, plane: Hashable, steps: Sequence[tuple[int, int]], convention: str) -> Hashable:
+        """Return the key of what windows make of a plane that is so much longer, with strides like these."""
+        base, longer = self._grown.get(plane, (plane, (0,) * len(steps)))
+        if len(longer) != len(steps):
+            base, longer = plane, (0,) * len(steps)
+        steps = [(more + added, stride) for more, (added, stride) in zip(longer, steps)]
+        if all(stride == 1 for _, stride in steps):  # then both conventions are one
+            if not any(more for more, _ in steps):
+                return base
+            convention = "valid"
+        key = self._number("window", base, tuple(steps), convention)
+        if all(stride == 1 for _, stride in steps):
+            self._grown[key] = (base, [more for more, _ in steps])
+        return key
 
 
 def _part(key: Hashable, number: int, name: str) -> Hashable:
@@ -148,6 +182,17 @@ def _part(key: Hashable, number: int, name: str) -> Hashable:
         part: Hashable = key[number]
         return part
     return (name, key)
+
+
+def _first_channels(node: Node, source: Hashable) -> Hashable | None:
+    """Return the key of the first channels of an image, where it has so many."""
+    axis, begin, end = (integers(node.attrs.get(key, "")) for key in ("axis", "begin", "end"))
+    channels = _part(source, _CHANNELS, "channels")
+    if axis != (1,) or begin != (0,) or end is None or not isinstance(channels, int):
+        return None
+    if len(end) != 1 or not 0 < end[0] <= channels:
+        return None
+    return ("image", _part(source, _BATCH, "batch"), end[0], _part(source, _PLANE, "plane"))
 
 
 def _rows(key: Hashable) -> Hashable:

@@ -224,6 +224,7 @@ _PREPARED = {
     "plain_sums": ("activation", "computed apart from a sum"),
     "layer_norm": ("node", "of normalisations written as LayerNorm"),
     "activations": ("activation", "written as Activation"),
+    "leaky_relu": ("node", "of leaky relus written as LeakyReLU"),
     "nearest_upsampling": ("upsampling", "written as a depthwise Deconvolution"),
     "bilinear_upsampling": ("upsampling", "written as a bilinear Deconvolution"),
     "bilinear_resize": ("resize", "written as products with weights"),

@@ -324,6 +324,23 @@ def layer(net: Net, x: Entry, name: str, kernel: int = 3, *, filters: int = 8, s
     )
 
 
+def bare(net: Net, x: Entry, name: str, *, stride: int = 1) -> Entry:
+    """Return a 3x3 Convolution of 8 filters without padding."""
+    weight, each = net.param(f"{name}_weight", 8, 8, 3, 3), {"kernel": (3, 3), "stride": (stride, stride)}
+    return net.op("Convolution", x, weight, name=name, num_filter=8, no_bias=True, **each)
+
+
+def padded(net: Net, x: Entry, before: int, after: int) -> Entry:
+    width = (0, 0, 0, 0, before, after, before, after)
+    return net.op("Pad", x, mode="constant", pad_width=width)
+
+
+def with_zeros(net: Net, x: Entry, channels: int) -> Entry:
+    """Return an image with as many channels of zeros behind its own, or as many as it has."""
+    some = net.op("slice_axis", x, axis=1, begin=0, end=channels)
+    return net.op("Concat", x, net.op("zeros_like", some), dim=1, num_args=2)
+
+
 SHAPES: dict[str, tuple[Callable[[Net, Entry], tuple[Entry, Entry]], bool]] = {
     "the block's input": (
         lambda net, x: (layer(net, x, "a"), layer(net, layer(net, x, "b", 5), "c", 1)),
@@ -403,6 +420,33 @@ SHAPES: dict[str, tuple[Callable[[Net, Entry], tuple[Entry, Entry]], bool]] = {
             net.op("Concat", layer(net, x, "c", 5), layer(net, x, "d", 1, filters=1), num_args=2),
         ),
         True,
+    ),
+    "padded, and a layer without padding": (
+        lambda net, x: (layer(net, x, "a"), bare(net, padded(net, x, 1, 1), "b")),
+        True,
+    ),
+    "padded afterwards": (
+        lambda net, x: (layer(net, x, "a"), padded(net, bare(net, x, "b"), 0, 2)),
+        True,
+    ),
+    "padded too far": (
+        lambda net, x: (layer(net, x, "a"), bare(net, padded(net, x, 1, 2), "b")),
+        False,
+    ),
+    "padded behind, and pooled": (
+        lambda net, x: (
+            bare(net, padded(net, x, 0, 1), "a", stride=2),
+            net.op("Pooling", layer(net, x, "b"), kernel=(2, 2), stride=(2, 2)),
+        ),
+        True,
+    ),
+    "channels of zeros": (
+        lambda net, x: (layer(net, x, "a", filters=14), with_zeros(net, layer(net, x, "b"), 6)),
+        True,
+    ),
+    "channels that there are not": (
+        lambda net, x: (layer(net, x, "a", filters=17), with_zeros(net, layer(net, x, "b"), 9)),
+        False,
     ),
     "parameters": (lambda net, x: (net.param("p", 3, 4), net.param("q", 3, 4)), True),
     "parameters of two shapes": (lambda net, x: (net.param("p", 3, 4), net.param("q", 1, 4)), False),

@@ -123,6 +123,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "bilinear_upsampling",
         "bilinear_resize",
         "activations",
+        "leaky_relu",
         "scale_and_shift",
         "nearest_upsampling",
         "pad_channels",
