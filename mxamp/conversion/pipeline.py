@@ -45,6 +45,7 @@ from mxamp.passes import (
     RewriteBestBoxes,
     RewriteBilinearResize,
     RewriteBilinearUpsampling,
+    RewriteBounds,
     RewriteColumns,
     RewriteDenseConvolution,
     RewriteDenseLayer,
@@ -151,6 +152,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteRelu),
     preparing(RewriteActivations),  # which carry padded channels on, as their operators do not
     preparing(RewriteScaleAndShift),  # of sums and products that are no part of a pattern
+    preparing(RewriteBounds),  # of layers, behind the norms that these were
     preparing(RewriteNearestUpsampling),
     preparing(RewriteBilinearResize),
     preparing(RewriteLastAxisConcat),

@@ -7,6 +7,7 @@ from mxamp.passes.best_boxes import RewriteBestBoxes
 from mxamp.passes.bilinear_resize import RewriteBilinearResize
 from mxamp.passes.bilinear_upsampling import RewriteBilinearUpsampling
 from mxamp.passes.blocks_for_pooling import BlocksForPooling
+from mxamp.passes.bounds import RewriteBounds
 from mxamp.passes.columns import RewriteColumns
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
@@ -126,6 +127,7 @@ __all__ = [
     "RewriteBestBoxes",
     "RewriteBilinearResize",
     "RewriteBilinearUpsampling",
+    "RewriteBounds",
     "RewriteColumns",
     "RewriteDenseConvolution",
     "RewriteDenseLayer",

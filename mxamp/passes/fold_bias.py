@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +43,8 @@ class FoldBias(PreparationPass):
 
         x -> Convolution(weight, bias) -> y
 
-    Likewise a Deconvolution and a FullyConnected, what is subtracted, one number for all filters, and a layer
-    that has a bias, to which c is added.
+    Likewise a Deconvolution and a FullyConnected, what is subtracted, one number for all filters, several
+    sums one behind the other, and a layer that has a bias, to which c is added.
 
     Refuses: where anything else reads the layer, or it is a graph output; an array that is no dense float32
     parameter, does not lie along the filters alone, or holds values beyond 2^15, as masks do; a bias that
@@ -66,61 +67,84 @@ class FoldBias(PreparationPass):
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Return the graph in which layers add."""
-        edit, changes = GraphEdit(graph, state.params), []
+        sums: dict[int, _Sums] = {}
         for position, node in enumerate(graph.nodes):
-            if node.op not in self.operators or state.is_fixed(position):
-                continue
-            layer = self._folded(state, edit, position)
-            if layer is None:
-                continue
-            if position in state.heads:  # the sum's name stays, and the layer's goes
-                edit.replace(position, edit.node(layer)._replace(name=node.name))
-                edit.drop(layer.node)
-                gone, kept = graph.nodes[layer.node], node
-            else:
-                edit.drop(position, layer)
-                gone, kept = node, graph.nodes[layer.node]
-            changes.append(self.changed(gone, f"{kept.name!r} is both: a layer with a bias", into=kept.name))
+            if node.op in self.operators and not state.is_fixed(position):
+                found = _found(state, position, sums)
+                if found is not None:
+                    sums[position] = found
+        whole = {found.layer: found for found in sums.values()}  # the last of each layer holds all
+        edit, changes = GraphEdit(graph, state.params), []
+        for layer, found in whole.items():
+            before, last = graph.nodes[layer], found.positions[-1]
+            parameter = ArrayParameter(found.values.astype(np.float32))
+            given = edit.add_parameter(f"{before.name}_bias", parameter, found.made_from, before=layer)
+            made = before._replace(
+                attrs={**before.attrs, "no_bias": "False"}, inputs=(*before.inputs[:_WITHOUT_BIAS], given)
+            )
+            # The name of a graph output stays, and the layer's goes.
+            kept = last if last in state.heads else layer
+            edit.replace(kept, made._replace(name=graph.nodes[kept].name))
+            name = graph.nodes[kept].name
+            for position in {layer, *found.positions} - {kept}:
+                edit.drop(position, Entry(kept))
+                reason = f"{name!r} is both: a layer with a bias"
+                changes.append(self.changed(graph.nodes[position], reason, into=name))
         return Done(edit.finish(), tuple(changes)) if changes else None
 
-    def _folded(self, state: State, edit: GraphEdit, position: int) -> Entry | None:
-        """Give the layer that a sum reads its bias, and return it; None where there is no such layer."""
-        graph, node = state.graph, state.graph.nodes[position]
-        is_difference = FACTS.canonical(node.op) in _DIFFERENCES
-        for number in (0,) if is_difference else (0, 1):
-            layer, added = node.inputs[number], node.inputs[1 - number]
-            if not _adds_nothing_else(state, layer, position):
-                continue
-            before = graph.nodes[layer.node]
-            values = _along_filters(before, state.parameter(added))
-            bias = before.inputs[_WITHOUT_BIAS:]
-            own = state.own_parameter(bias[0]) if bias else None
-            if values is None or (bias and own is None):
-                continue
-            if not np.all(np.abs(values) <= LARGEST_SUM):
-                continue
-            values = -values if is_difference else values
-            sources = [graph.nodes[added.node].name]
-            if own is not None:
-                values = values.astype(np.float64) + own.values().astype(np.float64)
-                sources.append(graph.nodes[bias[0].node].name)
-            parameter = ArrayParameter(values.astype(np.float32))
-            given = edit.add_parameter(f"{before.name}_bias", parameter, sources, before=layer.node)
-            attrs = {**before.attrs, "no_bias": "False"}
-            inputs = (*before.inputs[:_WITHOUT_BIAS], given)
-            edit.replace(layer.node, before._replace(attrs=attrs, inputs=inputs))
-            return layer
+
+class _Sums(NamedTuple):
+    """What is added to the result of a layer.
+
+    Attributes
+    ----------
+    layer
+        The layer.
+    positions
+        The nodes that add, each to what the one before it writes.
+    values
+        What they and the layer's own bias add to each filter.
+    made_from
+        The parameters that say so.
+    """
+
+    layer: int
+    positions: Sequence[int]
+    values: NDArray[np.float64]
+    made_from: Sequence[str]
+
+
+def _found(state: State, position: int, sums: Mapping[int, _Sums]) -> _Sums | None:
+    """Return what a node, and those that it reads, add to the result of a layer; None where there is none."""
+    graph, node = state.graph, state.graph.nodes[position]
+    is_difference = FACTS.canonical(node.op) in _DIFFERENCES
+    for number in (0,) if is_difference else (0, 1):
+        source, added = node.inputs[number], node.inputs[1 - number]
+        before = sums.get(source.node) or _of_layer(state, source)
+        if before is None or state.only_reader(source.node) != position:
+            continue
+        values = _along_filters(graph.nodes[before.layer], state.parameter(added))
+        if values is None or not np.all(np.abs(values) <= LARGEST_SUM):
+            continue
+        total = before.values + (-1.0 if is_difference else 1.0) * values.astype(np.float64)
+        made_from = (graph.nodes[added.node].name, *before.made_from)
+        return _Sums(before.layer, (*before.positions, position), total, made_from)
+    return None
+
+
+def _of_layer(state: State, entry: Entry) -> _Sums | None:
+    """Return what the bias of a layer in float32 adds; None where it has to stay, or there is no layer."""
+    node = state.graph.nodes[entry.node]
+    is_layer = FACTS.canonical(node.op) in LAYERS and state.dtypes[entry.node][0] is DType.FLOAT32
+    if not is_layer or state.is_fixed(entry.node):
         return None
-
-
-def _adds_nothing_else(state: State, layer: Entry, position: int) -> bool:
-    """Return whether an entry is a layer in float32 that one sum alone reads."""
-    return (
-        FACTS.canonical(state.graph.nodes[layer.node].op) in LAYERS
-        and state.only_reader(layer.node) == position
-        and not state.is_fixed(layer.node)
-        and state.dtypes[layer.node][0] is DType.FLOAT32
-    )
+    if len(node.inputs) == _WITHOUT_BIAS:
+        return _Sums(entry.node, (), np.zeros(1), ())
+    bias = node.inputs[_WITHOUT_BIAS]
+    own = state.own_parameter(bias)
+    if own is None:
+        return None
+    return _Sums(entry.node, (), own.values().astype(np.float64), (state.graph.nodes[bias.node].name,))
 
 
 def _along_filters(layer: Node, parameter: Parameter | None) -> NDArray[np.float32] | None:

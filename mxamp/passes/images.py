@@ -7,6 +7,7 @@ from typing import Mapping, Sequence
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
+from mxamp.params.parameter import Parameter
 
 _MAKES_PLACES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 """Operators whose results have as many axes of places as their kernel has."""
@@ -64,10 +65,17 @@ _CHANNELS = 1
 """The axis of channels."""
 
 
-def axes_of_places(graph: Graph) -> Mapping[int, int]:
+def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int, int]:
     """Return the nodes whose first output certainly is a batch of channels of places: node -> axes of places.
 
     A sequence has one, an image two, a volume three.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        Its parameters by name: one of no more axes, with which an image is computed, takes none of its away.
     """
     found: dict[int, int] = {}
     for position, node in enumerate(graph.nodes):
@@ -85,9 +93,16 @@ def axes_of_places(graph: Graph) -> Mapping[int, int]:
             if known:
                 found[position] = found[known[0]]
         elif op in _BROADCAST:
-            axes = {found.get(entry.node) if _is_told(graph, entry) else None for entry in node.inputs}
-            if len(axes) == 1 and None not in axes:
-                found[position] = found[node.inputs[0].node]
+            arrays = [params.get(graph.nodes[entry.node].name) for entry in node.inputs]
+            axes = {
+                found.get(entry.node) if _is_told(graph, entry) else None
+                for entry, array in zip(node.inputs, arrays)
+                if array is None
+            }
+            places = next(iter(axes), None)
+            most = max((len(array.shape) for array in arrays if array is not None), default=0)
+            if len(axes) == 1 and places is not None and most <= _BEFORE_PLACES + places:
+                found[position] = places
         elif _leaves_shape(node) and node.inputs[0].node in found and _is_told(graph, node.inputs[0]):
             found[position] = found[node.inputs[0].node]
         elif op == "reshape_like" and _gets_places_back(graph, node):

@@ -226,7 +226,7 @@ class State:
     @cached_property
     def places(self) -> Mapping[int, int]:
         """The nodes that certainly hand on sequences, images or volumes; see :func:`axes_of_places`."""
-        return axes_of_places(self.graph)
+        return axes_of_places(self.graph, self.params)
 
     @cached_property
     def images(self) -> frozenset[int]:

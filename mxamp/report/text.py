@@ -225,6 +225,7 @@ _PREPARED = {
     "layer_norm": ("node", "of normalisations written as LayerNorm"),
     "activations": ("activation", "written as Activation"),
     "leaky_relu": ("node", "of leaky relus written as LeakyReLU"),
+    "bounds": ("node", "of bounds written as a clip that layers take"),
     "nearest_upsampling": ("upsampling", "written as a depthwise Deconvolution"),
     "bilinear_upsampling": ("upsampling", "written as a bilinear Deconvolution"),
     "bilinear_resize": ("resize", "written as products with weights"),

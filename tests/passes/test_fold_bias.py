@@ -72,6 +72,33 @@ def test_a_layer_adds_it(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("is_output", [False, True])
+def test_sums_one_behind_the_other_are_one_bias(monkeypatch: pytest.MonkeyPatch, is_output: bool) -> None:
+    net = Sum(bias=True)
+    first = net.added(1, FILTERS, 1, 1)
+    second = net.op("broadcast_sub", first, net.param("more", FILTERS, 1, 1), name="second")
+    third = net.op("broadcast_add", net.param("one", 1), second, name="third")
+    graph = net.graph(third if is_output else net.op("Activation", third, name="y", act_type="relu"))
+    name = "third" if is_output else "layer"
+    after, done = prepared(FoldBias, graph, net.params, inserted=["layer_bias_1"])
+    assert [node.name for node in after.nodes if node.op != "null"] == [name] if is_output else [name, "y"]
+    assert {change.into for change in done.changes} == {name}
+    assert len(done.changes) == 3
+    data = {"x": np.random.default_rng(0).normal(size=(2, 4, 6, 6)).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, graph, parameters(net.params), data)
+    (found,) = outputs(monkeypatch, after, done.params, data)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_between_that_something_else_reads_is_the_last() -> None:
+    net = Sum()
+    first = net.added(FILTERS, 1, 1)
+    second = net.op("broadcast_add", first, net.param("more", FILTERS, 1, 1), name="second")
+    graph = net.graph(second, first)
+    after, _ = prepared(FoldBias, graph, net.params, inserted=["layer_bias"])
+    assert [node.name for node in after.nodes if node.op != "null"] == ["sum", "second"]
+
+
 def test_a_difference_is_a_sum() -> None:
     net = Sum()
     graph = net.graph(net.added(FILTERS, 1, 1, op="broadcast_sub"))  # an output, whose name stays

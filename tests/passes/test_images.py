@@ -8,7 +8,7 @@ import pytest
 
 from mxamp.graph import Entry
 from mxamp.passes.images import ImageOrigins, axes_of_places
-from tests.building import Net, named
+from tests.building import Net, named, parameters
 
 Network = Callable[[Net, Entry], Entry]
 
@@ -37,7 +37,7 @@ class Layers(Net):
     def places(self, last: Entry) -> int | None:
         graph = self.graph(last)
         position = graph.nodes.index(named(graph, "last"))
-        return axes_of_places(graph).get(position)
+        return axes_of_places(graph, parameters(self.params)).get(position)
 
 
 def rows(net: Net, *parts: Entry) -> Entry:
@@ -78,6 +78,9 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
     "padded": lambda net: net.op("Pad", net.layer, name="last", mode="constant", pad_width=PADDED),
     "brought into plain order": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, 0, 0)"),
     "scaled by images": lambda net: net.op("broadcast_mul", net.layer, net.pooled, name="last"),
+    "scaled by a parameter": lambda net: net.op(
+        "broadcast_mul", net.param("slopes", 1, 12, 1, 1), net.layer, name="last"
+    ),
     "put together as rows": lambda net: net.op(
         "reshape_like", rows(net, net.layer, net.layer), net.layer, name="last", **BACK
     ),
@@ -86,6 +89,12 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
 LOSE: dict[str, Callable[[Layers], Entry]] = {
     "squeezed": lambda net: net.op("SliceChannel", net.layer, name="last", num_outputs=12, squeeze_axis=True),
     "scaled by an unknown": lambda net: net.op("broadcast_mul", net.layer, net.unknown, name="last"),
+    "scaled by a parameter of more axes": lambda net: net.op(
+        "broadcast_mul", net.layer, net.param("slopes", 1, 1, 12, 1, 1), name="last"
+    ),
+    "two parameters": lambda net: net.op(
+        "broadcast_mul", net.param("slopes", 1, 12, 1, 1), net.param("more", 1, 12, 1, 1), name="last"
+    ),
     "averaged away": lambda net: net.op("mean", net.layer, name="last", axis="(2, 3)"),
     "reshaped": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, -1)"),
     "flat": lambda net: net.op("Flatten", net.layer, name="last"),

@@ -124,6 +124,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "bilinear_resize",
         "activations",
         "leaky_relu",
+        "bounds",
         "scale_and_shift",
         "nearest_upsampling",
         "pad_channels",
