@@ -81,6 +81,7 @@ from mxamp.passes import (
     State,
     StretchAxis,
     TakeRows,
+    UnevenPadding,
     WidePooling,
     run_passes,
 )
@@ -168,6 +169,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
     preparing(PadChannels),  # which knows a layer's bias where it stands,
+    preparing(UnevenPadding),
     preparing(ExplicitPadding),  # of layers with the channels that they have at last
     preparing(SkippedPlaces),
     preparing(SeparateDeconvolutionBias),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Mapping
 
 import numpy as np
@@ -13,16 +14,19 @@ from mxamp.params.parameter import ArrayParameter, Parameter
 
 
 class PaddedParameter(Parameter):
-    """A parameter that goes on behind its last values, along some axes, with one value.
+    """A parameter that goes on around its values, along some axes, with one value.
 
     Parameters
     ----------
     parameter
         The parameter, of a floating-point dtype.
     added
-        Axis -> how many entries are added at its end.
+        Axis -> how many entries are added.
     fill
         What they hold.
+    first
+        Axis -> how many of them are in front of what is there; the others, and all where it is not named, are
+        at its end.
 
     Notes
     -----
@@ -30,10 +34,18 @@ class PaddedParameter(Parameter):
     is in a file.
     """
 
-    def __init__(self, parameter: Parameter, added: Mapping[int, int], fill: float = 0.0) -> None:
+    def __init__(
+        self,
+        parameter: Parameter,
+        added: Mapping[int, int],
+        fill: float = 0.0,
+        *,
+        first: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         self._parameter = parameter
         self._added = added
         self._fill = fill
+        self._first = first
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,7 +61,8 @@ class PaddedParameter(Parameter):
     def _values(self) -> NDArray[Any]:
         values = self._parameter.values()
         padded = np.full(self.shape, self._fill, values.dtype)
-        padded[tuple([slice(size) for size in values.shape])] = values
+        begins = [self._first.get(axis, 0) for axis in range(values.ndim)]
+        padded[tuple([slice(begin, begin + size) for begin, size in zip(begins, values.shape)])] = values
         return padded
 
     def values(self) -> NDArray[Any]:

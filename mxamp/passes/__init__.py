@@ -80,6 +80,7 @@ from mxamp.passes.state import Done, State
 from mxamp.passes.stretch_axis import StretchAxis
 from mxamp.passes.summed_products import RewriteSummedProducts
 from mxamp.passes.take_rows import TakeRows
+from mxamp.passes.uneven_padding import UnevenPadding
 from mxamp.passes.wide_pooling import WidePooling
 
 __all__ = [
@@ -165,6 +166,7 @@ __all__ = [
     "State",
     "StretchAxis",
     "TakeRows",
+    "UnevenPadding",
     "WidePooling",
     "offline_dtypes",
     "run_passes",

@@ -241,6 +241,7 @@ _PREPARED = {
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "scale_and_shift": ("product or sum", "with a number done by a BatchNorm"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
+    "uneven_padding": ("layer", "that pads more at one end by zeros in a window"),
     "explicit_padding": ("layer", "whose image a Pad pads before"),
     "wide_pooling": ("pooling", "over wide windows done in two steps"),
     "activations_apart": ("activation", "kept apart from its layer"),
