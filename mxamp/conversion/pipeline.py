@@ -77,6 +77,7 @@ from mxamp.passes import (
     SeparateParts,
     ShareLayout,
     SkippedPlaces,
+    SliceChannels,
     SliceShortRows,
     State,
     StretchAxis,
@@ -163,6 +164,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteSecondAxisMax),
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
+    preparing(SliceChannels),  # before layers get whole blocks of filters
     preparing(MoveFewAxes),  # what no other form moved
     preparing(TakeRows),
     preparing(StretchAxis),

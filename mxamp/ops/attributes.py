@@ -35,6 +35,11 @@ def as_json(text: str) -> str:
     return _WRITTEN_OTHERWISE.sub("", text).replace("(", "[").replace(")", "]")
 
 
+def elements(text: str) -> tuple[str, ...]:
+    """Return the elements of a tuple as they are written: numbers, and ``None`` where there is no bound."""
+    return tuple([part.strip() for part in text.strip("()[] ").split(",") if part.strip()])
+
+
 @lru_cache(maxsize=1024)  # the same few kernels and shapes, over and over
 def integers(text: str) -> tuple[int, ...] | None:
     """Return an attribute that holds one integer or several, or None when it holds anything else.

@@ -8,6 +8,7 @@ from mxamp.passes.bilinear_resize import RewriteBilinearResize
 from mxamp.passes.bilinear_upsampling import RewriteBilinearUpsampling
 from mxamp.passes.blocks_for_pooling import BlocksForPooling
 from mxamp.passes.bounds import RewriteBounds
+from mxamp.passes.channel_slices import SliceChannels
 from mxamp.passes.columns import RewriteColumns
 from mxamp.passes.common_subexpressions import MergeCommonSubexpressions
 from mxamp.passes.convolve_batch_norm import ConvolveBatchNorm
@@ -162,6 +163,7 @@ __all__ = [
     "SeparateParts",
     "ShareLayout",
     "SkippedPlaces",
+    "SliceChannels",
     "SliceShortRows",
     "State",
     "StretchAxis",

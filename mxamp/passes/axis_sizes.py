@@ -11,7 +11,7 @@ from typing import Callable, Mapping, Sequence
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import elements, integers, is_true
 from mxamp.params.parameter import Parameter
 from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
 from mxamp.passes.window_sizes import FoundSizes, Size, Sizes, convolved, deconvolved, padded, pooled
@@ -285,7 +285,7 @@ def _cut(node: Node, sizes: Sizes) -> FoundSizes:
 
 def _sliced(node: Node, sizes: Sizes) -> FoundSizes:
     """Return the sizes of a part along several axes: of those along which all is taken."""
-    given = [_with_none(node.attrs.get(key, "()")) for key in ("begin", "end", "step")]
+    given = [elements(node.attrs.get(key, "()")) for key in ("begin", "end", "step")]
     if any(len(numbers) > len(sizes) for numbers in given):
         return None
     begins, ends, steps = ([*numbers, *["None"] * (len(sizes) - len(numbers))] for numbers in given)
@@ -293,10 +293,6 @@ def _sliced(node: Node, sizes: Sizes) -> FoundSizes:
         size if begin in ("None", "0") and end == "None" and step in ("None", "1") else None
         for size, begin, end, step in zip(sizes, begins, ends, steps)
     ]
-
-
-def _with_none(text: str) -> Sequence[str]:
-    return [part.strip() for part in text.strip("()[] ").split(",") if part.strip()]
 
 
 def _parts(node: Node, sizes: Sizes) -> FoundSizes:

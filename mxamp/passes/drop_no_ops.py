@@ -7,7 +7,7 @@ from typing import Mapping
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true, real_number
+from mxamp.ops.attributes import elements, integers, is_true, real_number
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
@@ -215,10 +215,7 @@ def _takes_all(state: State, node: Node, op: str) -> bool:
         if axis is None or len(axis) != 1 or not -len(sizes) <= axis[0] < len(sizes):
             return False
         return _is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), sizes[axis[0]])
-    begins, ends, steps = (
-        [part.strip() for part in node.attrs.get(key, "()").strip("()[] ").split(",") if part.strip()]
-        for key in ("begin", "end", "step")
-    )
+    begins, ends, steps = (elements(node.attrs.get(key, "()")) for key in ("begin", "end", "step"))
     return (
         len(begins) == len(ends) <= len(sizes)
         and set(steps) <= {"None", "1"}

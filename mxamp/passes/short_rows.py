@@ -14,6 +14,9 @@ from mxamp.passes.state import State
 _AXES = 4
 """For three or five the backend has no kernel that is faster."""
 
+_CHANNELS = 1
+"""The second axis."""
+
 _LONGEST_ROW = 64
 """Longer ones are copied about as fast by either operator."""
 
@@ -32,11 +35,12 @@ class SliceShortRows(NodeRewrite):
 
         x -> slice {begin: (None, None, 36), end: (None, None, 300)} (name)
 
-    Refuses: where no shape is known or assumed; other tensors than those of four axes; the last axis; more
-    than 64 values behind the axis; fewer than 1,024 rows of them; an axis that is counted from the end where
-    the number of axes is not certain; what is told its shape by its readers; other dtypes than float32;
-    numpy's shape semantics; a node that a rule of the user's picks; targets that do not name the pass; the
-    bodies of control flow. The node may be a graph output, for its name stays.
+    Refuses: where no shape is known or assumed; other tensors than those of four axes; the second axis, along
+    which ``slice`` may raise (:mod:`mxamp.passes.channel_slices`), and the last; more than 64 values behind
+    the axis; fewer than 1,024 rows of them; an axis that is counted from the end where the number of axes is
+    not certain; what is told its shape by its readers; other dtypes than float32; numpy's shape semantics; a
+    node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow. The
+    node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -75,7 +79,11 @@ class SliceShortRows(NodeRewrite):
             return None
         axis %= len(shape)
         row = math.prod(shape[axis + 1 :])
-        if axis == len(shape) - 1 or row > _LONGEST_ROW or math.prod(written) < _FEWEST_ROWS * row:
+        if (
+            axis in (_CHANNELS, len(shape) - 1)
+            or row > _LONGEST_ROW
+            or math.prod(written) < _FEWEST_ROWS * row
+        ):
             return None
         before = "None, " * axis
         attrs = {**own_attributes(node), "begin": f"({before}{begin},)", "end": f"({before}{end},)"}

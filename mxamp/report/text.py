@@ -253,6 +253,7 @@ _PREPARED = {
     "hard_swish": ("hard swish", "whose gate is computed in blocks of channels"),
     "plain_for_pooling": ("Pooling", "reading plain planes instead of blocks it has no kernel for"),
     "plain_concat": ("Concat", "of plain images written with three axes"),
+    "channel_slices": ("slice", "along channels cut in plain order"),
     "short_rows": ("slice", "of short rows written with the operator that copies them fast"),
     "share_layout": ("layer", "whose result is reordered once"),
     "dense_input": (

@@ -126,6 +126,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "leaky_relu",
         "bounds",
         "uneven_padding",
+        "channel_slices",
         "scale_and_shift",
         "nearest_upsampling",
         "pad_channels",
