@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Callable, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
-from mxamp.conversion.told_size import told_size
+from mxamp.conversion.told_size import told_side, told_size
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.graph.shapes import infer_entry_shapes
@@ -37,6 +38,9 @@ _SIDES_OF_SEGMENTATION = (480, 256, 224, 512, 768, 1024, 128, 64, 32)
 _SIDE_OF_SMALL = 32
 _STRIDE = 16
 """What networks that take images of the usual sides make them smaller by."""
+_IMAGE = 4
+"""Axes of a batch of images."""
+
 _NETWORK = 8
 """So many layers are no part of a network."""
 _FRAMES = 32
@@ -203,17 +207,22 @@ def _candidates(
     most = usual[0]
     one = dict.fromkeys(others, (1,))
 
-    def told(fill: Callable[[int], Mapping[str, Shape]], *, flat: bool) -> int | None:
-        return told_size(graph, params, lambda size: {**fill(size), **one}, flat=flat)
+    def filled(sides: _Sides, length: int = _LENGTHS[0]) -> Mapping[str, Shape]:
+        return {**_filled(forms, sides, length), **one}
 
     if any(_OPEN in form for form in forms.values()):
-        height = told(lambda size: _filled(forms, _Sides(size, most)), flat=False)
-        width = told(lambda size: _filled(forms, _Sides(most, size)), flat=False)
+        height, width = (
+            told_size(graph, params, fill, flat=False) or told_side(graph, params, fill, axis)
+            for axis, fill in (
+                (-2, lambda size: filled(_Sides(size, most))),
+                (-1, lambda size: filled(_Sides(most, size))),
+            )
+        )
         # Where neither is told this is the usual image, which is tried once.
         sides = tuple(dict.fromkeys([_Sides(height or most, width or most), *[_Sides(s, s) for s in usual]]))
     lengths: Sequence[int] = (0,)
     if any(_LENGTH in form for form in forms.values()):
-        fitting = told(lambda size: _filled(forms, _Sides(most, most), size), flat=True)
+        fitting = told_size(graph, params, lambda size: filled(_Sides(most, most), size), flat=True)
         lengths = tuple(dict.fromkeys((fitting or _LENGTHS[0], *_LENGTHS)))
     for side, length in itertools.product(sides, lengths):
         known = _filled(forms, side, length)
@@ -240,9 +249,23 @@ def _inferred(graph: Graph, params: Mapping[str, Shape], known: Mapping[str, Sha
     except MxampError:  # the conversion needs no shapes, and tells what is wrong with the graph better
         return None
     for node, outputs in zip(graph.nodes, entries):
-        if FACTS.canonical(node.op) in LAYERS and outputs[0] is None:
+        op = FACTS.canonical(node.op)
+        if op in LAYERS and outputs[0] is None:
+            return None
+        if op == "Reshape" and _cuts_image(node, entries[node.inputs[0].node][node.inputs[0].output]):
             return None
     return AssumedShapes(known, entries)
+
+
+def _cuts_image(node: Node, shape: Shape | None) -> bool:
+    """Return whether a Reshape to rows makes several of an image, of more values than a place has.
+
+    Where it was written for images of one size, a row is a whole image.
+    """
+    batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
+    if shape is None or len(shape) != _IMAGE or batch != -1 or len(sizes) != 1:
+        return False
+    return sizes[0] > max(shape[1], shape[-1]) and sizes[0] < math.prod(shape[1:])
 
 
 def _is_told(

@@ -17,6 +17,12 @@ _TWO_SIZES = ((64, 128), (1024, 2048))
 _OF_ANY_BATCH = (-1, 0, 1)
 """How a Reshape says the first axis of what is tried with a batch of one."""
 
+_HEIGHT = -2
+"""The axis."""
+
+_RESIZES = "_contrib_BilinearResize2D"
+_TOGETHER = frozenset({"Concat", "add_n", "broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
+
 _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 
 
@@ -57,25 +63,85 @@ def told_size(
     reader = next((reader for reader in _readers(graph, params) if reader.flattens == flat), None)
     if reader is None:
         return None
-    before = Graph(graph.nodes[: reader.data.node + 1], (reader.data,), graph.attrs)
-    own = {name: shape for name, shape in params.items() if name in before.variables}
+    before, own = _up_to(graph, params, reader.data)
     for short, long in _TWO_SIZES:
         less, more = (_read(before, own, shapes_for(size), reader) for size in (short, long))
         if less is not None and more is not None and more > less:
-            size = short + (reader.columns - less) * (long - short) / (more - less)
-            return int(size) if size >= 1 and size == int(size) else None
+            return _on_line((short, long), (less, more), reader.columns)
     return None
+
+
+def told_side(
+    graph: Graph, params: Mapping[str, Shape], shapes_for: Callable[[int], Mapping[str, Shape]], axis: int
+) -> int | None:
+    """Return the side of images with which what is put together with resized ones is as large as these.
+
+    Parameters
+    ----------
+    graph, params
+        See :func:`told_size`.
+    shapes_for
+        The shapes of inputs that have a side.
+    axis
+        Which side: -2 for heights, -1 for widths.
+
+    Notes
+    -----
+    A network that was written, or read from ONNX, for one size says how large it makes what it resizes. The
+    first that tells is asked.
+    """
+    for data, wanted in _beside_resized(graph, axis):
+        before, own = _up_to(graph, params, data)
+        less, more = (_shape(before, own, shapes_for(size), data) for size in _TWO_SIZES[0])
+        if less is None or more is None or min(len(less), len(more)) < -axis or more[axis] <= less[axis]:
+            continue
+        size = _on_line(_TWO_SIZES[0], (less[axis], more[axis]), wanted)
+        if size is not None:
+            return size
+    return None
+
+
+def _on_line(sizes: tuple[int, int], values: tuple[int, int], wanted: int) -> int | None:
+    """Return the size for which a value that grows as a straight line does is as wanted, if it is whole."""
+    (short, long), (less, more) = sizes, values
+    size = short + (wanted - less) * (long - short) / (more - less)
+    return int(size) if size >= 1 and size == int(size) else None
+
+
+def _beside_resized(graph: Graph, axis: int) -> Iterator[tuple[Entry, int]]:
+    """Yield what is put together with resized images, and how large these are."""
+    for node in graph.nodes:
+        if FACTS.canonical(node.op) not in _TOGETHER:
+            continue
+        for resized in node.inputs:
+            resize = graph.nodes[resized.node]
+            size = integers(resize.attrs.get("height" if axis == _HEIGHT else "width", "")) or (0,)
+            if FACTS.canonical(resize.op) == _RESIZES and len(resize.inputs) == 1 and size[0] > 1:
+                yield from ((other, size[0]) for other in node.inputs if other != resized)
+
+
+def _up_to(graph: Graph, params: Mapping[str, Shape], entry: Entry) -> tuple[Graph, Mapping[str, Shape]]:
+    """Return the graph before an entry, and its parameters."""
+    before = Graph(graph.nodes[: entry.node + 1], (entry,), graph.attrs)
+    return before, {name: shape for name, shape in params.items() if name in before.variables}
+
+
+def _shape(
+    before: Graph, params: Mapping[str, Shape], inputs: Mapping[str, Shape], entry: Entry
+) -> Shape | None:
+    """Return the shape of an entry, of the graph before it."""
+    known = {name: shape for name, shape in inputs.items() if name in before.variables}
+    try:
+        return infer_entry_shapes(before, known, params).entries[entry.node][entry.output]
+    except MxampError:
+        return None
 
 
 def _read(
     before: Graph, params: Mapping[str, Shape], inputs: Mapping[str, Shape], reader: _Reader
 ) -> int | None:
     """Return how many values a layer reads in one row, of the graph before it."""
-    known = {name: shape for name, shape in inputs.items() if name in before.variables}
-    try:
-        shape = infer_entry_shapes(before, known, params).entries[reader.data.node][reader.data.output]
-    except MxampError:
-        return None
+    shape = _shape(before, params, inputs, reader.data)
     return None if not shape else math.prod(shape[1:]) if reader.flattens else shape[-1]
 
 

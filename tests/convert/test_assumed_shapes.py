@@ -193,6 +193,35 @@ def test_a_layer_that_reads_rows_tells_one_side(reader: str) -> None:
     assert found.inputs["data"] == (1, 1, 224, 164)
 
 
+@pytest.mark.parametrize("sides", [(416, 416), (192, 320), (64, 352)])
+@pytest.mark.parametrize("together", ["broadcast_add", "Concat"])
+def test_what_is_put_together_with_resized_images_tells_the_sides(
+    together: str, sides: tuple[int, int]
+) -> None:
+    """As of networks that were read from ONNX, which were exported for images of one size."""
+    height, width = (side // 4 for side in sides)
+    large = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
+    small = conv(conv(large, 8, "conv2"), 8, "conv3")
+    resized = mx.sym.contrib.BilinearResize2D(small, height=height, width=width)
+    sym = conv(getattr(mx.sym, together)(large, resized), 8, "conv4")
+    assert assumed(sym, *arrays(sym, data=(1, 3, *sides))) == (1, 3, *sides)
+
+
+@pytest.mark.parametrize("side", [32, 64, 96])
+def test_a_reshape_to_rows_of_whole_images_tells_the_side(side: int) -> None:
+    x = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
+    last = mx.sym.transpose(x, axes=(0, 2, 3, 1))
+    rows = mx.sym.reshape(last, shape=(-1, 8 * (side // 4) ** 2))
+    sym = mx.sym.FullyConnected(rows, num_hidden=5, flatten=False, name="fc")
+    assert assumed(sym, *arrays(sym, data=(1, 3, side, side))) == (1, 3, side, side)
+
+
+def test_rows_of_places_tell_no_side() -> None:
+    x = conv(conv(mx.sym.var("data"), 8, "conv0", 4), 8, "conv1", 4)
+    rows = mx.sym.reshape(mx.sym.transpose(x, axes=(0, 2, 3, 1)), shape=(-1, 4))
+    assert assumed(rows, *arrays(rows, data=(1, 3, 100, 100))) == (1, 3, 224, 224)
+
+
 def test_what_is_scored_has_as_many_axes_as_layers_say() -> None:
     """A recommender's score adds what a dense layer makes of flattened embeddings, and so is a column."""
     indices = mx.sym.var("data")
