@@ -62,7 +62,7 @@ class EqualShapes:
         self,
         graph: Graph,
         params: Mapping[str, Parameter],
-        sizes: Callable[[Entry], Hashable | None] = lambda entry: None,
+        sizes: Callable[[Entry], Sequence[object] | None] = lambda entry: None,
     ) -> None:
         self._sizes = sizes
         self._numbers: dict[Hashable, int] = {}
@@ -75,7 +75,7 @@ class EqualShapes:
                 self._keys.append(("shape", parameter.shape))
             else:
                 key = self._made(position, node)
-                self._keys.append(("entry", position, 0) if key is None else key)
+                self._keys.append(self._unknown(position) if key is None else key)
 
     def are_equal(self, one: Entry, other: Entry) -> bool:
         """Return whether two entries certainly have one shape."""
@@ -83,6 +83,13 @@ class EqualShapes:
 
     def _key(self, entry: Entry) -> Hashable:
         return ("entry", *entry) if entry.output else self._keys[entry.node]
+
+    def _unknown(self, position: int) -> Hashable:
+        """Return the key of what nothing is known of, but perhaps that it has so many channels."""
+        key, sizes = ("entry", position, 0), self._sizes(Entry(position))
+        if sizes is None or len(sizes) <= _CHANNELS or not isinstance(sizes[_CHANNELS - 1], int):
+            return key
+        return ("image", ("batch", key), sizes[_CHANNELS - 1], ("plane", key))
 
     def _made(self, position: int, node: Node) -> Hashable | None:
         """Return the key of what a node makes; None where nothing is known."""

@@ -86,6 +86,9 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
     ),
 }
 
+KEEP["resized"] = lambda net: net.op("_contrib_BilinearResize2D", net.unknown, name="last", height=9, width=8)
+KEEP["of blocks"] = lambda net: net.op("depth_to_space", net.unknown, name="last", block_size=2)
+
 LOSE: dict[str, Callable[[Layers], Entry]] = {
     "squeezed": lambda net: net.op("SliceChannel", net.layer, name="last", num_outputs=12, squeeze_axis=True),
     "scaled by an unknown": lambda net: net.op("broadcast_mul", net.layer, net.unknown, name="last"),
@@ -128,6 +131,13 @@ def test_layers_tell_axes(kernel: str, axes: int) -> None:
 
 
 KEEP_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
+    "resized": lambda net: net.op("_contrib_BilinearResize2D", net.layer, name="last", height=9, width=8),
+    "resized and added": lambda net: net.op(
+        "broadcast_add",
+        net.op("_contrib_BilinearResize2D", net.layer, height=9, width=8),
+        net.unknown,
+        name="last",
+    ),
     "places padded": KEEP["padded"],
     "plain order": KEEP["brought into plain order"],
     "fewer rows": lambda net: net.op("slice_axis", net.layer, name="last", axis=2, begin=0, end=3),
