@@ -67,12 +67,15 @@ class RewriteBilinearResize(NodeRewrite):
         w: relu(1 - |min(arange(size) * last / (size - 1), last) - places|)
         places: arange_like(x, axis), last: max(places)
 
+    With ``align_corners=False`` results lie at (arange(size) + 0.5) * (last + 1) / size - 0.5, from 0 to last
+    at most.
+
     The matrices are made in the graph, so that images of every size are resized. Where sizes are so many
     times those of the image (``scale_height`` and ``scale_width``), the products are ``dot``, and places are
     repeated as often for as many results.
 
     Refuses: sizes that are 1, or are given in another way; scales that are no whole numbers, or not given for
-    both; ``align_corners=False``; where no shape is known, there are fewer than 2^17 results, or the products
+    both; where no shape is known, there are fewer than 2^17 results, or the products
     would take longer, or are more than 160 for each; other dtypes than float32; numpy's shape semantics; a
     node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow. The
     node may be a graph output, for its name stays.
@@ -87,14 +90,15 @@ class RewriteBilinearResize(NodeRewrite):
     23); 64 from 20 x 20 to 80 x 80 0.73 and 0.37.
 
     The same up to rounding: of two products that are not zero each sum has no more than two terms, and
-    weights differ from MXNet's by 2^-25 at most. Where x holds an infinity or NaN, its whole row and column
-    become NaN, and not its neighbours alone. What positions make is exact, so the weights, and with them the
-    products, stay float32. Linear in nodes.
+    weights differ from MXNet's by 2^-25 at most (with ``align_corners=False``, where a position is rounded
+    otherwise, by 2^-24 of it; neither is nearer to the exact value). Where x holds an infinity or NaN, its
+    whole row and column become NaN, and not its neighbours alone. What positions make is exact, so the
+    weights, and with them the products, stay float32. Linear in nodes.
 
     References
     ----------
-    ``SpatialUpSamplingBilinearUpdateOutput`` in src/operator/contrib/bilinear_resize.cc of apache/mxnet
-    1.9.1: places and weights.
+    ``SpatialUpSamplingBilinearUpdateOutput`` and ``area_pixel_compute_source_index`` in
+    src/operator/contrib/bilinear_resize.cc of apache/mxnet 1.9.1: places and weights.
     """
 
     step = "bilinear_resize"
@@ -120,10 +124,10 @@ class RewriteBilinearResize(NodeRewrite):
         op, by_height, by_width = wanted.products
         turned = put("transpose", "turned", (n, c, columns, rows), x, axes="(0, 1, 3, 2)")
         # What a layer wrote would be brought into plain order for each that asks for its shape.
-        by_row = _weights(put, "row", turned, 3, (rows, height), is_scaled=wanted.are_scales)
+        by_row = _weights(put, "row", turned, 3, (rows, height), wanted)
         tall = put(op, "tall", (n, c, columns, height), turned, by_row, **by_height)
         back = put("transpose", "back", (n, c, height, columns), tall, axes="(0, 1, 3, 2)")
-        by_column = _weights(put, "column", turned, 2, (columns, width), is_scaled=wanted.are_scales)
+        by_column = _weights(put, "column", turned, 2, (columns, width), wanted)
         attrs = {**own_attributes(node), **by_width}
         edit.replace(position, node._replace(op=op, attrs=attrs, inputs=(back, by_column)))
         return "products with two matrices of weights are the same, with a kernel of the backend"
@@ -133,21 +137,32 @@ _Put = Callable[..., Entry]
 
 
 def _weights(
-    put: _Put, what: str, image: Entry, axis: int, lengths: tuple[int, int], *, is_scaled: bool
+    put: _Put, what: str, image: Entry, axis: int, lengths: tuple[int, int], wanted: _Wanted
 ) -> Entry:
     """Put in the weights of all places along an axis for each result, and return them: (size, places)."""
     places, size = lengths
     own = put("_contrib_arange_like", f"{what}_places", (places,), image, axis=str(axis))
     last = put("max", f"{what}_last", (1,), own, axis="0", keepdims="True")
-    if is_scaled:
+    # Between the first and the last of both, or of all places with half of one at either end.
+    whole = last if wanted.are_aligned else put("_plus_scalar", f"{what}_whole", (1,), last, scalar="1")
+    if wanted.are_scales:
         repeated = put("tile", f"{what}_repeated", (size,), own, reps=str((size // places,)))
         results = put("_contrib_arange_like", f"{what}_results", (size,), repeated, axis="0")
         end = put("max", f"{what}_end", (1,), results, axis="0", keepdims="True")
-        step = put("broadcast_div", f"{what}_step", (1,), last, end)
+        if not wanted.are_aligned:
+            end = put("_plus_scalar", f"{what}_size", (1,), end, scalar="1")
+        step = put("broadcast_div", f"{what}_step", (1,), whole, end)
     else:
-        step = put("_div_scalar", f"{what}_step", (1,), last, scalar=str(size - 1))
+        ends = size - 1 if wanted.are_aligned else size
+        step = put("_div_scalar", f"{what}_step", (1,), whole, scalar=str(ends))
         results = put("_arange", f"{what}_results", (size,), start="0", stop=str(size), dtype="float32")
-    far = put("broadcast_mul", f"{what}_far", (size,), results, step)
+    if wanted.are_aligned:
+        far = put("broadcast_mul", f"{what}_far", (size,), results, step)
+    else:
+        middles = put("_plus_scalar", f"{what}_middles", (size,), results, scalar="0.5")
+        moved = put("broadcast_mul", f"{what}_moved", (size,), middles, step)
+        around = put("_minus_scalar", f"{what}_around", (size,), moved, scalar="0.5")
+        far = put("Activation", f"{what}_far", (size,), around, act_type="relu")
     # The last one's is rounded, too, and must not lie beyond the last place.
     near = put("broadcast_minimum", f"{what}_near", (size,), far, last)
     lines = put("Reshape", f"{what}_lines", (size, 1), near, shape="(-1, 1)")
@@ -159,11 +174,22 @@ def _weights(
 
 
 class _Wanted(NamedTuple):
-    """The height and width of a result, or how many times those of the image they are."""
+    """What a resize makes.
+
+    Attributes
+    ----------
+    height, width
+        The sizes of its result, or how many times those of the image they are.
+    are_scales
+        Whether they are so many times those.
+    are_aligned
+        Whether the corners of both lie upon each other, or else the edges of what is around them.
+    """
 
     height: int
     width: int
     are_scales: bool
+    are_aligned: bool
 
     def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the height and width of the result for an image."""
@@ -189,16 +215,13 @@ class _Wanted(NamedTuple):
 def _wanted(node: Node) -> _Wanted | None:
     """Return what a resize makes; None where it is another kind."""
     attrs = node.attrs
-    if (
-        len(node.inputs) != 1
-        or attrs.get("mode", "size") != "size"
-        or not is_true(attrs, "align_corners", default=True)
-    ):
+    if len(node.inputs) != 1 or attrs.get("mode", "size") != "size":
         return None
     scales = [attrs.get(name, "None") for name in ("scale_height", "scale_width")]
     are_scales = scales != ["None", "None"]
     given = tuple(map(_whole, scales if are_scales else [attrs.get("height", ""), attrs.get("width", "")]))
-    return _Wanted(given[0], given[1], are_scales) if min(given) >= _LEAST_SIZE else None
+    are_aligned = is_true(attrs, "align_corners", default=True)
+    return _Wanted(given[0], given[1], are_scales, are_aligned) if min(given) >= _LEAST_SIZE else None
 
 
 def _whole(given: str) -> int:

@@ -68,7 +68,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no second scale": {"scale_height": 8.0},
     "a scale of one": {"scale_height": 1.0, "scale_width": 90.0},
     "odd scale": {"mode": "odd_scale"},
-    "corners are not aligned": {"align_corners": "False"},
     "one row": {"height": 1},
     "no size": {"width": "(3, 4)"},
 }
@@ -131,20 +130,21 @@ def test_what_takes_longer_than_the_loop_is_refused(
     assert bool(done.record(PreparedNode)) == pays
 
 
-def scaled(height: float | str, width: float | str) -> tuple[Net, Graph]:
+def scaled(height: float | str, width: float | str, **attrs: Any) -> tuple[Net, Graph]:
     net = Net()
-    given = {"scale_height": height, "scale_width": width}
+    given = {"scale_height": height, "scale_width": width, **attrs}
     return net, net.graph(
         net.op("_contrib_BilinearResize2D", net.var("data", __dtype__="0"), name="resized", **given)
     )
 
 
 @pytest.mark.parametrize("scales", [(8, 8.0), ("8.0", 3)])
+@pytest.mark.parametrize("align_corners", [True, False])
 def test_sizes_may_be_so_many_times_those_of_the_image(
-    monkeypatch: pytest.MonkeyPatch, scales: tuple[float, float]
+    monkeypatch: pytest.MonkeyPatch, scales: tuple[float, float], align_corners: bool
 ) -> None:
     """BiSeNet resizes what it says of each pixel so; the form is right for images of every size."""
-    net, graph = scaled(*scales)
+    net, graph = scaled(*scales, align_corners=align_corners)
     rows, columns = (int(float(scale)) for scale in scales)
     data = (2, 32, 17, 23)
     done = rewritten(graph, parameters(net.params), data, (17 * rows, 23 * columns))
@@ -159,18 +159,19 @@ def test_sizes_may_be_so_many_times_those_of_the_image(
         (expected,) = outputs(monkeypatch, graph, {}, values)
         (found,) = outputs(monkeypatch, done.graph, {}, values, "MKLDNN")
         assert found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 if align_corners else 8e-6)
 
 
 @pytest.mark.parametrize(
     ("data", "size"),
     [(SHAPE, LARGE), ((2, 64, 1, 5), (33, 65)), ((1, 48, 47, 31), (61, 61)), ((1, 19, 30, 30), (97, 97))],
 )
+@pytest.mark.parametrize("align_corners", [True, False])
 def test_mxnet_computes_the_same_values(
-    monkeypatch: pytest.MonkeyPatch, data: tuple[int, ...], size: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, data: tuple[int, ...], size: tuple[int, int], align_corners: bool
 ) -> None:
     """Each value is a mean of four, whose weights are rounded once or twice."""
-    net, resized = network(size)
+    net, resized = network(size, align_corners=align_corners)
     graph, given = net.graph(resized), parameters(net.params)
     done = rewritten(graph, given, data, size)
     assert {change.step for change in done.record(PreparedNode)} == {STEP}
@@ -179,16 +180,20 @@ def test_mxnet_computes_the_same_values(
     for backend in ("NONE", "MKLDNN"):
         (found,) = outputs(monkeypatch, done.graph, done.params, values, backend)
         off = found - expected
-        assert np.abs(off).max() < 2e-6
+        assert np.abs(off).max() < (2e-6 if align_corners else 8e-6)
         assert abs(off.mean()) < 1e-8
 
 
-def resized_exactly(image: NDArray[np.float32], height: int, width: int) -> NDArray[np.float64]:
-    """Return an image resized in float64: the corners of both lie upon each other."""
+def resized_exactly(
+    image: NDArray[np.float32], height: int, width: int, *, align_corners: bool
+) -> NDArray[np.float64]:
+    """Return an image resized in float64: the corners of both lie upon each other, or edges."""
     found = image.astype(np.float64)
     for axis, size in ((2, height), (3, width)):
         places = found.shape[axis]
         at = np.arange(size) * (places - 1) / (size - 1)
+        if not align_corners:
+            at = np.clip((np.arange(size) + 0.5) * places / size - 0.5, 0, places - 1)
         below = np.minimum(np.floor(at).astype(int), places - 1)
         above = np.minimum(below + 1, places - 1)
         share = (at - below).reshape([-1 if other == axis else 1 for other in range(4)])
@@ -197,15 +202,16 @@ def resized_exactly(image: NDArray[np.float32], height: int, width: int) -> NDAr
 
 
 @pytest.mark.parametrize(("data", "size"), [((1, 8, 90, 90), (480, 480)), ((1, 24, 37, 29), (111, 87))])
+@pytest.mark.parametrize("align_corners", [True, False])
 def test_it_is_as_exact_as_mxnet(
-    monkeypatch: pytest.MonkeyPatch, data: tuple[int, ...], size: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, data: tuple[int, ...], size: tuple[int, int], align_corners: bool
 ) -> None:
     """Both round where a value lies, which is most of what either is off; neither has a bias."""
-    net, resized = network(size)
+    net, resized = network(size, align_corners=align_corners)
     graph, given = net.graph(resized), parameters(net.params)
     done = rewritten(graph, given, data, size)
     values = np.random.default_rng(5).normal(size=data).astype(np.float32)
-    exact = resized_exactly(values, *size)
+    exact = resized_exactly(values, *size, align_corners=align_corners)
     own, found = (
         outputs(monkeypatch, one, params, {"data": values})[0] - exact
         for one, params in ((graph, given), (done.graph, done.params))
