@@ -144,14 +144,15 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
 
     Notes
     -----
-    What an input says of its own shape (``__shape__``) is taken. Otherwise the layer that reads it first has
-    a weight, which tells the number of channels and of axes; batches are of one. The sides of an image, and
-    the length of a sequence, are tried, the usual ones of that kind of model first, until there is a shape
-    for every layer: where one flattens its input, its weight has as many columns as there are values, and
-    only one side fits, or one height and every width: lines of text are as wide as images usually are. Layers
-    that read rows tell one side, and those that flatten sequences their length. Where
-    every side does, as before a global pooling, the usual one stays, but a network whose features are still
-    large there was made for small images. Where nothing at all tells, because every side fits and none is
+    What an input says of its own shape (``__shape__``) is taken. Otherwise the layer that reads it first
+    has a weight, which tells the number of channels and of axes; batches are of one. The sides of an
+    image, and the length of a sequence, are tried, the usual ones of that kind of model first, until
+    there is a shape for every layer: where one flattens its input, its weight has as many columns as
+    there are values, and only one side fits, or one height and every width: lines of text are as wide as
+    images usually are. Layers that read rows tell one side, what is put together with images that are
+    resized to a size tells both, and layers that flatten sequences tell their length. Where every side
+    does, as before a global pooling, the usual one stays, but a network whose features are still large
+    there was made for small images. Where nothing at all tells, because every side fits and none is
     reduced, nothing is assumed of a few layers, and the usual side of a network.
     """
     ranks = certain_ranks(graph, params)
