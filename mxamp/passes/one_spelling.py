@@ -6,7 +6,7 @@ import math
 from typing import Mapping
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Node
+from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true, real_number
 from mxamp.passes.edit import GraphEdit
@@ -165,7 +165,7 @@ def _with_number(state: State, node: Node) -> Node | None:
             or state.parameter(other) is not None
             or (axes is None and state.graph.has_numpy_shapes)
             or len(parameter.shape) > (1 if axes is None else axes)
-            or (op in _SUMS and FACTS.canonical(state.graph.nodes[other.node].op) in _ADD_A_BIAS)
+            or (op in _SUMS and _may_be_bias(state, other))
         ):
             continue
         value = float(parameter.values().reshape(())[()])
@@ -175,6 +175,12 @@ def _with_number(state: State, node: Node) -> Node | None:
             made = node._replace(op=_WITH_NUMBER[op][1 - number], inputs=(other,))
             return made._replace(attrs={**node.attrs, "scalar": repr(value)})
     return None
+
+
+def _may_be_bias(state: State, entry: Entry) -> bool:
+    """Return whether a layer may take what is added to its result, which nothing else reads."""
+    op = FACTS.canonical(state.graph.nodes[entry.node].op)
+    return op in _ADD_A_BIAS and state.only_reader(entry.node) is not None
 
 
 def _twin(state: State, node: Node, *, is_output: bool) -> Node | None:

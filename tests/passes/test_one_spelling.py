@@ -190,6 +190,18 @@ def test_other_parameters_stay(given: Any, shapes: Any) -> None:
     assert prepared(OneSpelling, graph, net.params, shapes=known)[0] is graph
 
 
+@pytest.mark.parametrize("read_twice", [False, True])
+def test_a_layer_that_something_else_reads_takes_no_bias(read_twice: bool) -> None:
+    """As in a hard swish that was read from ONNX: x * clip(x + 3, 0, 6) / 6."""
+    net = Net()
+    layer = net.conv(net.var("x", __dtype__="0"), "layer", 8)
+    shifted = net.op("broadcast_add", layer, net.param("three", 1, 1, 1, 1, value=3.0), name="y")
+    graph = net.graph(net.op("elemwise_mul", layer, shifted, name="z") if read_twice else shifted)
+    shapes = [((2, 8, 5, 5),)] * len(graph.nodes)
+    after, _ = prepared(OneSpelling, graph, net.params, shapes=shapes)
+    assert ("y = _plus_scalar(layer) {scalar: 3.0}" in operators(after)) == read_twice
+
+
 def special_values(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
     draw = np.random.default_rng(seed)
     values = draw.normal(0, 10, shape).astype(np.float32)
