@@ -36,6 +36,8 @@ _SIDES = (224, 299, 112, 32, 28, 64, 128, 256, 160, 192, 96, 320, 331, 384, 448,
 _SIDES_OF_DETECTORS = (512, 416, 300, 608, 320, 640, 224)
 _SIDES_OF_SEGMENTATION = (480, 256, 224, 512, 768, 1024, 128, 64, 32)
 _SIDE_OF_SMALL = 32
+_HEIGHTS_OF_LINES = (48, 32, 64)
+"""What networks take that read lines of text, which are as wide as what reads the line's steps says."""
 _STRIDE = 16
 """What networks that take images of the usual sides make them smaller by."""
 _IMAGE = 4
@@ -211,6 +213,13 @@ def _candidates(
     def filled(sides: _Sides, length: int = _LENGTHS[0]) -> Mapping[str, Shape]:
         return {**_filled(forms, sides, length), **one}
 
+    def line(height: int) -> Iterator[_Sides]:
+        """Yield the line of text that is as wide as a layer or a Reshape says."""
+        width = told_size(graph, params, lambda size: filled(_Sides(height, size)), flat=True)
+        if width is not None:
+            yield _Sides(height, width)
+
+    lines: Iterator[_Sides] = iter(())
     if any(_OPEN in form for form in forms.values()):
         height, width = (
             told_size(graph, params, fill, flat=False) or told_side(graph, params, fill, axis)
@@ -220,16 +229,19 @@ def _candidates(
             )
         )
         # Where neither is told this is the usual image, which is tried once.
-        sides = tuple(dict.fromkeys([_Sides(height or most, width or most), *[_Sides(s, s) for s in usual]]))
+        first_sides = _Sides(height or most, width or most)
+        sides = tuple(dict.fromkeys([first_sides, *[_Sides(side, side) for side in usual]]))
+        lines = itertools.chain.from_iterable(map(line, _HEIGHTS_OF_LINES))  # where no image fits
     lengths: Sequence[int] = (0,)
     if any(_LENGTH in form for form in forms.values()):
         fitting = told_size(graph, params, lambda size: filled(_Sides(most, most), size), flat=True)
         lengths = tuple(dict.fromkeys((fitting or _LENGTHS[0], *_LENGTHS)))
-    for side, length in itertools.product(sides, lengths):
-        known = _filled(forms, side, length)
-        if others:
-            yield {**known, **one}
-        yield known
+    for side in itertools.chain(sides, lines):
+        for length in lengths:
+            known = _filled(forms, side, length)
+            if others:
+                yield {**known, **one}
+            yield known
 
 
 def _filled(forms: Mapping[str, Shape], sides: _Sides, length: int = _LENGTHS[0]) -> Mapping[str, Shape]:

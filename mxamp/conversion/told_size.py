@@ -27,11 +27,24 @@ _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 
 
 class _Reader(NamedTuple):
-    """What reads so many values of a sample: a layer, or a Reshape that says all sizes."""
+    """What reads so many values of a sample: a layer, or a Reshape that says all sizes.
+
+    Attributes
+    ----------
+    data
+        What it reads.
+    columns
+        How many values.
+    flattens
+        Whether that is all of a sample, or else what lies along the last axis.
+    of_all
+        Whether it is all that there is: where the first axis is that of steps.
+    """
 
     data: Entry
     columns: int
     flattens: bool
+    of_all: bool = False
 
 
 def told_size(
@@ -142,7 +155,9 @@ def _read(
 ) -> int | None:
     """Return how many values a layer reads in one row, of the graph before it."""
     shape = _shape(before, params, inputs, reader.data)
-    return None if not shape else math.prod(shape[1:]) if reader.flattens else shape[-1]
+    if not shape:
+        return None
+    return math.prod(shape[0 if reader.of_all else 1 :]) if reader.flattens else shape[-1]
 
 
 def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
@@ -151,8 +166,11 @@ def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
         op = FACTS.canonical(node.op)
         if op == "Reshape":
             batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
-            if batch in _OF_ANY_BATCH and sizes and min(sizes) > 0 and "reverse" not in node.attrs:
-                yield _Reader(node.inputs[0], math.prod(sizes), flattens=True)
+            if sizes and min(sizes) > 0 and "reverse" not in node.attrs:
+                if batch in _OF_ANY_BATCH:
+                    yield _Reader(node.inputs[0], math.prod(sizes), flattens=True)
+                elif batch > 1:
+                    yield _Reader(node.inputs[0], batch * math.prod(sizes), flattens=True, of_all=True)
         if op not in ("FullyConnected", "RNN") or len(node.inputs) < 2:
             continue
         shape = params.get(graph.nodes[node.inputs[1].node].name)

@@ -216,6 +216,19 @@ def test_a_reshape_to_rows_of_whole_images_tells_the_side(side: int) -> None:
     assert assumed(sym, *arrays(sym, data=(1, 3, side, side))) == (1, 3, side, side)
 
 
+@pytest.mark.parametrize(("height", "width"), [(48, 320), (32, 160)])
+@pytest.mark.parametrize("first", ["batch", "steps"])
+def test_a_reshape_of_a_lines_steps_tells_its_width(first: str, height: int, width: int) -> None:
+    """As of readers that were read from ONNX, for lines of one size."""
+    x = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
+    x = mx.sym.squeeze(conv(x, 8, "conv2", stride=1, kernel=(height // 4, 1), pad=(0, 0)), axis=2)
+    steps = mx.sym.transpose(x, axes=(0, 2, 1) if first == "batch" else (2, 0, 1))
+    rows = mx.sym.FullyConnected(steps, num_hidden=6, flatten=False, name="fc0")
+    shape = (0, width // 4, 2, 3) if first == "batch" else (width // 4, 1, 2, 3)
+    sym = mx.sym.FullyConnected(mx.sym.reshape(rows, shape=shape), num_hidden=5, flatten=False, name="fc1")
+    assert assumed(sym, *arrays(sym, data=(1, 1, height, width))) == (1, 1, height, width)
+
+
 def test_rows_of_places_tell_no_side() -> None:
     x = conv(conv(mx.sym.var("data"), 8, "conv0", 4), 8, "conv1", 4)
     rows = mx.sym.reshape(mx.sym.transpose(x, axes=(0, 2, 3, 1)), shape=(-1, 4))
