@@ -347,6 +347,8 @@ def _form(graph: Graph, params: Mapping[str, Shape], ranks: Mapping[Entry, int],
         for use in _readers(graph, at):
             node = graph.nodes[use.node]
             form = _form_read(graph, params, node, use.input)
+            if at == position and form is None:
+                form = _form_reshaped(node)
             for move in moves:
                 form = None if form is None else _before(form, move)
             if form is not None:
@@ -357,6 +359,14 @@ def _form(graph: Graph, params: Mapping[str, Shape], ranks: Mapping[Entry, int],
                 seen.add(use.node)
                 waiting.append((use.node, (node, *moves) if op in _MOVES_AXES else moves))
     return None
+
+
+def _form_reshaped(node: Node) -> Shape | None:
+    """Return what a Reshape makes of an input, where it says all sizes: the input has as many values."""
+    if FACTS.canonical(node.op) != "Reshape" or "reverse" in node.attrs:
+        return None
+    batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
+    return (1, *sizes) if batch in (-1, 0, 1) and sizes and min(sizes) > 0 else None
 
 
 def _readers(graph: Graph, position: int) -> Sequence[Use]:

@@ -229,6 +229,19 @@ def test_a_reshape_of_a_lines_steps_tells_its_width(first: str, height: int, wid
     assert assumed(sym, *arrays(sym, data=(1, 1, height, width))) == (1, 1, height, width)
 
 
+def test_a_reshape_of_the_input_tells_what_it_holds() -> None:
+    """As of sound and of pixels in rows; how many axes it has nobody says."""
+    image = mx.sym.reshape(mx.sym.var("data"), shape=(-1, 1, 28, 24))
+    sym = mx.sym.FullyConnected(conv(image, 8, "conv0"), num_hidden=5, name="fc")
+    args, auxs = arrays(sym, data=(3, 28 * 24))
+    assert assumed(sym, args, auxs) == (1, 1, 28, 24)
+    found = assume_shapes(
+        graph_from_symbol(sym), {name: value.shape for name, value in args.items()}, ["data"]
+    )
+    assert found is not None
+    assert not found.have_certain_axes
+
+
 def test_rows_of_places_tell_no_side() -> None:
     x = conv(conv(mx.sym.var("data"), 8, "conv0", 4), 8, "conv1", 4)
     rows = mx.sym.reshape(mx.sym.transpose(x, axes=(0, 2, 3, 1)), shape=(-1, 4))
