@@ -8,8 +8,9 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.shapes.elementwise import BROADCASTING
 from mxamp.passes.axis_sizes import REDUCTIONS
-from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+from mxamp.passes.equal_shapes import KEEP_SHAPE
 from mxamp.passes.images import ADAPTIVE_POOLING, KEEPS_RANK
 
 _KEEP = (

@@ -12,8 +12,9 @@ from typing import Callable, Mapping, Sequence
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import elements, integers, is_true
+from mxamp.ops.shapes.elementwise import BROADCASTING
 from mxamp.params.parameter import Parameter
-from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+from mxamp.passes.equal_shapes import KEEP_SHAPE
 from mxamp.passes.window_sizes import FoundSizes, Size, Sizes, convolved, deconvolved, padded, pooled
 
 _MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})

@@ -207,6 +207,8 @@ _NEUTRAL: Mapping[str, float] = {"_plus_scalar": 0.0, "_minus_scalar": 0.0, "_po
 
 def _takes_all(state: State, node: Node, op: str) -> bool:
     """Whether a slice certainly has all that it reads, as where it takes as many channels as a layer has."""
+    if op == "slice_axis" and _is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), None):
+        return True
     sizes = state.axis_sizes.of(node.inputs[0])
     if sizes is None:
         return False

@@ -7,35 +7,11 @@ from typing import Callable, Hashable, Mapping, Sequence
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
+from mxamp.ops.shapes.elementwise import BROADCASTING, SHAPED_AS_FIRST
 from mxamp.params.parameter import Parameter
 
-KEEP_SHAPE = frozenset(
-    {
-        *("Activation", "BatchNorm", "BlockGrad", "Cast", "Dropout", "GroupNorm", "InstanceNorm"),
-        *("L2Normalization", "LayerNorm", "LeakyReLU", "abs", "amp_cast", "clip", "_copy", "_np_copy"),
-        *("add_n", "elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add", "erf", "exp"),
-        *("hard_sigmoid", "log_softmax", "negative", "relu", "sigmoid", "softmax", "softsign", "sqrt"),
-        *("square", "tanh", "_npx_relu", "_npx_sigmoid", "_npi_tanh", "_npi_exp", "_npi_negative"),
-        *("ones_like", "zeros_like"),
-        *(
-            f"_{name}_scalar"
-            for name in ("plus", "minus", "rminus", "mul", "div", "rdiv", "maximum", "power")
-        ),
-        *(
-            f"_npi_{name}_scalar"
-            for name in ("add", "subtract", "rsubtract", "multiply", "true_divide", "power")
-        ),
-    }
-)
+KEEP_SHAPE = SHAPED_AS_FIRST | {"BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "_grad_add"}
 """What has the shape of its first input. (``elemwise_add`` and ``add_n`` refuse inputs of two shapes.)"""
-
-BROADCASTING = frozenset(
-    {
-        *(f"broadcast_{name}" for name in ("add", "sub", "mul", "div", "maximum", "minimum")),
-        *(f"_npi_{name}" for name in ("add", "subtract", "multiply", "true_divide")),
-    }
-)
-"""What has the shape of its inputs where they have one."""
 
 _BATCH, _CHANNELS, _PLANE = 1, 2, 3
 

@@ -9,8 +9,9 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.infer import EntryDtypes
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers
+from mxamp.ops.shapes.elementwise import BROADCASTING
 from mxamp.params.parameter import Parameter
-from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+from mxamp.passes.equal_shapes import KEEP_SHAPE
 
 _RAISES = frozenset({"Convolution", "Pooling"})
 """With oneDNN these raise where their input is empty, and so does a FullyConnected of a matrix."""

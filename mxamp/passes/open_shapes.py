@@ -7,7 +7,8 @@ from typing import AbstractSet
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
-from mxamp.passes.equal_shapes import BROADCASTING, KEEP_SHAPE
+from mxamp.ops.shapes.elementwise import BROADCASTING
+from mxamp.passes.equal_shapes import KEEP_SHAPE
 
 _TELL_EACH_OTHER = frozenset(
     {"Concat", "_grad_add", "add_n", "elemwise_add", "elemwise_div", "elemwise_mul", "elemwise_sub", "where"}

@@ -18,7 +18,7 @@ from mxamp.graph.infer import (
 )
 from mxamp.graph.node_map import NodeMap
 from mxamp.graph.parameters import auxiliary_names
-from mxamp.ops.casts import AMP_CAST, CAST_OPERATORS, CASTABLE
+from mxamp.ops.casts import CAST_OPERATORS, CASTABLE
 from mxamp.params.parameter import Parameter
 from mxamp.passes.axis_sizes import AxisSizes
 from mxamp.passes.edit import Edited, NodeShapes
@@ -28,6 +28,7 @@ from mxamp.passes.never_empty import never_empty
 from mxamp.passes.open_axes import open_axes
 from mxamp.passes.open_shapes import left_open
 from mxamp.passes.volumes import of_volumes
+from mxamp.passes.without_casts import without_casts
 from mxamp.policy.policy import Policy
 from mxamp.targets import Target
 from mxamp.targets.fusion_defect import LostBranch
@@ -284,7 +285,7 @@ class State:
 
         A pass that was taken back is so again when what came of it is converted.
         """
-        return len(self.target.backend.lost_branches(_without_casts(self.graph)))
+        return len(self.target.backend.lost_branches(without_casts(self.graph)))
 
     # ------------------------------------------------------------------ what is asked of entries
 
@@ -321,8 +322,18 @@ class State:
 
         None where another call may have another number of axes.
         """
-        is_certain = self.shapes is not None or self.are_axes_certain or self.parameter(entry) is not None
-        return self.usual_shape(entry) if is_certain and entry.node not in self._open_axes else None
+        shape = self.usual_shape(entry)
+        if shape is None or entry.node in self._open_axes:
+            return None
+        if self.shapes is not None or self.are_axes_certain or self.parameter(entry) is not None:
+            return shape
+        sizes = self._sizes_without_shapes.of(entry)
+        return shape if sizes is not None and len(sizes) == len(shape) else None
+
+    @cached_property
+    def _sizes_without_shapes(self) -> AxisSizes:
+        """How long axes are by what nodes alone say."""
+        return AxisSizes(self.graph, self.params, lambda entry: None)
 
     @cached_property
     def _open_axes(self) -> frozenset[int]:
@@ -368,23 +379,6 @@ class State:
     def aux_params(self) -> Mapping[str, Parameter]:
         """The auxiliary states."""
         return {name: value for name, value in self.params.items() if name in self.auxiliary}
-
-
-def _without_casts(graph: Graph) -> Graph:
-    """Return the graph in which what a cast reads is read in its place, and the cast reads nothing."""
-    instead: dict[Entry, Entry] = {}
-    for position, node in enumerate(graph.nodes):
-        if node.op == AMP_CAST and node.inputs:
-            instead[Entry(position)] = instead.get(node.inputs[0], node.inputs[0])
-    if not instead:
-        return graph
-    nodes = [
-        node._replace(
-            inputs=() if node.op == AMP_CAST else tuple([instead.get(entry, entry) for entry in node.inputs])
-        )
-        for node in graph.nodes
-    ]
-    return replace(graph, nodes=tuple(nodes), heads=tuple([instead.get(head, head) for head in graph.heads]))
 
 
 def _params_after(before: Graph, params: Mapping[str, Parameter], edited: Edited) -> Mapping[str, Parameter]:

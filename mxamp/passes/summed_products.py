@@ -8,10 +8,10 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import is_true
+from mxamp.ops.shapes.elementwise import BROADCASTING
 from mxamp.passes.arranged import move, move_into
 from mxamp.passes.axis_sizes import reduced_axes
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.equal_shapes import BROADCASTING
 from mxamp.passes.matrix_product import Factor, Form, Product, factor_of, form_of, product_of
 from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.records import PreparedNode

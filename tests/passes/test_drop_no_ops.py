@@ -41,6 +41,13 @@ def test_what_does_nothing_is_dropped(op: str) -> None:
     assert (change.node, change.op, change.into) == ("nothing", op, "fc")
 
 
+def test_a_slice_to_the_end_of_any_number_of_axes_goes() -> None:
+    net = Net()
+    cut = net.op("slice_axis", net.var("data"), name="nothing", axis=2, begin=0, end=None)
+    after, _ = prepared(DropNoOps, net.graph(net.op("exp", cut, name="exp")))
+    assert operators(after) == ["exp = exp(data)"]
+
+
 OF_A_LAYER = {
     "slice_axis": ("slice_axis", {"axis": 1, "begin": 0, "end": 4}),
     "slice_axis to the end": ("slice_axis", {"axis": -1, "begin": 0, "end": None}),

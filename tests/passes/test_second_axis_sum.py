@@ -121,6 +121,19 @@ def test_refuses(case: str) -> None:
     assert prepared(RewriteSecondAxisSum, graph, policy=policy, shapes=shapes)[0] is graph
 
 
+@pytest.mark.parametrize("says", [True, False])
+def test_assumed_shapes_hold_behind_a_reshape_that_says_how_many_axes_there_are(says: bool) -> None:
+    """However many the input has."""
+    net = Net()
+    data = net.var("x", __dtype__="0")
+    rows = net.op("Reshape", data, shape="(-1, 300, 8)") if says else net.op("exp", data)
+    graph = net.graph(net.op("sum", net.op("reciprocal", rows), name="y", axis=1))
+    usual = [((2, 300, 8),)] * 3 + [((2, 8),)]
+    start = State.of(graph, {}, Policy.default(BF16), Target.builtin("cpu-bf16"))
+    done = RewriteSecondAxisSum().run(replace(start, assumed_shapes=usual, are_axes_certain=False))
+    assert (done is not None) == says
+
+
 @pytest.mark.parametrize("op", ["sum", "mean"])
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ _BROADCASTING = """
     broadcast_minimum broadcast_mod broadcast_mul broadcast_not_equal broadcast_power broadcast_sub
 """
 
+SHAPED_AS_FIRST = frozenset((*_UNARY.split(), *_BINARY.split()))
+"""Operators whose first output is shaped as their first input."""
+
+BROADCASTING = frozenset(_BROADCASTING.split())
+"""Operators whose output is shaped as their inputs are where these have one shape."""
+
 
 @rule(_UNARY, partial=True)
 def _unary(call: ShapeCall) -> Shape:
