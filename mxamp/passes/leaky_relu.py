@@ -144,6 +144,8 @@ def _found(state: State, position: int) -> _Found | None:
     x = None if state.is_fixed(position) else _argument(state, position)
     if x is None or x.node not in state.never_empty or x.node in state.left_open:
         return None
+    if state.graph.has_numpy_shapes and not state.axes(x):  # LeakyReLU takes no number by itself
+        return None
     if state.certain_dtypes[x.node][x.output] is not DType.FLOAT32:
         return None
     nodes: set[int] = set()
@@ -221,11 +223,11 @@ def _line(state: State, entry: Entry, x: Entry, parts: set[int], depth: int) -> 
     if op == _CHOICE:
         condition = state.graph.nodes[node.inputs[0].node]
         is_of_sign = condition.inputs[:1] == (x,) and real_number(condition.attrs, "scalar") == 0.0
+        picks = _PICKS_FIRST_ABOVE.get(FACTS.canonical(condition.op)) if is_of_sign else None
         first, second = of(node.inputs[1]), of(node.inputs[2])
-        if first is None or second is None or not is_of_sign:
+        if first is None or second is None or picks is None:
             return None
         parts.add(node.inputs[0].node)
-        picks = _PICKS_FIRST_ABOVE[FACTS.canonical(condition.op)]
         return _Line(second.below, first.above) if picks else _Line(first.below, second.above)
     if op in _OF_TWO:
         first, second = of(node.inputs[0]), of(node.inputs[1])

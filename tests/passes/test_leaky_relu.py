@@ -150,6 +150,15 @@ def test_terms_with_one_slope_are_one_operator(monkeypatch: pytest.MonkeyPatch, 
             lambda n: n.choice("_greater_scalar", n.x, n.times(n.x, 0.1, "z"), 1.0), id="a choice at one"
         ),
         pytest.param(
+            lambda n: n.op(
+                "_maximum",
+                n.x,
+                n.op("where", n.op("_equal_scalar", n.x, scalar=0.0), n.x, n.times(n.x, 0.1, "z"), name="w"),
+                name="y",
+            ),
+            id="another choice inside",
+        ),
+        pytest.param(
             lambda n: n.op("elemwise_add", n.x, n.times(n.op("abs", n.x, name="a"), 0.0, "z"), name="y"),
             id="x itself",
         ),
