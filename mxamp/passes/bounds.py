@@ -11,6 +11,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass, own_attributes
+from mxamp.passes.relu import is_relu
 from mxamp.passes.state import Done, State
 
 _FUSED_RANKS = (2, 3)
@@ -119,16 +120,12 @@ def _chain(state: State, last: int) -> Sequence[int]:
 
 def _bounds(node: Node) -> _Bounds | None:
     """Return between what a node bounds its input; None where it does something else."""
-    op = (
-        "relu"
-        if node.attrs.get("act_type") == "relu" and node.op == "Activation"
-        else FACTS.canonical(node.op)
-    )
+    op = FACTS.canonical(node.op)
     scalar = real_number(node.attrs, "scalar")
     low, high = real_number(node.attrs, "a_min"), real_number(node.attrs, "a_max")
     if len(node.inputs) != 1:
         return None
-    if op == "relu":
+    if is_relu(node):
         return _Bounds(0.0, math.inf)
     if op == "clip" and low is not None and high is not None and low <= high:
         return _Bounds(low, high)

@@ -16,6 +16,7 @@ from mxamp.passes.edit import GraphEdit
 from mxamp.passes.fold_bias import along_channels
 from mxamp.passes.prelu import RewritePReLU
 from mxamp.passes.preparation import PreparationPass, own_attributes
+from mxamp.passes.relu import is_relu
 from mxamp.passes.state import Done, State
 
 _ADDS = ("elemwise_add", "broadcast_add")
@@ -237,9 +238,7 @@ def _line(state: State, entry: Entry, x: Entry, parts: set[int], depth: int) -> 
 
 def _operator(node: Node) -> str:
     """Return the canonical name, and ``relu`` for its other spelling."""
-    if node.op == "Activation" and node.attrs.get("act_type") == "relu":
-        return "relu"
-    return FACTS.canonical(node.op)
+    return "relu" if is_relu(node) else FACTS.canonical(node.op)
 
 
 def _of_one(op: str, line: _Line, scalar: float | None) -> _Line | None:

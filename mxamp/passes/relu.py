@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry
+from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
 from mxamp.passes.edit import GraphEdit
@@ -80,6 +80,13 @@ class RewriteRelu(NodeRewrite):
         attrs = {**node.attrs, "act_type": "relu"}
         edit.replace(position, node._replace(op="Activation", attrs=attrs))
         return "Activation is what backends fuse with a layer"
+
+
+def is_relu(node: Node) -> bool:
+    """Return whether a node is a relu, in either spelling."""
+    if node.op == "Activation":
+        return node.attrs.get("act_type") == "relu"
+    return FACTS.canonical(node.op) == "relu"
 
 
 def _is_short(state: State, position: int) -> bool:
