@@ -68,7 +68,7 @@ class FoldPadding(PreparationPass):
                 use.node: _padded(graph.nodes[use.node], widths, mode) for use in readers if use.input == 0
             }
             made = [layer for layer in padded.values() if layer is not None]
-            if EXPLICIT in state.target.rewrites and not all(map(_pads_by_itself, made)):
+            if not all(pads_fast(state, layer) for layer in made):
                 continue
             if len(padded) != len(readers) or any(state.is_fixed(use.node) for use in readers):
                 continue
@@ -83,9 +83,12 @@ class FoldPadding(PreparationPass):
         return Done(edit.finish(), tuple(changes)) if changes else None
 
 
-def _pads_by_itself(node: Node) -> bool:
+def pads_fast(state: State, node: Node) -> bool:
+    """Return whether a node's own padding is not what makes it slow on the target."""
     groups, filters = (node.attrs.get(name, "") for name in ("num_group", "num_filter"))
-    return node.op != "Convolution" or pads_by_itself(node.attrs, is_depthwise=groups == filters)
+    if node.op != "Convolution" or EXPLICIT not in state.target.rewrites:
+        return True
+    return pads_by_itself(node.attrs, is_depthwise=groups == filters)
 
 
 def _around(node: Node) -> tuple[int, ...] | None:

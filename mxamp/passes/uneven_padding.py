@@ -13,6 +13,7 @@ from mxamp.ops.attributes import CHANNELS_FIRST, integers, real_number
 from mxamp.params.padded import PaddedParameter
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.fold_padding import pads_fast
 from mxamp.passes.images import depthwise
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
@@ -66,9 +67,10 @@ class UnevenPadding(PreparationPass):
 
     Refuses: other constants than zero, and other modes; padding of the batch or of channels; even padding,
     which :mod:`mxamp.passes.fold_padding` folds; where the Pad is a graph output, or anything else reads it;
-    channels last; dilations that what is added does not fit into; groups that are not depthwise; other
-    channels; weights that are no dense float32 parameter; other dtypes than float32; a node that a rule of
-    the user's picks; targets that do not name the pass; the bodies of control flow.
+    channels last; dilations that what is added does not fit into; more padding than the target's layers are
+    fast with (:mod:`mxamp.passes.explicit_padding`); groups that are not depthwise; other channels; weights
+    that are no dense float32 parameter; other dtypes than float32; a node that a rule of the user's picks;
+    targets that do not name the pass; the bodies of control flow.
 
     Notes
     -----
@@ -97,7 +99,7 @@ class UnevenPadding(PreparationPass):
             if edges is None or reader is None or not _is_layer(state, reader, position):
                 continue
             layer = _padded(state, edit, reader, edges)
-            if layer is None:
+            if layer is None or not pads_fast(state, layer):
                 continue
             edit.replace(reader, layer)
             edit.drop(position, node.inputs[0])

@@ -154,6 +154,21 @@ def test_what_has_other_readers_or_channels_stays() -> None:
         assert prepared(UnevenPadding, graph, net.params)[0] is graph
 
 
+@pytest.mark.parametrize(("kind", "widths"), [("few channels", (3, 4, 3, 4)), ("depthwise", (4, 5, 4, 5))])
+def test_what_a_layer_does_not_pad_fast_stays(kind: str, widths: tuple[int, ...]) -> None:
+    """Without AVX-512, where explicit_padding would put a Pad there."""
+    net, graph = padding(kind, widths, kernel=9)
+    for name, changes in (("cpu-bf16-avx2", False), ("cpu-bf16", True)):
+        done = prepare_graph(
+            graph,
+            parameters(net.params),
+            Policy.default(BF16),
+            [UnevenPadding.step],
+            target=Target.builtin(name),
+        )
+        assert bool(done.record(PreparedNode)) == changes
+
+
 def test_targets_that_name_it() -> None:
     net, graph = padding("depthwise")
     assert targets_that_choose(UnevenPadding.step, graph, parameters(net.params)) == [
