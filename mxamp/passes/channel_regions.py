@@ -235,7 +235,7 @@ class ChannelRegions:
         """Return whether a carrier is a depthwise layer of several places."""
         if self.names[position] != "Convolution" or self.is_layer[position]:
             return False
-        weight = self.own_parameter(self.graph.nodes[position], 1)
+        weight = self.parameter_of(self.graph.nodes[position], 1)
         return weight is not None and math.prod(weight.shape[2:]) > 1
 
     def _has_slopes(self, position: int) -> bool:
@@ -249,7 +249,7 @@ class ChannelRegions:
 
     def _fits_narrow(self, position: int, columns: int, filters: int) -> bool:
         """Return whether a layer gains by whole blocks of channels without AVX-512 (:data:`_FEW_PLACES`)."""
-        weight = self.own_parameter(self.graph.nodes[position], 1)
+        weight = self.parameter_of(self.graph.nodes[position], 1)
         assert weight is not None  # it is a layer
         window = math.prod(weight.shape[2:])
         written = self.state.usual_shape(Entry(position))
@@ -270,7 +270,7 @@ class ChannelRegions:
         needs = self._needs_columns(position, filters)
         if not needs or pads_by_itself(node.attrs, is_depthwise=False):
             return needs
-        weight = self.own_parameter(node, 1)
+        weight = self.parameter_of(node, 1)
         assert weight is not None  # it is a layer
         if len(weight.shape) != _IMAGE:
             return False  # no Pad is put before a sequence
@@ -279,7 +279,7 @@ class ChannelRegions:
 
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
         """Return whether a layer of any number of channels gains by whole pieces of filters."""
-        weight = self.own_parameter(self.graph.nodes[position], 1)
+        weight = self.parameter_of(self.graph.nodes[position], 1)
         return (
             weight is not None
             and self.names[position] == "Convolution"
@@ -292,7 +292,7 @@ class ChannelRegions:
 
     def _needs_columns(self, position: int, filters: int) -> bool:
         """Return whether a layer of few channels needs more memory than oneDNN's matrix product may have."""
-        weight = self.own_parameter(self.graph.nodes[position], 1)
+        weight = self.parameter_of(self.graph.nodes[position], 1)
         assert weight is not None  # it is a layer
         channels, *window = weight.shape[1:]
         strides = math.prod(integers(self.graph.nodes[position].attrs.get("stride", "")) or (1,))
@@ -348,7 +348,7 @@ class ChannelRegions:
         if self.names[position] != "FullyConnected" or self.state.is_fixed(position):
             return False
         node = self.graph.nodes[position]
-        weight = self.own_parameter(node, 1)
+        weight = self.parameter_of(node, 1)
         return (
             is_true(node.attrs, "flatten", default=True)
             and weight is not None
@@ -366,13 +366,13 @@ class ChannelRegions:
 
     def _rows(self, position: int) -> int:
         """Return the output channels of a layer."""
-        weight = self.own_parameter(self.graph.nodes[position], 1)
+        weight = self.parameter_of(self.graph.nodes[position], 1)
         assert weight is not None  # it is a layer
         return weight.shape[1 if self.names[position] == "Deconvolution" else 0]
 
     def _columns(self, position: int) -> int:
         """Return the input channels of a layer."""
-        weight = self.own_parameter(self.graph.nodes[position], 1)
+        weight = self.parameter_of(self.graph.nodes[position], 1)
         assert weight is not None  # it is a layer
         return weight.shape[0 if self.names[position] == "Deconvolution" else 1]
 
@@ -382,30 +382,29 @@ class ChannelRegions:
         return (
             self.names[position] in LAYERS
             and node.attrs.get("num_group", "1") == "1"
-            and self._has_own_parameters(position)
+            and self._has_parameters(position)
         )
 
-    def _has_own_parameters(self, position: int) -> bool:
+    def _has_parameters(self, position: int) -> bool:
         node = self.graph.nodes[position]
-        weight = self.own_parameter(node, 1)
+        weight = self.parameter_of(node, 1)
         return (
             weight is not None
             and len(weight.shape) > 2
             and node.attrs.get("layout", "None") in CHANNELS_FIRST
             and not self.state.is_fixed(position)
-            and all(self.own_parameter(node, number) is not None for number in range(2, len(node.inputs)))
+            and all(self.parameter_of(node, number) is not None for number in range(2, len(node.inputs)))
         )
 
-    def own_parameter(self, node: Node, number: int) -> Parameter | None:
-        """Return an input that is a float32 parameter which nothing else reads."""
+    def parameter_of(self, node: Node, number: int) -> Parameter | None:
+        """Return an input that is a dense float32 parameter."""
         if number >= len(node.inputs):
             return None
         entry = node.inputs[number]
         parameter = self.state.parameter(entry)
         if parameter is None or parameter.dtype is not DType.FLOAT32 or parameter.is_sparse:
             return None
-        uses = [use for places in self.graph.uses[entry.node].values() for use in places]
-        return parameter if len(uses) == 1 and entry.node not in self.state.heads else None
+        return None if entry.node in self.state.heads else parameter
 
     def _keeps_shape(self, node: Node) -> bool:
         """Return whether a Reshape is of those that other passes put in, which keep every axis."""
@@ -424,7 +423,7 @@ class ChannelRegions:
             if groups == "1" or groups != node.attrs.get("num_filter"):
                 return ()
             # One filter a group alone says nothing of how many channels a group has.
-            weight = self.own_parameter(node, 1) if self._has_own_parameters(position) else None
+            weight = self.parameter_of(node, 1) if self._has_parameters(position) else None
             return [node.inputs[0].node] if weight is not None and weight.shape[1] == 1 else ()
         if name == "Reshape":
             return [node.inputs[0].node] if self._keeps_shape(node) else ()
@@ -440,11 +439,11 @@ class ChannelRegions:
             is_plain = (
                 node.attrs.get("axis", "1") == "1"
                 and not is_true(node.attrs, "output_mean_var", default=False)
-                and all(self.own_parameter(node, number) is not None for number in range(1, 5))
+                and all(self.parameter_of(node, number) is not None for number in range(1, 5))
             )
             return [node.inputs[0].node] if is_plain else ()
         if name == "Pooling" and node.attrs.get("layout", "None") not in CHANNELS_FIRST:
             return ()
-        if len(node.inputs) > 1 and self.own_parameter(node, 1) is None:
+        if len(node.inputs) > 1 and self.parameter_of(node, 1) is None:
             return ()
         return [node.inputs[0].node]

@@ -7,7 +7,6 @@ from typing import Sequence
 
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.params.padded import PaddedParameter
-from mxamp.params.parameter import Parameter
 from mxamp.passes.channel_regions import LAYERS, TERMS, ChannelRegions, Region
 from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.preparation import PreparationPass
@@ -37,9 +36,9 @@ class PadChannels(PreparationPass):
 
         x -> Convolution {num_filter: 3} (y)     x -> Convolution {num_filter: 16} -> slice_axis {end: 3} (y)
 
-    Refuses: what is grouped and not depthwise; layers whose parameters are not float32, are inputs, or are
-    read by other nodes too; tensors that are a sum with what comes from elsewhere; channels that are not the
-    second axis; nodes that a rule of the user's picks; the bodies of control flow; and where it does not pay.
+    Refuses: what is grouped and not depthwise; layers whose parameters are not float32, or are inputs;
+    tensors that are a sum with what comes from elsewhere; channels that are not the second axis; nodes that a
+    rule of the user's picks; the bodies of control flow; and where it does not pay.
 
     Notes
     -----
@@ -112,9 +111,9 @@ class _Rewrite:
         self._search = search
         self._step = step
         self._region = {position: region for region in regions for position in region.members}
-        self._added: dict[int, dict[int, int]] = defaultdict(dict)
-        """Parameter -> axis -> entries that are added."""
-        self._fill: dict[int, float] = {}
+        self._added: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        """Node and number of the input that is a parameter -> axis -> entries that are added."""
+        self._fill: dict[tuple[int, int], float] = {}
         self._sliced: set[tuple[int, int]] = set()
         """What reads a region after a slice: node and number of the input."""
         self._growing: dict[int, Region] = {}
@@ -129,8 +128,6 @@ class _Rewrite:
         wide: dict[int, Entry] = {}
         slices: dict[int, Entry] = {}
         changes = []
-        for position in self._added:
-            edit.change_parameter(position, self._padded(position))
         for position, node in enumerate(graph.nodes):
             region = self._region.get(position)
             inputs = []
@@ -147,6 +144,8 @@ class _Rewrite:
                             shapes=self._shapes_of(entry.node),
                         )
                     read = slices[entry.node]
+                if (position, number) in self._added:
+                    read = self._padded(edit, position, number)
                 inputs.append(read)
             made = node._replace(inputs=tuple(inputs))
             if region is None:
@@ -173,15 +172,15 @@ class _Rewrite:
         for position in region.members:
             node, name = self._graph.nodes[position], self._search.names[position]
             for number in range(1, len(node.inputs) if name not in TERMS else 0):
-                parameter = node.inputs[number].node
+                parameter = self._graph.nodes[node.inputs[number].node].name
                 rows = 1 if name == "Deconvolution" and number == 1 else 0
                 if name == "LeakyReLU":  # a slope a channel, or one for all
-                    sizes = self._state.params[self._graph.nodes[parameter].name].shape
+                    sizes = self._state.params[parameter].shape
                     if region.channels not in sizes:
                         continue
                     rows = sizes.index(region.channels)
-                self._added[parameter][rows] = more
-                self._fill[parameter] = 1.0 if (number, name) in _ONES else 0.0
+                self._added[position, number][rows] = more
+                self._fill[position, number] = 1.0 if (number, name) in _ONES else 0.0
         for reader, number in self._search.readers(region):
             if not self._search.takes(reader, number, region.channels):
                 self._sliced.add((reader, number))
@@ -194,13 +193,21 @@ class _Rewrite:
                 weight = self._graph.nodes[layer].inputs[1].node
                 size = self._state.params[self._graph.nodes[weight].name].shape[1]
                 if self._search.names[layer] == "FullyConnected":
-                    self._added[weight][1] = more * (size // region.channels)
+                    self._added[layer, 1][1] = more * (size // region.channels)
                 else:
-                    self._added[weight][0 if self._search.names[layer] == "Deconvolution" else 1] = more
+                    self._added[layer, 1][0 if self._search.names[layer] == "Deconvolution" else 1] = more
 
-    def _padded(self, position: int) -> Parameter:
-        parameter = self._state.params[self._graph.nodes[position].name]
-        return PaddedParameter(parameter, self._added[position], self._fill.get(position, 0.0))
+    def _padded(self, edit: GraphEdit, position: int, number: int) -> Entry:
+        """Return a parameter with what is added; one that others read as it is, or otherwise, is another."""
+        entry = self._graph.nodes[position].inputs[number]
+        name = self._graph.nodes[entry.node].name
+        added, fill = self._added[position, number], self._fill.get((position, number), 0.0)
+        padded = PaddedParameter(self._state.params[name], added, fill)
+        if len(self._graph.uses_of(entry)) == 1:
+            edit.change_parameter(entry.node, padded)
+            return entry
+        key = (entry, tuple(sorted(added.items())), fill)
+        return edit.once(key, lambda: edit.add_parameter(f"{name}_padded", padded, (name,), before=position))
 
     def _with_more_filters(self, position: int, node: Node, region: Region) -> Node:
         if "num_filter" not in node.attrs:

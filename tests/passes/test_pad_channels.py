@@ -16,6 +16,7 @@ from mxamp.passes import PadChannels
 from mxamp.policy import Policy
 from mxamp.targets import Target
 from tests.building import BF16, Net, named, parameters
+from tests.passes.executing import outputs
 from tests.passes.preparing import operators, prepare_graph, prepared
 
 
@@ -198,6 +199,47 @@ def test_pieces_pay_where_little_is_sliced(places: int | None, padded: str) -> N
     assert named(after, "layer").attrs["num_filter"] == padded
 
 
+def shared(net: Layers, x: Entry) -> tuple[Entry, Entry, Entry]:
+    """Return three layers with one weight and one bias, of which one is read by a layer of its own."""
+    first = net.layer(x, "first", 16, 20)
+    weight, bias = net.nodes[first.node].inputs[1:]
+    same = {"num_filter": 20, "kernel": "(3, 3)", "no_bias": False}
+    second = net.op("Convolution", relu(net, x), weight, bias, name="second", **same)
+    grouped = net.op("Convolution", x, weight, bias, name="fixed", **same)
+    return first, second, grouped
+
+
+def test_layers_with_one_weight_share_the_padded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the heads of a detector that reads several scales; what stays as it is has the weight as it was."""
+    net = Layers()
+    first, second, fixed = shared(net, net.var("x"))
+    graph = net.graph(net.layer(first, "a", 20, 32), net.layer(second, "b", 20, 32), fixed)
+    policy = Policy.default(BF16).excluding(names=["fixed"])
+    put_in = ("first_weight_padded", "first_bias_padded")
+    after, done = prepared(PadChannels, graph, net.params, policy, inserted=put_in)
+    for name in ("first", "second"):
+        read = [after.nodes[entry.node].name for entry in named(after, name).inputs[1:]]
+        assert read == ["first_weight_padded", "first_bias_padded"]
+        assert named(after, name).attrs["num_filter"] == "32"
+    kept = [after.nodes[entry.node].name for entry in named(after, "fixed").inputs[1:]]
+    assert kept == ["first_weight", "first_bias"]
+    assert done.params["first_weight"].shape == (20, 16, 3, 3)
+    assert done.params["first_weight_padded"].shape == (32, 16, 3, 3)
+    data = {"x": np.random.default_rng(0).normal(size=(2, 16, 9, 9)).astype(np.float32)}
+    expected = outputs(monkeypatch, graph, parameters(net.params), data)
+    for one, other in zip(outputs(monkeypatch, after, done.params, data), expected):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_weight_that_no_layer_reads_as_it_was_goes() -> None:
+    net = Layers()
+    first, second, _ = shared(net, net.var("x"))
+    put_in = ("first_weight_padded", "first_bias_padded")
+    after, done = net.done(net.layer(first, "a", 20, 32), net.layer(second, "b", 20, 32), inserted=put_in)
+    assert "first_weight" not in after.variables
+    assert "first_weight" not in done.params
+
+
 def test_a_deconvolution_has_its_own_order_of_rows_and_columns() -> None:
     net = Layers()
     up = net.layer(net.layer(net.var("x"), "layer", 16, 24), "up", 24, 40, op="Deconvolution")
@@ -207,15 +249,6 @@ def test_a_deconvolution_has_its_own_order_of_rows_and_columns() -> None:
 
 def grouped(net: Layers) -> Entry:
     return net.layer(net.var("x"), "layer", 16, 20, num_group=2)
-
-
-def shared_weight(net: Layers) -> Entry:
-    x = net.var("x")
-    first = net.layer(x, "layer", 16, 20)
-    again = net.op(
-        "Convolution", x, net.nodes[first.node].inputs[1], num_filter=20, kernel="(3, 3)", no_bias=True
-    )
-    return net.op("elemwise_add", first, again)
 
 
 def weight_is_an_input(net: Layers) -> Entry:
@@ -292,7 +325,6 @@ def sliced_deconvolution(net: Layers) -> Entry:
         put_together,
         sliced_deconvolution,
         grouped,
-        shared_weight,
         weight_is_an_input,
         part_comes_from_elsewhere,
         channels_last,
