@@ -11,8 +11,9 @@ from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
 from mxamp.params.parameter import ArrayParameter
+from mxamp.passes.axis_sizes import moved_axes
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
 
 Permutation = Tuple[int, ...]
@@ -40,6 +41,8 @@ TOGETHER = frozenset(
     }
 )
 """Operators of two tensors that look at both at the same place."""
+
+_TRANSPOSES = frozenset({"SwapAxis", "transpose"})
 
 _REDUCTIONS = frozenset({"max", "mean", "min", "sum"})
 
@@ -87,8 +90,9 @@ class MoveTransposes(PreparationPass):
 
         x -> broadcast_add(transposed c) -> relu -> y
 
-    Also through sums and products of two tensors that were transposed alike, arrays of parameters among them,
-    Concat, slices, BatchNorm and reductions, whose axes are named anew.
+    A SwapAxis is a transpose, where the number of axes is certain. Also through sums and products of two
+    tensors that were transposed alike, arrays of parameters among them, Concat, slices, BatchNorm and
+    reductions, whose axes are named anew.
 
     Refuses: where no fewer values are transposed afterwards; BatchNorms whose channels would not be axis 1,
     for which alone backends have kernels, unless a FullyConnected takes them into itself; graph outputs;
@@ -105,7 +109,7 @@ class MoveTransposes(PreparationPass):
     """
 
     step = "move_transposes"
-    operators = frozenset({"transpose"})
+    operators = frozenset({*_TRANSPOSES, "swapaxes"})
     asks_target = True
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
@@ -122,12 +126,14 @@ class _Found:
     def __init__(self, graph: Graph, state: State) -> None:
         self.graph, self.state = graph, state
         self.turned: dict[Entry, _Turned] = {}
+        self.own: dict[int, _Turned] = {}
+        """What the transposes of the graph do, each for itself."""
         self.moved: dict[int, _Plan] = {}
         self.names = [FACTS.canonical(node.op) for node in graph.nodes]
         for position, node in enumerate(graph.nodes):
             if node.is_variable or position in state.heads or state.is_fixed(position, updating=False):
                 continue
-            if self.names[position] == "transpose":
+            if self.names[position] in _TRANSPOSES:
                 self._transpose(position, node)
             else:
                 orders = [self.turned[entry].order for entry in node.inputs if entry in self.turned]
@@ -138,10 +144,14 @@ class _Found:
     # ------------------------------------------------------------------ what can be moved
 
     def _transpose(self, position: int, node: Node) -> None:
-        order = integers(node.attrs.get("axes", ""))
-        if not order or sorted(order) != list(range(len(order))):  # without axes it turns all of them around
-            return
         source = node.inputs[0]
+        given = integers(node.attrs.get("axes", ""))
+        axes = len(given) if given else self.state.axes(source)  # without axes it turns all of them around
+        moved = None if axes is None else moved_axes(node, axes)
+        if not moved:
+            return
+        order = tuple(moved)
+        self.own[position] = _Turned(source, order)
         before = self.turned.get(source)
         if before is None:
             self.turned[Entry(position)] = _Turned(source, order)
@@ -231,11 +241,7 @@ class _Found:
 
     def transposed_before(self) -> int:
         """Return how many values are transposed."""
-        return sum(
-            self._size(Entry(position))
-            for position, name in enumerate(self.names)
-            if name == "transpose" and Entry(position) in self.turned
-        )
+        return sum(self._size(Entry(position)) for position in self.own if Entry(position) in self.turned)
 
     def transposed_after(self) -> int:
         """Return how many values would be."""
@@ -272,9 +278,9 @@ class _Found:
                 edit.drop(position, turned.base)
                 into = graph.nodes[turned.base.node].name
                 changes.append(step.changed(node, "is undone behind, or done there", into=into))
-            elif turned != (node.inputs[0], integers(node.attrs["axes"])):
-                attrs = {**node.attrs, "axes": str(turned.order)}
-                edit.replace(position, node._replace(attrs=attrs, inputs=(turned.base,)))
+            elif turned != self.own[position]:
+                attrs = {**own_attributes(node), "axes": str(turned.order)}
+                edit.replace(position, Node("transpose", node.name, attrs, (turned.base,)))
                 changes.append(step.changed(node, "does what several transposes did"))
         return Done(edit.finish(), tuple(changes))
 

@@ -195,3 +195,31 @@ def test_targets_choose() -> None:
     graph = net.back(net.op("exp", net.last))
     shapes: list[Any] = [((2, 6, 3, 4),), ((2, 3, 4, 6),), ((2, 3, 4, 6),), ((2, 6, 3, 4),), ((2, 6, 3, 4),)]
     assert targets_that_choose("move_transposes", graph, parameters(net.params), shapes) == CPUS
+
+
+@pytest.mark.parametrize("first", ["SwapAxis", "transpose"])
+def test_a_swap_of_axes_is_a_transpose_where_their_number_is_certain(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    net = Net()
+    x = net.var("x", __dtype__="0")
+    attrs = {"dim1": 1, "dim2": -1} if first == "SwapAxis" else {}  # without axes all are turned around
+    turned = net.op("tanh", net.op(first, x, name="turned", **attrs), name="z")
+    graph = net.graph(net.op("negative", net.op("SwapAxis", turned, name="back", dim1=3, dim2=1), name="y"))
+    shapes = [(SHAPE,)] + [((2, 4, 3, 6) if first == "SwapAxis" else SHAPE[::-1],)] * 2
+    last = SHAPE if first == "SwapAxis" else (4, 2, 6, 3)
+    after, done = prepared(MoveTransposes, graph, shapes=[*shapes, (last,), (last,)])
+    expected = ["z = tanh(x)", "back = transpose(z) {axes: (3, 0, 1, 2)}", "y = negative(back)"]
+    assert operators(after) == ([expected[0], "y = negative(z)"] if first == "SwapAxis" else expected)
+    assert {change.node for change in done.changes} == {"turned", "z", "back"}
+    data = {"x": on_edges(*SHAPE)}
+    (before,) = outputs(monkeypatch, graph, {}, data)
+    (found,) = outputs(monkeypatch, after, {}, data)
+    np.testing.assert_array_equal(found.view(np.int32), before.view(np.int32))
+
+
+def test_a_swap_of_axes_of_any_number_stays() -> None:
+    net = Net()
+    turned = net.op("SwapAxis", net.var("x"), dim1=1, dim2=-1)
+    graph = net.graph(net.op("negative", net.op("SwapAxis", turned, dim1=1, dim2=-1)))
+    assert prepared(MoveTransposes, graph)[0] is graph
