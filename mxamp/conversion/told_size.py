@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Callable, Iterator, Mapping, NamedTuple
 
@@ -19,6 +20,9 @@ _OF_ANY_BATCH = (-1, 0, 1)
 
 _HEIGHT = -2
 """The axis."""
+
+_MOST_ASKED = 8
+"""Where the first do not tell, others hardly do, and each takes as long as what is before it."""
 
 _RESIZES = "_contrib_BilinearResize2D"
 _TOGETHER = frozenset({"Concat", "add_n", "broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
@@ -101,9 +105,9 @@ def told_side(
     Notes
     -----
     A network that was written, or read from ONNX, for one size says how large it makes what it resizes. The
-    first that tells is asked.
+    first that tells is asked, of :data:`_MOST_ASKED`.
     """
-    for data, wanted in _beside_resized(graph, axis):
+    for data, wanted in itertools.islice(_beside_resized(graph, axis), _MOST_ASKED):
         before, own = _up_to(graph, params, data)
         less, more = (_shape(before, own, shapes_for(size), data) for size in _TWO_SIZES[0])
         if less is None or more is None or min(len(less), len(more)) < -axis or more[axis] <= less[axis]:
