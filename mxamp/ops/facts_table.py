@@ -139,6 +139,10 @@ class FactsTable:
         record = self.of(op, attrs)
         return self.canonical(op) if record is None else record.name
 
+    def spellings(self, *canonical: str) -> frozenset[str]:
+        """Return all known names, aliases included, of operators by their canonical names."""
+        return frozenset(name for name, record in self.by_name.items() if record.name in canonical)
+
     def names(self) -> Sequence[str]:
         """Return every known name, aliases included, families not, sorted."""
         return sorted(self.by_name)

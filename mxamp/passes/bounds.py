@@ -71,12 +71,7 @@ class RewriteBounds(PreparationPass):
     """
 
     step = "bounds"
-    operators = frozenset(
-        name
-        for record in FACTS.records()
-        if record.name in ("_maximum_scalar", "_minimum_scalar")
-        for name in (record.name, *record.aliases)
-    )
+    operators = FACTS.spellings("_maximum_scalar", "_minimum_scalar")
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Write every pair of bounds."""

@@ -110,12 +110,7 @@ class RewriteLeakyReLU(PreparationPass):
     """
 
     step = "leaky_relu"
-    operators = frozenset(
-        name
-        for record in FACTS.records()
-        if record.name in (*_OF_TWO, _CHOICE)
-        for name in (record.name, *record.aliases)
-    )
+    operators = FACTS.spellings(*_OF_TWO, _CHOICE)
 
     def rewrite(self, graph: Graph, state: State) -> Done | None:
         """Write every leaky relu."""
@@ -175,7 +170,7 @@ def _argument(state: State, position: int) -> Entry | None:
     if FACTS.canonical(node.op) == _CHOICE:
         condition = state.graph.nodes[node.inputs[0].node]
         return condition.inputs[0] if FACTS.canonical(condition.op) in _PICKS_FIRST_ABOVE else None
-    first, second = ([*_way(state, entry)] for entry in node.inputs)
+    first, second = (_way(state, entry) for entry in node.inputs)
     return next((entry for entry in first if entry in second), None)
 
 

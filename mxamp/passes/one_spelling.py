@@ -124,9 +124,7 @@ class OneSpelling(NodeRewrite):
     """
 
     step = "one_spelling"
-    operators = frozenset(
-        name for record in FACTS.records() if record.name in _NAMES for name in (record.name, *record.aliases)
-    )
+    operators = FACTS.spellings(*_NAMES)
 
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Write one node in the other spelling."""

@@ -200,13 +200,13 @@ def test_pieces_pay_where_little_is_sliced(places: int | None, padded: str) -> N
 
 
 def shared(net: Layers, x: Entry) -> tuple[Entry, Entry, Entry]:
-    """Return three layers with one weight and one bias, of which one is read by a layer of its own."""
+    """Return three layers with one weight and one bias."""
     first = net.layer(x, "first", 16, 20)
     weight, bias = net.nodes[first.node].inputs[1:]
     same = {"num_filter": 20, "kernel": "(3, 3)", "no_bias": False}
     second = net.op("Convolution", relu(net, x), weight, bias, name="second", **same)
-    grouped = net.op("Convolution", x, weight, bias, name="fixed", **same)
-    return first, second, grouped
+    third = net.op("Convolution", x, weight, bias, name="fixed", **same)
+    return first, second, third
 
 
 def test_layers_with_one_weight_share_the_padded_one(monkeypatch: pytest.MonkeyPatch) -> None:
