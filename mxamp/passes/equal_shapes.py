@@ -149,13 +149,13 @@ class EqualShapes:
         if len(longer) != len(steps):
             base, longer = plane, (0,) * len(steps)
         steps = [(more + added, stride) for more, (added, stride) in zip(longer, steps)]
-        if all(stride == 1 for _, stride in steps):  # then both conventions are one
-            if not any(more for more, _ in steps):
-                return base
-            convention = "valid"
-        key = self._number("window", base, tuple(steps), convention)
-        if all(stride == 1 for _, stride in steps):
-            self._grown[key] = (base, [more for more, _ in steps])
+        grown = [more for more, stride in steps if stride == 1]
+        if len(grown) < len(steps):
+            return self._number("window", base, tuple(steps), convention)
+        if not any(grown):
+            return base
+        key = self._number("window", base, tuple(steps), "valid")  # where no place is skipped both are one
+        self._grown[key] = (base, grown)
         return key
 
 

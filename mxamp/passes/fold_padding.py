@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import NamedTuple, Sequence
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
@@ -14,6 +14,9 @@ from mxamp.targets.image_layout import pads_by_itself
 
 EXPLICIT = "explicit_padding"
 """What a target names whose layers add little padding by themselves."""
+
+_BEFORE_PLACES = 2
+"""Axes of a batch and of channels."""
 
 _PLACES = 2
 """Axes of an image's places: of volumes a Pad brings a layer's order into plain order."""
@@ -59,13 +62,15 @@ class FoldPadding(PreparationPass):
         for position, node in enumerate(graph.nodes):
             if FACTS.canonical(node.op) != "Pad" or state.is_fixed(position) or position in state.heads:
                 continue
-            widths = _around(node)
+            mode = node.attrs.get("mode", "")
+            edges = edges_of(node, mode) if mode in ("constant", "edge") else None
             readers = [use for places in graph.uses[position].values() for use in places]
-            if widths is None or not readers:
+            if edges is None or edges.before != edges.after or not readers:
                 continue
-            mode = node.attrs["mode"]
             padded = {
-                use.node: _padded(graph.nodes[use.node], widths, mode) for use in readers if use.input == 0
+                use.node: _padded(graph.nodes[use.node], edges.before, mode)
+                for use in readers
+                if use.input == 0
             }
             made = [layer for layer in padded.values() if layer is not None]
             if not all(pads_fast(state, layer) for layer in made):
@@ -91,18 +96,29 @@ def pads_fast(state: State, node: Node) -> bool:
     return pads_by_itself(node.attrs, is_depthwise=groups == filters)
 
 
-def _around(node: Node) -> tuple[int, ...] | None:
-    """Return how much a Pad puts at either end of each axis after the channels: zeros, or the border."""
+class Edges(NamedTuple):
+    """What a Pad puts around each axis behind the channels: zeros, or the border.
+
+    Attributes
+    ----------
+    before, after
+        How much at either end of each axis.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+def edges_of(node: Node, mode: str) -> Edges | None:
+    """Return what a Pad of zeros (``constant``) or the border (``edge``) adds; None where it is another."""
     widths = integers(node.attrs.get("pad_width", ""))
-    is_zero = node.attrs.get("mode") == "constant" and real_number(node.attrs, "constant_value", 0.0) == 0
-    if not (is_zero or node.attrs.get("mode") == "edge"):
-        return None
-    if widths is None or len(widths) not in (8, 10):
+    is_other = mode == "constant" and real_number(node.attrs, "constant_value", 0.0) != 0
+    if is_other or node.attrs.get("mode") != mode or widths is None or len(widths) not in (8, 10):
         return None
     before, after = widths[::2], widths[1::2]
-    if before != after or any(before[:2]) or min(before) < 0:
+    if any((*before[:_BEFORE_PLACES], *after[:_BEFORE_PLACES])) or min(widths) < 0:
         return None
-    return before[2:]
+    return Edges(before[_BEFORE_PLACES:], after[_BEFORE_PLACES:])
 
 
 def _padded(node: Node, widths: tuple[int, ...], mode: str) -> Node | None:

@@ -9,11 +9,12 @@ import numpy as np
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
-from mxamp.ops.attributes import CHANNELS_FIRST, integers, real_number
+from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.params.padded import PaddedParameter
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.fold_padding import pads_fast
+from mxamp.passes.equal_shapes import for_each_place
+from mxamp.passes.fold_padding import edges_of, pads_fast
 from mxamp.passes.images import depthwise
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
@@ -25,26 +26,22 @@ _FEW_CHANNELS = 4
 """Of so many a window may be larger by a row and a column at little cost: the image itself is."""
 
 
-class _Edges(NamedTuple):
-    """What a Pad puts around an image, along both axes of its places."""
+class _Uneven(NamedTuple):
+    """What a Pad puts around an image, along both axes of its places.
 
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    Attributes
+    ----------
+    even
+        What it puts at both ends.
+    more
+        How much more it puts at one end than at the other.
+    zeros_before
+        How many zeros a window begins with that pads as much at both ends, where it may not move on.
+    """
 
-    @property
-    def even(self) -> tuple[int, ...]:
-        """What it puts at both ends."""
-        return tuple(map(min, zip(*self)))
-
-    @property
-    def more(self) -> tuple[int, ...]:
-        """How much more it puts at one end than at the other."""
-        return tuple([abs(after - before) for before, after in zip(*self)])
-
-    @property
-    def zeros_before(self) -> tuple[int, ...]:
-        """How many zeros a window begins with that pads as much at both ends, where it may not move on."""
-        return tuple([max(0, after - before) for before, after in zip(*self)])
+    even: tuple[int, ...]
+    more: tuple[int, ...]
+    zeros_before: tuple[int, ...]
 
 
 class UnevenPadding(PreparationPass):
@@ -94,11 +91,12 @@ class UnevenPadding(PreparationPass):
         """Return the graph in which layers pad for themselves."""
         edit, changes = GraphEdit(graph, state.params), []
         for position, node in enumerate(graph.nodes):
-            edges = None if state.is_fixed(position) else _edges(node)
-            reader = state.only_reader(position)
-            if edges is None or reader is None or not _is_layer(state, reader, position):
+            edges = None if state.is_fixed(position) else _uneven(node)
+            reader = None if edges is None else state.only_reader(position)
+            weight = None if reader is None else _weight(state, reader, position)
+            if edges is None or reader is None or weight is None:
                 continue
-            layer = _padded(state, edit, reader, edges)
+            layer = _padded(state, edit, reader, weight, edges)
             if layer is None or not pads_fast(state, layer):
                 continue
             edit.replace(reader, layer)
@@ -108,33 +106,26 @@ class UnevenPadding(PreparationPass):
         return Done(edit.finish(), tuple(changes)) if changes else None
 
 
-def _edges(node: Node) -> _Edges | None:
+def _uneven(node: Node) -> _Uneven | None:
     """Return what a Pad of zeros puts around an image, unevenly; None where a node is none such."""
-    widths = integers(node.attrs.get("pad_width", "")) or ()
-    is_zero = node.attrs.get("mode") == "constant" and real_number(node.attrs, "constant_value", 0.0) == 0
-    if node.op not in ("Pad", "pad") or not is_zero or len(widths) != 2 * (_BEFORE_PLACES + _PLACES):
+    edges = edges_of(node, "constant") if node.op in UnevenPadding.operators else None
+    if edges is None or len(edges.before) != _PLACES or edges.before == edges.after:
         return None
-    if min(widths) < 0 or any(widths[: 2 * _BEFORE_PLACES]):
-        return None
-    edges = _Edges(widths[2 * _BEFORE_PLACES :: 2], widths[2 * _BEFORE_PLACES + 1 :: 2])
-    return edges if any(edges.more) else None
+    both = list(zip(*edges))
+    return _Uneven(
+        even=tuple([min(ends) for ends in both]),
+        more=tuple([max(ends) - min(ends) for ends in both]),
+        zeros_before=tuple([max(0, after - before) for before, after in both]),
+    )
 
 
-def _sizes(node: Node, name: str, default: int) -> tuple[int, ...] | None:
-    """Return an attribute of a layer of images; None where it is no pair."""
-    sizes = integers(node.attrs.get(name, "()"))
-    if sizes is None or len(sizes) not in (0, _PLACES):
-        return None
-    return sizes or (default,) * _PLACES
-
-
-def _is_layer(state: State, position: int, pad: int) -> bool:
-    """Return whether a node is a layer of float32 images whose data a Pad is, and whose weight is known."""
+def _weight(state: State, position: int, pad: int) -> Parameter | None:
+    """Return the weight of a layer of float32 images whose data a Pad is; None where a node is none such."""
     node = state.graph.nodes[position]
     if node.op != "Convolution" or node.inputs[0] != Entry(pad) or state.is_fixed(position):
-        return False
+        return None
     weight = state.parameter(node.inputs[1])
-    return (
+    is_layer = (
         weight is not None
         and weight.dtype is DType.FLOAT32
         and not weight.is_sparse
@@ -142,13 +133,15 @@ def _is_layer(state: State, position: int, pad: int) -> bool:
         and node.attrs.get("layout", "None") in CHANNELS_FIRST
         and state.certain_dtypes[position][0] is DType.FLOAT32
     )
+    return weight if is_layer else None
 
 
-def _padded(state: State, edit: GraphEdit, position: int, edges: _Edges) -> Node | None:
+def _padded(state: State, edit: GraphEdit, position: int, weight: Parameter, edges: _Uneven) -> Node | None:
     """Return a layer that pads for itself, or reads what is padded in blocks; None where it does not pay."""
     node = state.graph.nodes[position]
-    weight, pad, dilate = state.parameter(node.inputs[1]), _sizes(node, "pad", 0), _sizes(node, "dilate", 1)
-    if weight is None or pad is None or dilate is None:
+    pad = for_each_place(node, "pad", _PLACES, 0)
+    dilate = for_each_place(node, "dilate", _PLACES, 1)
+    if pad is None or dilate is None:
         return None
     groups, channels = node.attrs.get("num_group", "1"), weight.shape[1]
     if groups == node.attrs.get("num_filter") or (groups == "1" and channels <= _FEW_CHANNELS):
@@ -157,7 +150,7 @@ def _padded(state: State, edit: GraphEdit, position: int, edges: _Edges) -> Node
         values = _with_zeros(weight, edges, dilate)
         name = state.graph.nodes[node.inputs[1].node].name
         grown = edit.add_parameter(f"{name}_uneven", values, (name,), before=position)
-        total = [own + max(ends) for own, *ends in zip(pad, *edges)]
+        total = [sum(parts) for parts in zip(pad, edges.even, edges.more)]
         attrs = {**node.attrs, "kernel": str(values.shape[_BEFORE_PLACES:]), "pad": str(tuple(total))}
         return node._replace(attrs=attrs, inputs=(node.inputs[0], grown, *node.inputs[2:]))
     if groups == "1" and channels % state.target.block == 0:
@@ -169,7 +162,7 @@ def _padded(state: State, edit: GraphEdit, position: int, edges: _Edges) -> Node
     return None
 
 
-def _with_zeros(weight: Parameter, edges: _Edges, dilate: Sequence[int]) -> PaddedParameter:
+def _with_zeros(weight: Parameter, edges: _Uneven, dilate: Sequence[int]) -> PaddedParameter:
     """Return the weights of a window with as many zeros on one side as a Pad has more at one end."""
     axes = range(_BEFORE_PLACES, _BEFORE_PLACES + _PLACES)
     added = {axis: more // step for axis, more, step in zip(axes, edges.more, dilate)}
@@ -178,7 +171,7 @@ def _with_zeros(weight: Parameter, edges: _Edges, dilate: Sequence[int]) -> Padd
 
 
 def _moved(
-    state: State, edit: GraphEdit, position: int, source: Entry, channels: int, edges: _Edges
+    state: State, edit: GraphEdit, position: int, source: Entry, channels: int, edges: _Uneven
 ) -> Entry:
     """Put in a depthwise layer that writes its image with more rows or columns of zeros at one end."""
     name = state.graph.nodes[position].name
