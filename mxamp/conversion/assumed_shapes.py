@@ -10,7 +10,7 @@ from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
-from mxamp.conversion.told_size import told_side, told_size
+from mxamp.conversion.told_size import OF_ANY_BATCH, sizes_said, told_side, told_size
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.graph.shapes import infer_entry_shapes
@@ -238,10 +238,9 @@ def _candidates(
         lengths = tuple(dict.fromkeys((fitting or _LENGTHS[0], *_LENGTHS)))
     for side in itertools.chain(sides, lines):
         for length in lengths:
-            known = _filled(forms, side, length)
             if others:
-                yield {**known, **one}
-            yield known
+                yield filled(side, length)
+            yield _filled(forms, side, length)
 
 
 def _filled(forms: Mapping[str, Shape], sides: _Sides, length: int = _LENGTHS[0]) -> Mapping[str, Shape]:
@@ -275,10 +274,10 @@ def _cuts_image(node: Node, shape: Shape | None) -> bool:
 
     Where it was written for images of one size, a row is a whole image.
     """
-    batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
-    if shape is None or len(shape) != _IMAGE or batch != -1 or len(sizes) != 1:
+    said = sizes_said(node)
+    if said is None or said.batch != -1 or len(said.sizes) != 1 or shape is None or len(shape) != _IMAGE:
         return False
-    return sizes[0] > max(shape[1], shape[-1]) and sizes[0] < math.prod(shape[1:])
+    return max(shape[1], shape[-1]) < said.sizes[0] < math.prod(shape[1:])
 
 
 def _is_told(
@@ -363,10 +362,8 @@ def _form(graph: Graph, params: Mapping[str, Shape], ranks: Mapping[Entry, int],
 
 def _form_reshaped(node: Node) -> Shape | None:
     """Return what a Reshape makes of an input, where it says all sizes: the input has as many values."""
-    if FACTS.canonical(node.op) != "Reshape" or "reverse" in node.attrs:
-        return None
-    batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
-    return (1, *sizes) if batch in (-1, 0, 1) and sizes and min(sizes) > 0 else None
+    said = sizes_said(node)
+    return (1, *said.sizes) if said is not None and said.batch in OF_ANY_BATCH else None
 
 
 def _readers(graph: Graph, position: int) -> Sequence[Use]:

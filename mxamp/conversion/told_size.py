@@ -11,11 +11,12 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.shapes import Shape, infer_entry_shapes
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
+from mxamp.passes.images import RESIZES
 
 _TWO_SIZES = ((64, 128), (1024, 2048))
 """Where strides take more than the first two, the others are taken."""
 
-_OF_ANY_BATCH = (-1, 0, 1)
+OF_ANY_BATCH = (-1, 0, 1)
 """How a Reshape says the first axis of what is tried with a batch of one."""
 
 _HEIGHT = -2
@@ -24,10 +25,32 @@ _HEIGHT = -2
 _MOST_ASKED = 8
 """Where the first do not tell, others hardly do, and each takes as long as what is before it."""
 
-_RESIZES = "_contrib_BilinearResize2D"
 _TOGETHER = frozenset({"Concat", "add_n", "broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
 
 _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
+
+
+class SizesSaid(NamedTuple):
+    """What a Reshape makes that says all sizes, but perhaps the first.
+
+    Attributes
+    ----------
+    batch
+        What it says of the first axis.
+    sizes
+        The sizes of the others.
+    """
+
+    batch: int
+    sizes: tuple[int, ...]
+
+
+def sizes_said(node: Node) -> SizesSaid | None:
+    """Return what a node makes; None where it is no Reshape that says all sizes behind the first."""
+    if FACTS.canonical(node.op) != "Reshape" or is_true(node.attrs, "reverse", default=False):
+        return None
+    batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
+    return SizesSaid(batch, tuple(sizes)) if sizes and min(sizes) > 0 else None
 
 
 class _Reader(NamedTuple):
@@ -133,7 +156,7 @@ def _beside_resized(graph: Graph, axis: int) -> Iterator[tuple[Entry, int]]:
         for resized in node.inputs:
             resize = graph.nodes[resized.node]
             size = integers(resize.attrs.get("height" if axis == _HEIGHT else "width", "")) or (0,)
-            if FACTS.canonical(resize.op) == _RESIZES and len(resize.inputs) == 1 and size[0] > 1:
+            if FACTS.canonical(resize.op) == RESIZES and len(resize.inputs) == 1 and size[0] > 1:
                 yield from ((other, size[0]) for other in node.inputs if other != resized)
 
 
@@ -168,13 +191,13 @@ def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
     """Yield the nodes of which parameters or attributes say how many values they read."""
     for node in graph.nodes:
         op = FACTS.canonical(node.op)
-        if op == "Reshape":
-            batch, *sizes = integers(node.attrs.get("shape", "()")) or (0,)
-            if sizes and min(sizes) > 0 and "reverse" not in node.attrs:
-                if batch in _OF_ANY_BATCH:
-                    yield _Reader(node.inputs[0], math.prod(sizes), flattens=True)
-                elif batch > 1:
-                    yield _Reader(node.inputs[0], batch * math.prod(sizes), flattens=True, of_all=True)
+        said = sizes_said(node)
+        if said is not None:
+            values = math.prod(said.sizes)
+            if said.batch in OF_ANY_BATCH:
+                yield _Reader(node.inputs[0], values, flattens=True)
+            elif said.batch > 1:
+                yield _Reader(node.inputs[0], said.batch * values, flattens=True, of_all=True)
         if op not in ("FullyConnected", "RNN") or len(node.inputs) < 2:
             continue
         shape = params.get(graph.nodes[node.inputs[1].node].name)

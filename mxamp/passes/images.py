@@ -12,8 +12,8 @@ from mxamp.params.parameter import Parameter
 _MAKES_PLACES = frozenset({"Convolution", "Deconvolution", "Pooling"})
 """Operators whose results have as many axes of places as their kernel has."""
 ADAPTIVE_POOLING = "_contrib_AdaptiveAvgPooling2D"
-_RESIZES = "_contrib_BilinearResize2D"
-_OF_IMAGES = frozenset({ADAPTIVE_POOLING, _RESIZES, "UpSampling", "depth_to_space", "space_to_depth"})
+RESIZES = "_contrib_BilinearResize2D"
+_OF_IMAGES = frozenset({ADAPTIVE_POOLING, RESIZES, "UpSampling", "depth_to_space", "space_to_depth"})
 """What fails for anything else, and makes images."""
 _BEFORE_PLACES = 2
 """Axes of a batch and of channels."""
@@ -53,7 +53,7 @@ PLACES_BACK: Mapping[str, str] = {"lhs_begin": "2", "lhs_end": "3", "rhs_begin":
 """... and those of a ``reshape_like`` the image that brings them back."""
 
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
-_KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"}) | {ADAPTIVE_POOLING, _RESIZES}
+_KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"}) | {ADAPTIVE_POOLING, RESIZES}
 _KEEPS_AXES = KEEPS_RANK | {"Pad", "slice", "slice_axis", "slice_like"}
 """Some channels, some places, or more of both, are a batch of channels of places still."""
 _CUTS = "SliceChannel"
