@@ -106,10 +106,14 @@ slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC o
 64 -> 4, 56 x 56, 0.34; behind a layer 1.0), ..."""
 
 _WIDE_WINDOW = 81
-"""... nor do windows of so many places over few channels: 1 -> 100, 3x300, 0.79, 1 -> 3, 11x11, stride 4,
-0.86. But for those that need more memory than a matrix product may have (:data:`_MOST_COLUMNS`): 1 -> 1,
-1x256 over 44,098 places with stride 2, as in filter banks of audio, 17; of 40 such layers none is less than
-1.03, and with more padding than kernels add where a Pad does that, 1.8 to 49 (without one down to 0.13)."""
+"""... nor do windows of so many places over few channels, where they move by more than one place, or write one
+column: 1 -> 100, 3x300, 0.79, 1 -> 3, 11x11, stride 4, 0.86; 1 -> 150, 3x168, stride 4, 0.83. Not so those
+that need more memory than a matrix product may have (:data:`_MOST_COLUMNS`): 1 -> 1, 1x256 over 44,098 places
+with stride 2, as in filter banks of audio, 17; of 40 such layers none is less than 1.03, and with more
+padding than kernels add where a Pad does that, 1.8 to 49 (without one down to 0.13). And not so those that
+move by one place, from two million multiply-adds on: 1 -> 204, 7x38, 187 x 96, is 2.5 times as fast with 208
+filters, and what follows in blocks as well; of 672 random ones none is less than 1.05, the slice included,
+and of 431 with a Pad none less than 1.09 (of smaller ones one in twelve is slower)."""
 
 
 class Region(NamedTuple):
@@ -261,21 +265,23 @@ class ChannelRegions:
         return columns % self._block == 0 or (
             columns < self._block
             and self.names[position] == "Convolution"
-            and (window < _WIDE_WINDOW or self._is_left_to_loops(position, filters))
+            and (window < _WIDE_WINDOW or self._gains_though_wide(position, filters))
         )
 
-    def _is_left_to_loops(self, position: int, filters: int) -> bool:
-        """Return whether a layer is no matrix product, for want of memory, and would be one of blocks."""
+    def _gains_though_wide(self, position: int, filters: int) -> bool:
+        """Return whether a layer with a wide window gains by blocks of filters (:data:`_WIDE_WINDOW`)."""
         node, written = self.graph.nodes[position], self.state.usual_shape(Entry(position))
-        needs = self._needs_columns(position, filters)
-        if not needs or pads_by_itself(node.attrs, is_depthwise=False):
-            return needs
         weight = self.parameter_of(node, 1)
         assert weight is not None  # it is a layer
-        if len(weight.shape) != _IMAGE:
-            return False  # no Pad is put before a sequence
         products = 0 if written is None else math.prod(weight.shape[1:]) * math.prod(written[2:]) * written[0]
-        return products * -(-filters // self._block) * self._block >= LEAST_PADDED
+        is_large = products * -(-filters // self._block) * self._block >= LEAST_PADDED
+        is_left_to_loops = self._needs_columns(position, filters)
+        moves_by_one = not set(integers(node.attrs.get("stride", "")) or ()) - {1}
+        slides = moves_by_one and is_large and written is not None and written[-1] > 1
+        if pads_by_itself(node.attrs, is_depthwise=False):
+            return is_left_to_loops or slides
+        # No Pad is put before a sequence.
+        return (is_left_to_loops or slides) and is_large and len(weight.shape) == _IMAGE
 
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
         """Return whether a layer of any number of channels gains by whole pieces of filters."""

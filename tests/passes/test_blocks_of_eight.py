@@ -91,12 +91,17 @@ FILTER_BANK = {"kernel": "(1, 256)", "stride": "(1, 2)"}
         pytest.param(1, 3, (16, 16), {"kernel": "(9, 9)", "pad": "(4, 4)"}, False, id="too small for one"),
         pytest.param(1, 3, (56, 56), {"kernel": "(11, 11)", "stride": "(4, 4)"}, False, id="strides"),
         pytest.param(1, 100, (56, 300), {"kernel": "(3, 300)"}, False, id="sentences"),
+        pytest.param(1, 204, (187, 96), {"kernel": "(7, 38)", "pad": "(3, 0)"}, True, id="a spectrogram"),
+        pytest.param(1, 204, (187, 96), {"kernel": "(7, 38)", "stride": "(1, 2)"}, False, id="by two places"),
+        pytest.param(1, 204, (187, 96), {"kernel": "(7, 96)"}, False, id="one column"),
+        pytest.param(1, 51, (187, 96), {"kernel": "(129, 1)", "pad": "(64, 0)"}, True, id="a Pad"),
+        pytest.param(1, 20, (24, 24), {"kernel": "(9, 9)", "pad": "(3, 3)"}, False, id="few products"),
     ],
 )
-def test_few_filters_of_wide_windows_are_left_to_loops(
+def test_wide_windows_over_few_channels(
     channels: int, filters: int, shape: tuple[int, int], attrs: dict[str, str], pays: bool
 ) -> None:
-    """They need more memory than oneDNN's matrix product may have, as they do with AVX-512."""
+    """Some need more memory than oneDNN's matrix product may have, and blocks move by one place fast."""
     net, numbers = Net(), {name: integers(value) or () for name, value in attrs.items()}
     weight = net.param("weight", filters, channels, *numbers["kernel"])
     conv = net.op("Convolution", net.var("x"), weight, name="conv", num_filter=filters, no_bias=True, **attrs)
