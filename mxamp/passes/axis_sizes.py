@@ -18,6 +18,7 @@ from mxamp.passes.equal_shapes import KEEP_SHAPE
 from mxamp.passes.window_sizes import FoundSizes, Size, Sizes, convolved, deconvolved, padded, pooled
 
 _MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})
+_WINDOWED = frozenset({"Convolution", "Deconvolution"})
 REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "norm", "nansum", "nanprod"})
 """What takes the axes that it names."""
 
@@ -73,6 +74,9 @@ class AxisSizes:
         inputs = [self.of(entry) for entry in node.inputs]
         op = FACTS.canonical(node.op)
         first = inputs[0] if inputs else None
+        if first is None and op in _WINDOWED and len(inputs) > 1 and inputs[1] is not None:
+            # It takes nothing of another number of axes than its weight has.
+            first = tuple([("axis", *node.inputs[0], axis) for axis in range(len(inputs[1]))])
         if first is None:
             return _reshaped(node, ()) if _says_all(node) else None
         if op in KEEP_SHAPE:
@@ -308,8 +312,11 @@ def _parts(node: Node, sizes: Sizes) -> FoundSizes:
 
 
 def _squeezed(node: Node, sizes: Sizes) -> FoundSizes:
-    place = _one_axis(node, "axis", len(sizes))
-    return None if place is None else [*sizes[:place], *sizes[place + 1 :]]
+    axes, rank = integers(node.attrs.get("axis", "")), len(sizes)
+    if not axes or not all(-rank <= axis < rank for axis in axes):
+        return None
+    gone = {axis % rank for axis in axes}
+    return [size for axis, size in enumerate(sizes) if axis not in gone]
 
 
 def _one_axis(node: Node, name: str, rank: int, default: str = "") -> int | None:

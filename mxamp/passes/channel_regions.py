@@ -106,7 +106,7 @@ slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC o
 64 -> 4, 56 x 56, 0.34; behind a layer 1.0), ..."""
 
 _WIDE_WINDOW = 81
-"""... nor do windows of so many places over few channels, where they move by more than one place, or write one
+"""... nor do windows of so many places over few channels that move by more than one place, or write one
 column: 1 -> 100, 3x300, 0.79, 1 -> 3, 11x11, stride 4, 0.86; 1 -> 150, 3x168, stride 4, 0.83. Not so those
 that need more memory than a matrix product may have (:data:`_MOST_COLUMNS`): 1 -> 1, 1x256 over 44,098 places
 with stride 2, as in filter banks of audio, 17; of 40 such layers none is less than 1.03, and with more

@@ -206,7 +206,7 @@ _PREPARED = {
     "one_spelling": ("node", "written as the operator that backends run best"),
     "common_subexpressions": ("node", "merged with an equal one"),
     "fold_constants": ("node", "of parameters alone computed now"),
-    "move_transposes": ("node", "moved in front of a transpose, or gone with one"),
+    "move_transposes": ("node", "moved in front of a transpose or squeeze, or gone with one"),
     "dense_layer": ("product", "with a matrix of parameters written as FullyConnected"),
     "dense_convolution": ("layer", "of few rows and many weights written as a convolution"),
     "fold_scale": ("product", "with a number done by the layer that made it"),

@@ -148,6 +148,19 @@ def test_layers_say_how_many_they_make() -> None:
     assert sizes_of(net, wide) == (X[0], 9, ("axis", wide.node, 2), ("axis", wide.node, 3))
 
 
+def test_a_layer_takes_as_many_axes_as_its_weight_has() -> None:
+    net = Net()
+    weight = net.param("w", 8, 6, 1, 3)
+    attrs = {"num_filter": 8, "kernel": "(1, 3)", "pad": "(0, 1)", "no_bias": True}
+    layer = net.op("Convolution", net.var("x"), weight, **attrs)
+    row = net.op("squeeze", net.op("mean", layer, axis=(1, 2), keepdims=True), axis="(1, -2)")
+    graph = net.graph(row)
+    found = AxisSizes(graph, parameters(net.params), lambda read: None)
+    batch, rows = [("axis", graph.variables["x"], 0, axis) for axis in (0, 2)]
+    assert found.of(layer) == (batch, 8, rows, ("axis", layer.node, 3))
+    assert found.of(row) == (batch, ("axis", layer.node, 3))
+
+
 def test_windows_over_so_many_places_make_so_many() -> None:
     net = Net()
     image = net.op("Reshape", net.var("x"), shape=(-1, 6, 10, 1))

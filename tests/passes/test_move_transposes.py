@@ -97,12 +97,18 @@ def test_what_is_reduced_away_needs_no_transpose(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("axes", ["()", None])
-def test_a_transpose_without_axes_turns_all_of_them_around(axes: str | None) -> None:
+def test_a_transpose_without_axes_turns_all_of_them_around(
+    monkeypatch: pytest.MonkeyPatch, axes: str | None
+) -> None:
     net = Turned()
     given = {} if axes is None else {"axes": axes}
-    graph = net.graph(net.op("exp", net.op("negative", net.op("transpose", net.last, **given))))
-    after, _ = prepared(MoveTransposes, graph, net.params)
-    assert [node.op for node in after.nodes].count("transpose") == 2
+    graph = net.graph(net.op("exp", net.op("negative", net.op("transpose", net.last, name="b", **given))))
+    after, _ = prepared(MoveTransposes, graph, net.params, inserted=["negative3_turned"])
+    assert [node.attrs for node in after.nodes if node.op == "transpose"] == [{"axes": "(1, 3, 2, 0)"}]
+    data = {"x": on_edges(*SHAPE)}
+    (expected,) = outputs(monkeypatch, graph, {}, data)
+    (found,) = outputs(monkeypatch, after, {}, data)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_two_transposes_are_one() -> None:
@@ -223,3 +229,114 @@ def test_a_swap_of_axes_of_any_number_stays() -> None:
     turned = net.op("SwapAxis", net.var("x"), dim1=1, dim2=-1)
     graph = net.graph(net.op("negative", net.op("SwapAxis", turned, dim1=1, dim2=-1)))
     assert prepared(MoveTransposes, graph)[0] is graph
+
+
+class Sequence(Net):
+    """An image of one row, which is taken for a sequence, and for an image again."""
+
+    def __init__(self, **axis: str) -> None:
+        super().__init__()
+        weight = self.param("w", 6, 6, 1, 1)
+        attrs = {"num_filter": 6, "kernel": "(1, 1)", "no_bias": True}
+        self.x = self.op("Convolution", self.var("x"), weight, name="before", **attrs)
+        self.row = self.op("squeeze", self.x, name="row", **axis or {"axis": "(2,)"})
+
+    def other(self) -> Entry:
+        return self.op("squeeze", self.op("exp", self.x), name="other", axis="(-2,)")
+
+    def back(self, inner: Entry, axis: int = 2) -> Graph:
+        return self.graph(
+            self.op("negative", self.op("expand_dims", inner, name="image", axis=axis), name="y")
+        )
+
+
+ROWS: dict[str, Callable[[Sequence], Entry]] = {
+    "relu": lambda net: net.op("Activation", net.row, act_type="relu"),
+    "a bias": lambda net: net.op("broadcast_add", net.row, net.param("c", 1, 6, 1)),
+    "an array of places": lambda net: net.op("broadcast_mul", net.param("c", 5), net.row),
+    "a whole array": lambda net: net.op("elemwise_add", net.row, net.param("c", 2, 6, 5)),
+    "a sum": lambda net: net.op("elemwise_add", net.row, net.other()),
+    "joined": lambda net: net.op("Concat", net.row, net.other(), dim=1, num_args=2),
+    "joined in rows": lambda net: net.op("Concat", net.row, net.other(), dim=2, num_args=2),
+    "cut": lambda net: net.op("slice_axis", net.row, axis=-1, begin=1, end=4),
+    "norm": lambda net: net.op(
+        "BatchNorm", net.row, *[net.param(f"p{i}", 6, value=1.5) for i in range(4)], fix_gamma=False
+    ),
+    "a mean that keeps axes": lambda net: net.op("mean", net.row, axis="(2,)", keepdims=True),
+    "transposes of its own": lambda net: net.op(
+        "transpose",
+        net.op("broadcast_add", net.op("transpose", net.row, axes="(0, 2, 1)"), net.param("c", 6)),
+        axes="(0, 2, 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("inner", ROWS)
+def test_a_row_stays_an_image(monkeypatch: pytest.MonkeyPatch, inner: str) -> None:
+    net = Sequence()
+    graph = net.back(ROWS[inner](net))
+    given = parameters(net.params)
+    after, done = prepared(
+        MoveTransposes, graph, net.params, inserted={f"{n}_turned" for n in net.params if n == "c"}
+    )
+    assert not {node.op for node in after.nodes} & {"squeeze", "expand_dims", "transpose"}
+    data = {"x": np.random.default_rng(1).normal(size=(2, 6, 1, 5)).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, graph, given, data)
+    (found,) = outputs(monkeypatch, after, done.params, data)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_channels_last_of_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As layers over sequences come from TensorFlow: moved, squeezed, and all that undone."""
+    net = Sequence()
+    last = net.op("transpose", net.x, axes=LAST)
+    row = net.op("broadcast_add", net.op("squeeze", last, axis="(1,)"), net.param("c", 6), name="biased")
+    image = net.op("transpose", net.op("expand_dims", row, axis=1), axes=FIRST)
+    graph = net.graph(net.op("negative", image, name="y"))
+    after, done = prepared(MoveTransposes, graph, net.params, inserted=["c_turned"])
+    assert operators(after)[1:] == ["biased = broadcast_add(before, c_turned)", "y = negative(biased)"]
+    assert done.params["c_turned"].shape == (1, 6, 1, 1)
+    data = {"x": np.random.default_rng(1).normal(size=(2, 6, 1, 5)).astype(np.float32)}
+    (expected,) = outputs(monkeypatch, graph, parameters(net.params), data)
+    (found,) = outputs(monkeypatch, after, done.params, data)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_whoever_reads_a_row_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Sequence()
+    last = net.op("transpose", net.row, axes="(0, 2, 1)", name="last")
+    inner = net.op("tanh", last, name="inner")
+    image = net.op("expand_dims", net.op("transpose", inner, axes="(0, 2, 1)"), axis=2)
+    graph = net.graph(net.op("negative", image, name="y"), net.op("softmax", inner, name="p"))
+    inserted = ["inner_turned", "inner_turned_1"]
+    after, _ = prepared(MoveTransposes, graph, net.params, inserted=inserted)
+    assert [node.op for node in after.nodes if node.name.startswith("inner_")] == ["squeeze", "transpose"]
+    data = {"x": np.random.default_rng(1).normal(size=(2, 6, 1, 5)).astype(np.float32)}
+    given = parameters(net.params)
+    for one, other in zip(outputs(monkeypatch, graph, given, data), outputs(monkeypatch, after, given, data)):
+        np.testing.assert_array_equal(one, other)
+
+
+def refused_row(case: str) -> tuple[Sequence, Graph]:
+    """Return a graph whose row is left alone."""
+    net = Sequence(axis="None") if case == "no axes said" else Sequence()
+    if case == "nothing undoes it":
+        return net, net.graph(net.op("negative", net.op("exp", net.row)))
+    if case == "another axis":  # a transpose would take the place of what moves nothing
+        return net, net.back(net.op("exp", net.row), axis=3)
+    if case == "no axes said":
+        return net, net.back(net.op("exp", net.row))
+    if case == "any number of axes":
+        net = Sequence.__new__(Sequence)
+        Net.__init__(net)
+        return net, net.back(net.op("exp", net.op("squeeze", net.var("x"), axis="(2,)")))
+    return net, net.back(net.op("broadcast_add", net.row, net.var("z")))
+
+
+@pytest.mark.parametrize(
+    "case", ["nothing undoes it", "another axis", "no axes said", "any number of axes", "another tensor"]
+)
+def test_leaves_rows_alone(case: str) -> None:
+    net, graph = refused_row(case)
+    assert prepared(MoveTransposes, graph, net.params)[0] is graph
