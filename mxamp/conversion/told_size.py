@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Callable, Iterator, Mapping, NamedTuple
 
 from mxamp.errors import MxampError
@@ -22,10 +23,19 @@ OF_ANY_BATCH = (-1, 0, 1)
 _HEIGHT = -2
 """The axis."""
 
+_IMAGE = 4
+"""Axes of a batch of images."""
+
+_STEPS = 4
+"""A straight line through two sizes misses by what strides leave over there; the next step is smaller."""
+
 _MOST_ASKED = 8
 """Where the first do not tell, others hardly do, and each takes as long as what is before it."""
 
 _TOGETHER = frozenset({"Concat", "add_n", "broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
+
+_OF_ROWS = frozenset({"FullyConnected", "LayerNorm", "RNN"})
+_MATRIX = 2
 
 _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 
@@ -93,28 +103,24 @@ def told_size(
         The shapes of inputs that have a size.
     flat
         Whether layers are asked that flatten what they read, and Reshapes that say all sizes but the batch;
-        otherwise layers that read rows, dense and recurrent ones.
+        otherwise layers that read rows, dense and recurrent ones, and LayerNorm.
 
     Notes
     -----
     The first of them is asked. What it reads grows with the size as a straight line does, but for what
-    strides leave over: two sizes tell it.
+    strides leave over: two sizes tell it, and what is told is tried.
     """
     reader = next((reader for reader in _readers(graph, params) if reader.flattens == flat), None)
     if reader is None:
         return None
-    before, own = _up_to(graph, params, reader.data)
-    for short, long in _TWO_SIZES:
-        less, more = (_read(before, own, shapes_for(size), reader) for size in (short, long))
-        if less is not None and more is not None and more > less:
-            return _on_line((short, long), (less, more), reader.columns)
-    return None
+    columns = partial(_columns, _Before(graph, params, reader.data, shapes_for), reader)
+    return next(filter(None, (_solved(columns, sizes, reader.columns) for sizes in _TWO_SIZES)), None)
 
 
 def told_side(
     graph: Graph, params: Mapping[str, Shape], shapes_for: Callable[[int], Mapping[str, Shape]], axis: int
 ) -> int | None:
-    """Return the side of images with which what is put together with resized ones is as large as these.
+    """Return the side of images with which what is put together with others is as large as these.
 
     Parameters
     ----------
@@ -127,64 +133,91 @@ def told_side(
 
     Notes
     -----
-    A network that was written, or read from ONNX, for one size says how large it makes what it resizes. The
-    first that tells is asked, of :data:`_MOST_ASKED`.
+    A network that was written, or read from ONNX, for one size says how large it makes what it resizes, and
+    has arrays of that size: where each place lies, or what is added there. The first that tells is asked, of
+    :data:`_MOST_ASKED`.
     """
-    for data, wanted in itertools.islice(_beside_resized(graph, axis), _MOST_ASKED):
-        before, own = _up_to(graph, params, data)
-        less, more = (_shape(before, own, shapes_for(size), data) for size in _TWO_SIZES[0])
-        if less is None or more is None or min(len(less), len(more)) < -axis or more[axis] <= less[axis]:
-            continue
-        size = _on_line(_TWO_SIZES[0], (less[axis], more[axis]), wanted)
+    for data, wanted in itertools.islice(_beside_others(graph, params, axis), _MOST_ASKED):
+        side = partial(_side, _Before(graph, params, data, shapes_for), axis)
+        size = _solved(side, _TWO_SIZES[0], wanted)
         if size is not None:
             return size
     return None
 
 
-def _on_line(sizes: tuple[int, int], values: tuple[int, int], wanted: int) -> int | None:
-    """Return the size for which a value that grows as a straight line does is as wanted, if it is whole."""
-    (short, long), (less, more) = sizes, values
-    size = short + (wanted - less) * (long - short) / (more - less)
-    return int(size) if size >= 1 and size == int(size) else None
+class _Before:
+    """The graph before an entry, for inputs of any size."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        params: Mapping[str, Shape],
+        entry: Entry,
+        shapes_for: Callable[[int], Mapping[str, Shape]],
+    ) -> None:
+        self._entry = entry
+        self._graph = Graph(graph.nodes[: entry.node + 1], (entry,), graph.attrs)
+        self._params = {name: shape for name, shape in params.items() if name in self._graph.variables}
+        self._shapes_for = shapes_for
+
+    def shape(self, size: int) -> Shape | None:
+        """Return the shape of the entry, where inputs have a size; None where they cannot."""
+        inputs = self._shapes_for(size)
+        known = {name: shape for name, shape in inputs.items() if name in self._graph.variables}
+        try:
+            entries = infer_entry_shapes(self._graph, known, self._params).entries
+        except MxampError:
+            return None
+        return entries[self._entry.node][self._entry.output]
 
 
-def _beside_resized(graph: Graph, axis: int) -> Iterator[tuple[Entry, int]]:
-    """Yield what is put together with resized images, and how large these are."""
-    for node in graph.nodes:
-        if FACTS.canonical(node.op) not in _TOGETHER:
-            continue
-        for resized in node.inputs:
-            resize = graph.nodes[resized.node]
-            size = integers(resize.attrs.get("height" if axis == _HEIGHT else "width", "")) or (0,)
-            if FACTS.canonical(resize.op) == RESIZES and len(resize.inputs) == 1 and size[0] > 1:
-                yield from ((other, size[0]) for other in node.inputs if other != resized)
-
-
-def _up_to(graph: Graph, params: Mapping[str, Shape], entry: Entry) -> tuple[Graph, Mapping[str, Shape]]:
-    """Return the graph before an entry, and its parameters."""
-    before = Graph(graph.nodes[: entry.node + 1], (entry,), graph.attrs)
-    return before, {name: shape for name, shape in params.items() if name in before.variables}
-
-
-def _shape(
-    before: Graph, params: Mapping[str, Shape], inputs: Mapping[str, Shape], entry: Entry
-) -> Shape | None:
-    """Return the shape of an entry, of the graph before it."""
-    known = {name: shape for name, shape in inputs.items() if name in before.variables}
-    try:
-        return infer_entry_shapes(before, known, params).entries[entry.node][entry.output]
-    except MxampError:
-        return None
-
-
-def _read(
-    before: Graph, params: Mapping[str, Shape], inputs: Mapping[str, Shape], reader: _Reader
-) -> int | None:
-    """Return how many values a layer reads in one row, of the graph before it."""
-    shape = _shape(before, params, inputs, reader.data)
+def _columns(before: _Before, reader: _Reader, size: int) -> int | None:
+    """Return how many values a layer reads in one row."""
+    shape = before.shape(size)
     if not shape:
         return None
     return math.prod(shape[0 if reader.of_all else 1 :]) if reader.flattens else shape[-1]
+
+
+def _side(before: _Before, axis: int, size: int) -> int | None:
+    """Return the side of an image."""
+    shape = before.shape(size)
+    return None if shape is None or len(shape) != _IMAGE else shape[axis]
+
+
+def _solved(value: Callable[[int], int | None], sizes: tuple[int, int], wanted: int) -> int | None:
+    """Return the size for which a value is as wanted that grows as a straight line does, about."""
+    less, more = map(value, sizes)
+    if less is None or more is None or more <= less:
+        return None
+    each = (sizes[1] - sizes[0]) / (more - less)
+    size, own = sizes[0], less
+    for _ in range(_STEPS):
+        size = round(size + (wanted - own) * each)
+        found = value(size) if size >= 1 else None
+        if found is None or found == wanted:
+            return found and size
+        own = found
+    return None
+
+
+def _beside_others(graph: Graph, params: Mapping[str, Shape], axis: int) -> Iterator[tuple[Entry, int]]:
+    """Yield what is put together with images of a certain size, and how large these are."""
+    for node in graph.nodes:
+        if FACTS.canonical(node.op) not in _TOGETHER:
+            continue
+        for told in node.inputs:
+            size = _size_told(graph.nodes[told.node], params, axis)
+            if size > 1:
+                yield from ((other, size) for other in node.inputs if other != told)
+
+
+def _size_told(node: Node, params: Mapping[str, Shape], axis: int) -> int:
+    """Return the side of what a resize makes, or of images that are parameters; 0 of others."""
+    if FACTS.canonical(node.op) == RESIZES and len(node.inputs) == 1:
+        return (integers(node.attrs.get("height" if axis == _HEIGHT else "width", "")) or (0,))[0]
+    shape = params.get(node.name, ()) if node.is_variable else ()
+    return shape[axis] if len(shape) in (_IMAGE - 1, _IMAGE) else 0
 
 
 def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
@@ -198,17 +231,25 @@ def _readers(graph: Graph, params: Mapping[str, Shape]) -> Iterator[_Reader]:
                 yield _Reader(node.inputs[0], values, flattens=True)
             elif said.batch > 1:
                 yield _Reader(node.inputs[0], said.batch * values, flattens=True, of_all=True)
-        if op not in ("FullyConnected", "RNN") or len(node.inputs) < 2:
-            continue
-        shape = params.get(graph.nodes[node.inputs[1].node].name)
-        if op == "RNN" and shape is not None:
-            columns = _columns_of_vector(node, shape)
-        else:
-            shape = shape or params.get(_first_weight(graph, node.inputs[1]))
-            columns = None if shape is None or len(shape) != 2 else shape[1]
+        columns = columns_read(graph, params, node)
         if columns is not None:
             flattens = op == "FullyConnected" and is_true(node.attrs, "flatten", default=True)
             yield _Reader(node.inputs[0], columns, flattens)
+
+
+def columns_read(graph: Graph, params: Mapping[str, Shape], node: Node) -> int | None:
+    """Return how many values a dense or recurrent layer or a LayerNorm reads at once, as parameters say."""
+    op = FACTS.canonical(node.op)
+    if op not in _OF_ROWS or len(node.inputs) < 2:
+        return None
+    shape = params.get(graph.nodes[node.inputs[1].node].name)
+    if op == "RNN" and shape is not None:
+        return _columns_of_vector(node, shape)
+    if op == "LayerNorm":
+        of_last = integers(node.attrs.get("axis", "-1")) == (-1,)
+        return math.prod(shape) if shape is not None and of_last else None
+    shape = shape or params.get(_first_weight(graph, node.inputs[1]))
+    return None if shape is None or len(shape) != _MATRIX else shape[1]
 
 
 def _columns_of_vector(node: Node, shape: Shape) -> int | None:

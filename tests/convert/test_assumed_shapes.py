@@ -41,6 +41,10 @@ def conv(x: Any, filters: int, name: str, stride: int = 2, **attrs: Any) -> Any:
     return mx.sym.Convolution(x, num_filter=filters, name=name, **pads)
 
 
+def over_sequence(x: Any, name: str, kernel: int, **attrs: Any) -> Any:
+    return mx.sym.Convolution(x, num_filter=8, kernel=(kernel,), no_bias=True, name=name, **attrs)
+
+
 def classifier(*, flattens: bool, strides: int = 5) -> Any:
     """Halves the image so many times, and then pools all, or flattens what is left."""
     x = mx.sym.var("data")
@@ -205,6 +209,61 @@ def test_what_is_put_together_with_resized_images_tells_the_sides(
     resized = mx.sym.contrib.BilinearResize2D(small, height=height, width=width)
     sym = conv(getattr(mx.sym, together)(large, resized), 8, "conv4")
     assert assumed(sym, *arrays(sym, data=(1, 3, *sides))) == (1, 3, *sides)
+
+
+@pytest.mark.parametrize("together", ["Concat", "broadcast_add"])
+@pytest.mark.parametrize("layers", [0, 2])
+def test_arrays_of_places_tell_the_sides(layers: int, together: str) -> None:
+    """As where an image is given how far up each place lies, which is no channel of the input."""
+    sides = (128, 256)
+    places = mx.sym.var("places", shape=(1, 1, *(side >> layers for side in sides)))
+    x = mx.sym.var("data")
+    for number in range(layers):
+        x = conv(x, 8, f"before{number}")
+    x = conv(getattr(mx.sym, together)(x, places), 8, "conv0")
+    sym = mx.sym.Pooling(conv(x, 8, "conv1"), global_pool=True, kernel=(1, 1), pool_type="avg", name="pool")
+    shapes, _, _ = sym.infer_shape(data=(1, 3, *sides))
+    args = {name: mx.nd.ones(shape) for name, shape in zip(sym.list_arguments(), shapes) if name != "data"}
+    assert assumed(sym, args, {}) == (1, 3, *sides)
+
+
+def test_sides_that_strides_leave_over_are_tried() -> None:
+    """An array says 36 rows, which strides leave of more sides than fit the other layers."""
+    x = conv(conv(mx.sym.var("data"), 8, "conv0", pad=(0, 0)), 8, "conv1", pad=(0, 0))
+    zeros = mx.sym.var("zeros", shape=(1, 2, 36, 36))
+    x = conv(mx.sym.Concat(x, zeros), 8, "conv2")
+    sym = mx.sym.FullyConnected(x, num_hidden=3, no_bias=True, name="fc")
+    shapes, _, _ = sym.infer_shape(data=(1, 3, 149, 149))
+    args = {name: mx.nd.ones(shape) for name, shape in zip(sym.list_arguments(), shapes) if name != "data"}
+    found = assumed(sym, args, {})
+    assert found is not None
+    assert sym.infer_shape(data=found)[1] == sym.infer_shape(data=(1, 3, 149, 149))[1]
+
+
+def test_a_recurrent_layer_tells_what_it_reads() -> None:
+    steps = mx.sym.transpose(mx.sym.var("data"), axes=(1, 0, 2))
+    states = [mx.sym.var(name) for name in ("state", "cell")]
+    sym = mx.sym.RNN(
+        steps, mx.sym.var("vector"), *states, mode="lstm", state_size=16, num_layers=2, name="rnn"
+    )
+    args, _ = arrays(sym, data=(1, 100, 40))
+    assert assumed(sym, args, {}) == (1, 128, 40)
+
+
+@pytest.mark.parametrize(("cut", "length"), [(5000, 16384), (1000, 4096), (40, 128)])
+def test_what_cuts_long_sequences_is_fed_with_such(cut: int, length: int) -> None:
+    layer = over_sequence(mx.sym.var("data"), "conv", kernel=3)
+    sym = over_sequence(mx.sym.slice_axis(layer, axis=2, begin=cut, end=-cut), "last", kernel=3)
+    assert assumed(sym, *arrays(sym, data=(1, 4, 11000))) == (1, 4, length)
+
+
+def test_a_norm_of_rows_tells_the_length_of_a_sequence() -> None:
+    layer = over_sequence(mx.sym.var("data"), "conv", kernel=5, stride=(3,))
+    norm = mx.sym.LayerNorm(layer, mx.sym.var("scale"), mx.sym.var("shift"), axis=-1)
+    sym = over_sequence(norm, "last", kernel=3)
+    found = assumed(sym, *arrays(sym, data=(1, 1, 251)))
+    assert found is not None
+    assert sym.infer_shape(data=found)[1] == sym.infer_shape(data=(1, 1, 251))[1]
 
 
 @pytest.mark.parametrize("side", [32, 64, 96])
