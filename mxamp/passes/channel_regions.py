@@ -11,10 +11,10 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
-from mxamp.passes.explicit_padding import LEAST_PADDED
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
-from mxamp.targets.image_layout import WIDEST_BLOCK, pads_by_itself
+from mxamp.passes.wide_windows import WIDE_WINDOW, exceeds_product, gains_though_wide
+from mxamp.targets.image_layout import WIDEST_BLOCK
 from mxamp.targets.layout import is_fused_clip, layout_writer
 
 LAYERS = frozenset({"Convolution", "Deconvolution"})
@@ -90,30 +90,12 @@ product a channel where channels fill no blocks, it pays whatever the layers bef
 ShuffleNet v2, 44 and 22 in NASNet. Times as fast with it, one thread, AMD EPYC (family 26), float32 and
 bfloat16: 1.6 and 1.4, of eight images 1.9 and 1.7; 1.5 and 1.4, of eight images 1.5 and 1.6."""
 
-_MOST_COLUMNS = 15
-"""So many times the values of its tensors may be written out for oneDNN's matrix product, by each thread. A
-convolution with a wide window and few filters needs more, and is left to loops over single values, however
-small the image: 2 -> 1 channel, 7x7, 28 x 28, take 344 us in float32 and 432 in bfloat16, with 16 filters 20
-and 15; 3 -> 3, 9x9, 56 x 56, 392 and 319, and 111 and 360 (AMD EPYC, one thread). Attention to places (CBAM)
-has such a layer in every block. See ``init_conf`` in src/cpu/gemm_convolution_utils.cpp of oneDNN 2.0."""
-
-
 _FEW_PLACES = 400
 """Without AVX-512 all but the following gain by blocks of eight channels, whatever they grow by: 64 -> 100,
 3x3, 28 x 28, is 1.7 times as fast, 3 -> 10, 3x3, 4.2, 1 -> 20, 5x5, 2.4, 64 -> 30, 1x1, 28 x 28, 2.0, the
 slice included; 64 -> 12, 1x1, 7 x 7, 0.71, 512 -> 21, 14 x 14, 0.79 (AMD EPYC of family 23, one thread).
 1x1 layers of fewer places do not, nor those that read plain planes, as of an input (64 -> 1, 112 x 112, 0.14;
-64 -> 4, 56 x 56, 0.34; behind a layer 1.0), ..."""
-
-_WIDE_WINDOW = 81
-"""... nor do windows of so many places over few channels that move by more than one place, or write one
-column: 1 -> 100, 3x300, 0.79, 1 -> 3, 11x11, stride 4, 0.86; 1 -> 150, 3x168, stride 4, 0.83. Not so those
-that need more memory than a matrix product may have (:data:`_MOST_COLUMNS`): 1 -> 1, 1x256 over 44,098 places
-with stride 2, as in filter banks of audio, 17; of 40 such layers none is less than 1.03, and with more
-padding than kernels add where a Pad does that, 1.8 to 49 (without one down to 0.13). And not so those that
-move by one place, from two million multiply-adds on: 1 -> 204, 7x38, 187 x 96, is 2.5 times as fast with 208
-filters, and what follows in blocks as well; of 672 random ones none is less than 1.05, the slice included,
-and of 431 with a Pad none less than 1.09 (of smaller ones one in twelve is slower)."""
+64 -> 4, 56 x 56, 0.34; behind a layer 1.0), nor all wide windows (:mod:`mxamp.passes.wide_windows`)."""
 
 
 class Region(NamedTuple):
@@ -228,7 +210,7 @@ class ChannelRegions:
                 least = _MUCH_WITH_SLOPES if rectifies else _MUCH
                 fits = columns % self._block == 0 or (
                     columns <= _FEW
-                    and (least <= growth < _TOO_MUCH or self._needs_columns(position, region.channels))
+                    and (least <= growth < _TOO_MUCH or self._is_left_to_loops(position, region.channels))
                 )
                 in_pieces = are_slices_small and self._fits_in_pieces(position, columns, region)
                 if not fits and not in_pieces and not gains_depthwise:
@@ -253,35 +235,30 @@ class ChannelRegions:
 
     def _fits_narrow(self, position: int, columns: int, filters: int) -> bool:
         """Return whether a layer gains by whole blocks of channels without AVX-512 (:data:`_FEW_PLACES`)."""
-        weight = self.parameter_of(self.graph.nodes[position], 1)
+        node = self.graph.nodes[position]
+        weight = self.parameter_of(node, 1)
         assert weight is not None  # it is a layer
         window = math.prod(weight.shape[2:])
         written = self.state.usual_shape(Entry(position))
         if window == 1 and written is not None and math.prod(written[2:]) < _FEW_PLACES:
             return False
-        source = self.graph.nodes[position].inputs[0].node
-        if window == 1 and layout_writer(self.graph, source) is None:
+        if window == 1 and layout_writer(self.graph, node.inputs[0].node) is None:
             return False
         return columns % self._block == 0 or (
             columns < self._block
             and self.names[position] == "Convolution"
-            and (window < _WIDE_WINDOW or self._gains_though_wide(position, filters))
+            and (
+                window < WIDE_WINDOW
+                or gains_though_wide(node, weight.shape, written, filters=filters, block=self._block)
+            )
         )
 
-    def _gains_though_wide(self, position: int, filters: int) -> bool:
-        """Return whether a layer with a wide window gains by blocks of filters (:data:`_WIDE_WINDOW`)."""
-        node, written = self.graph.nodes[position], self.state.usual_shape(Entry(position))
+    def _is_left_to_loops(self, position: int, filters: int) -> bool:
+        """Return whether a layer has too wide a window for a matrix product, as it is."""
+        node = self.graph.nodes[position]
         weight = self.parameter_of(node, 1)
         assert weight is not None  # it is a layer
-        products = 0 if written is None else math.prod(weight.shape[1:]) * math.prod(written[2:]) * written[0]
-        is_large = products * -(-filters // self._block) * self._block >= LEAST_PADDED
-        is_left_to_loops = self._needs_columns(position, filters)
-        moves_by_one = not set(integers(node.attrs.get("stride", "")) or ()) - {1}
-        slides = moves_by_one and is_large and written is not None and written[-1] > 1
-        if pads_by_itself(node.attrs, is_depthwise=False):
-            return is_left_to_loops or slides
-        # No Pad is put before a sequence.
-        return (is_left_to_loops or slides) and is_large and len(weight.shape) == _IMAGE
+        return self.names[position] == "Convolution" and exceeds_product(node, weight.shape, filters)
 
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
         """Return whether a layer of any number of channels gains by whole pieces of filters."""
@@ -294,17 +271,6 @@ class ChannelRegions:
             and columns % 2 == 0
             and region.padded % _PIECE == 0
             and region.padded / region.channels <= _MUCH
-        )
-
-    def _needs_columns(self, position: int, filters: int) -> bool:
-        """Return whether a layer of few channels needs more memory than oneDNN's matrix product may have."""
-        weight = self.parameter_of(self.graph.nodes[position], 1)
-        assert weight is not None  # it is a layer
-        channels, *window = weight.shape[1:]
-        strides = math.prod(integers(self.graph.nodes[position].attrs.get("stride", "")) or (1,))
-        written_out = channels * math.prod(window)
-        return self.names[position] == "Convolution" and (
-            written_out > _MOST_COLUMNS * (channels * strides + filters)
         )
 
     def _is_one_place(self, reader: int, number: int) -> bool:
