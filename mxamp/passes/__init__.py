@@ -35,6 +35,7 @@ from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
+from mxamp.passes.joined_arrays import PadJoinedArrays
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.keep_planned_branches import KeepPlannedBranches
 from mxamp.passes.keep_references import KeepReferences
@@ -114,6 +115,7 @@ __all__ = [
     "NodeRewrite",
     "OneSpelling",
     "PadChannels",
+    "PadJoinedArrays",
     "Pass",
     "PlainConcat",
     "PlainForLowPooling",
