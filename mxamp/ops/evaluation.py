@@ -255,8 +255,13 @@ def _concat(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
 # ---------------------------------------------------------------------- what computes
 
 
+_TWO = 2
+
+
 def _binary(function: Callable[[Any, Any], Any], *, broadcasts: bool) -> _Evaluator:
     def run(inputs: Sequence[_Array], attrs: _Attrs) -> _Array:
+        if len(inputs) != _TWO:
+            raise _UnknownError
         one, other = inputs
         if one.shape != other.shape and (not broadcasts or one.ndim != other.ndim):
             raise _UnknownError
@@ -413,6 +418,7 @@ _ARITHMETIC: Mapping[str, _Evaluator] = {
             ("div", np.divide),
         )
     },
+    "add_n": _binary(np.add, broadcasts=False),  # of two; in which order more are added depends on how many
     "_plus_scalar": _with_scalar(np.add),
     "_minus_scalar": _with_scalar(np.subtract),
     "_rminus_scalar": _with_scalar(lambda data, scalar: scalar - data),

@@ -27,8 +27,8 @@ class SliceChannels(NodeRewrite):
         x -> slice_axis {axis: 1, begin: 3, end: 10}
           -> slice {begin: (None, None, 2), end: (None, None, 9)} (name)
 
-    Refuses: bounds that are multiples of 16; steps; a node that a rule of the user's picks; the bodies of
-    control flow. The node may be a graph output, for its name stays.
+    Where it takes all channels it says so. Refuses: bounds that are multiples of 16; steps; a node that a
+    rule of the user's picks; the bodies of control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -55,7 +55,13 @@ class SliceChannels(NodeRewrite):
             return None
         attrs = {"axis": str(_CHANNELS), "begin": "0" if first == "None" else first, "end": last}
         rest = {key: _without_channels(bounds) for key, bounds in (("begin", begins), ("end", ends))}
-        if all(set(elements(bounds)) == {"None"} for bounds in rest.values()):
+        takes_channels_alone = all(set(elements(bounds)) == {"None"} for bounds in rest.values())
+        sizes = state.axis_sizes.of(node.inputs[0])
+        if sizes is not None and first in ("None", "0") and last == str(sizes[_CHANNELS]):
+            if takes_channels_alone:
+                return None  # it takes all
+            edit.replace(position, node._replace(attrs={**node.attrs, **rest}))
+        elif takes_channels_alone:
             attrs.update(own_attributes(node))
             edit.replace(position, Node("slice_axis", node.name, attrs, node.inputs))
         else:

@@ -59,6 +59,7 @@ CASES = [
         for scalar in ("3.3", "-0.0", "1e-3")
     ],
     *[(name, [A], {}) for name in ("abs", "negative", "rsqrt", "sqrt", "square")],
+    ("add_n", [A, A], {"num_args": "2"}),
 ]
 
 
@@ -197,6 +198,8 @@ def test_every_operator_is_compared_with_mxnet() -> None:
         ("slice_axis", [A], {"axis": "1", "begin": "2", "end": "9"}),
         ("slice", [A], {"begin": "(0,)", "end": "(1,)", "step": "(2,)"}),
         ("elemwise_add", [A, B], {}),
+        ("add_n", [A, B], {"num_args": "2"}),
+        ("add_n", [A] * 3, {"num_args": "3"}),
         ("broadcast_add", [A, (4,)], {}),
         ("broadcast_to", [B], {"shape": "(5, 0)"}),
         ("Concat", [A, (2, 3)], {"num_args": "2"}),

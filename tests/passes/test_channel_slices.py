@@ -32,6 +32,11 @@ CHANNELS: dict[str, tuple[Any, Any, list[str]]] = {
         "(None, 5, None, None)",
         ["y = slice_axis(layer) {axis: 1, begin: 0, end: 5}"],
     ),
+    "all of some places": (
+        "(None, 0, 3)",
+        "(None, 20, 7)",
+        ["y = slice(layer) {begin: (None, None, 3), end: (None, None, 7)}"],
+    ),
     "of some places": (
         "(None, 2, 3, None)",
         "(None, 18, None, 7)",
@@ -62,6 +67,7 @@ def test_channels_are_cut_by_themselves(monkeypatch: pytest.MonkeyPatch, case: s
         pytest.param("(None, None, 2)", "(None, None, 5)", {}, id="places"),
         pytest.param("(None, 16)", "(None, 32)", {}, id="whole blocks"),
         pytest.param("(None, 0)", "(None, None)", {}, id="all"),
+        pytest.param("(None, 0)", "(None, 20)", {}, id="as many as there are"),
         pytest.param("(1,)", "(2,)", {}, id="of the batch"),
         pytest.param("(None, 1)", "(None, 9)", {"step": "(None, 2)"}, id="steps"),
         pytest.param("(None, 9)", "(None, None)", {"step": "(1, -1)"}, id="backwards"),
