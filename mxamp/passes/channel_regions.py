@@ -11,6 +11,7 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import Parameter
+from mxamp.passes.drop_no_ops import does_nothing
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
 from mxamp.passes.wide_windows import WIDE_WINDOW, exceeds_product, gains_though_wide
@@ -40,10 +41,6 @@ _IMAGE = 4
 
 _ALL_AXES = -2
 """By which Reshape keeps all axes that are left, as a 0 keeps one."""
-
-_NAMED = frozenset({"Dropout", "_copy"})
-"""Do nothing, and stay where they are outputs, which have their names: there they read the channels that were
-there. With more they would be inputs of a slice, and another conversion would take them out."""
 
 TERMS = frozenset({"broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
 _SLOW = frozenset({"broadcast_add", "broadcast_mul", "clip", "elemwise_mul", "hard_sigmoid"})
@@ -401,8 +398,8 @@ class ChannelRegions:
             return [node.inputs[0].node] if self._keeps_shape(node) else ()
         if name not in _CARRIERS:
             return ()
-        if name in _NAMED and position in self.state.heads:
-            return ()
+        if position in self.state.heads and does_nothing(self.state, position, name):
+            return ()  # with more channels it would be read by a slice, and another conversion took it out
         if name in TERMS:
             if any(entry.output for entry in node.inputs):
                 return ()

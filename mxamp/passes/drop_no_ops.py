@@ -146,7 +146,7 @@ class DropNoOps(PreparationPass):
                 elif after is not None:
                     exact = before is not None and after in EXACT.get(before, ())
                     forms[own] = {**known, after: own} if exact else {after: own}
-            elif _does_nothing(state, position, op):
+            elif does_nothing(state, position, op):
                 target, reason = source, _NO_OPS[op]
             is_free = target is not None and not state.is_fixed(position)
             if target is not None and is_free and position not in state.heads:
@@ -181,7 +181,18 @@ class DropNoOps(PreparationPass):
         return Done(edit.finish(), tuple(changes))
 
 
-def _does_nothing(state: State, position: int, op: str) -> bool:
+def does_nothing(state: State, position: int, op: str) -> bool:
+    """Return whether a node hands on what it reads, other than a cast.
+
+    Parameters
+    ----------
+    state
+        What is known of the graph.
+    position
+        The node.
+    op
+        Its operator, by canonical name.
+    """
     graph, node = state.graph, state.graph.nodes[position]
     if op in _NEUTRAL:
         return real_number(node.attrs, "scalar", 1.0) == _NEUTRAL[op]

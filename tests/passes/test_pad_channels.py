@@ -80,6 +80,26 @@ def test_an_output_of_the_graph_keeps_its_name_and_channels() -> None:
 
 
 @pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("Dropout", {}),
+        ("identity", {}),
+        ("Pooling", {"kernel": "(1, 1)", "pool_type": "avg"}),
+        ("Pooling", {"kernel": "(2, 2)", "pool_type": "avg"}),
+    ],
+)
+def test_an_output_that_does_nothing_has_the_channels_that_there_are(op: str, attrs: dict[str, str]) -> None:
+    """With more it would be read by a slice, and converting again took it out."""
+    net = Layers()
+    active = net.op("Activation", net.layer(net.var("x"), "last", 32, 30), name="active", act_type="relu")
+    last = net.op(op, active, name="y", **attrs)
+    pools = attrs.get("kernel") == "(2, 2)"
+    after, _ = net.done(last, inserted=("y_padded" if pools else "active_channels",))
+    assert named(after, "last").attrs["num_filter"] == "32"
+    assert named(after, "y").op == ("slice_axis" if pools else op)
+
+
+@pytest.mark.parametrize(
     ("shape", "is_carrier"),
     [("(0, 0, 0, 0)", True), ("(-2,)", True), ("(0, 0, 0)", False), ("(0, 0)", False), ("(0,)", False)],
 )
