@@ -33,7 +33,6 @@ from mxamp.passes import (
     MoveTransposes,
     OneSpelling,
     PadChannels,
-    PadJoinedArrays,
     Pass,
     PlainConcat,
     PlainForLowPooling,
@@ -75,6 +74,7 @@ from mxamp.passes import (
     RewriteSummedProducts,
     SeparateDeconvolutionBias,
     SeparateDenseInput,
+    SeparateFewChannels,
     SeparateParts,
     ShareLayout,
     SkippedPlaces,
@@ -171,7 +171,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(StretchAxis),
     preparing(RewriteBestBoxes),
     preparing(MergeCommonSubexpressions),  # What patterns made equal is merged as well.
-    preparing(PadJoinedArrays),  # before layers that read them are told not to fill blocks
+    preparing(SeparateFewChannels),  # before layers that read few with others are told not to fill blocks
     preparing(PadChannels),  # which knows a layer's bias where it stands,
     preparing(UnevenPadding),
     preparing(ExplicitPadding),  # of layers with the channels that they have at last

@@ -22,6 +22,7 @@ from mxamp.passes.emulated_graph import InsertedRound
 from mxamp.passes.even_channels import EvenChannels
 from mxamp.passes.explicit_padding import ExplicitPadding
 from mxamp.passes.few_axes import MoveFewAxes
+from mxamp.passes.few_channels import SeparateFewChannels
 from mxamp.passes.fold_batch_norm import FoldBatchNorm
 from mxamp.passes.fold_bias import FoldBias
 from mxamp.passes.fold_constants import FoldConstants
@@ -35,7 +36,6 @@ from mxamp.passes.hard_sigmoid import RewriteHardSigmoid
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
-from mxamp.passes.joined_arrays import PadJoinedArrays
 from mxamp.passes.keep_branches import KeepBranches
 from mxamp.passes.keep_planned_branches import KeepPlannedBranches
 from mxamp.passes.keep_references import KeepReferences
@@ -115,7 +115,6 @@ __all__ = [
     "NodeRewrite",
     "OneSpelling",
     "PadChannels",
-    "PadJoinedArrays",
     "Pass",
     "PlainConcat",
     "PlainForLowPooling",
@@ -162,6 +161,7 @@ __all__ = [
     "RoundedOnce",
     "SeparateDeconvolutionBias",
     "SeparateDenseInput",
+    "SeparateFewChannels",
     "SeparateParts",
     "ShareLayout",
     "SkippedPlaces",

@@ -378,6 +378,11 @@ def _embedded(node: Node, sizes: Sizes) -> FoundSizes:
     return None if width is None or len(width) != 1 else [*sizes, width[0]]
 
 
+def _resized(node: Node, sizes: Sizes) -> FoundSizes:
+    """Return the sizes of what an operator makes that keeps batch and channels, and may change all else."""
+    return [*sizes[:2], *[None] * (len(sizes) - 2)] if len(node.inputs) == 1 else None
+
+
 _RULES: Mapping[str, Callable[[Node, Sizes], FoundSizes]] = {
     "Convolution": convolved,
     "Deconvolution": deconvolved,
@@ -387,6 +392,9 @@ _RULES: Mapping[str, Callable[[Node, Sizes], FoundSizes]] = {
     "Pad": padded,
     "Pooling": pooled,
     "Reshape": _reshaped,
+    "UpSampling": _resized,
+    "_contrib_AdaptiveAvgPooling2D": _resized,
+    "_contrib_BilinearResize2D": _resized,
     "SliceChannel": _parts,
     "SwapAxis": _moved,
     "broadcast_axis": _stretched,

@@ -14,8 +14,10 @@ from mxamp.passes.state import State
 _FEWEST_VALUES = 1 << 17
 """Of fewer results the matrices take as long as they save."""
 
-_MOST_PRODUCTS = 160
-"""So many multiply-adds a result have been seen to take less than MXNet's loop does for one."""
+_MOST_PRODUCTS = {8: 264, 16: 160}
+"""Values of a vector -> so many multiply-adds a result have been seen to take less than MXNet's loop does
+for one: with 8, 32 channels from 128 x 128 to 256 x 256 16.7 and 12.1 ms, from 176 x 176 to 352 x 352 33.7
+and 25.2 (an AMD EPYC of family 23)."""
 
 _LOOP_NS, _NEARLY_ALIKE_NS, _A_CHANNEL_NS = 1.75, 2.2, 0.27
 """What MXNet's loop takes for a result, and where an image is about a multiple of 4,096 bytes. Where it is
@@ -74,11 +76,11 @@ class RewriteBilinearResize(NodeRewrite):
     times those of the image (``scale_height`` and ``scale_width``), the products are ``dot``, and places are
     repeated as often for as many results.
 
-    Refuses: sizes that are 1, or are given in another way; scales that are no whole numbers, or not given for
-    both; where no shape is known, there are fewer than 2^17 results, or the products
-    would take longer, or are more than 160 for each; other dtypes than float32; numpy's shape semantics; a
-    node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow. The
-    node may be a graph output, for its name stays.
+    Refuses: sizes that are 1, or are given in another way; scales that are no whole numbers, or not given
+    for both; where no shape is known, there are fewer than 2^17 results, or the products would take
+    longer, or are more for each than were timed; other dtypes than float32; numpy's shape semantics; a
+    node that a rule of the user's picks; targets that do not name the pass; the bodies of control flow.
+    The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -237,7 +239,7 @@ def _pays(shape: tuple[int, ...], wanted: _Wanted, vector: int) -> bool:
     """Return whether products take less than MXNet's loop, with vectors of so many float32."""
     (n, c, rows, columns), (height, width) = shape, wanted.sizes(shape)
     products = columns + rows * columns / width
-    if n * c * height * width < _FEWEST_VALUES or products > _MOST_PRODUCTS:
+    if n * c * height * width < _FEWEST_VALUES or products > _MOST_PRODUCTS[vector]:
         return False
     ns = _OF_DOTS if wanted.are_scales else _OF_LAYERS
     return _CLEARLY * (ns.once + ns.place * columns / width + ns.multiply_add / vector * products) < _loop_ns(

@@ -240,7 +240,7 @@ _PREPARED = {
     "stretch_axis": ("node", "repeating values along an axis"),
     "best_boxes": ("suppression", "of boxes among the best groups of them alone"),
     "scale_and_shift": ("product or sum", "with a number done by a BatchNorm"),
-    "joined_arrays": ("array", "joined to images with zeros for a whole block"),
+    "few_channels": ("layer", "reading a few channels apart from blocks of them"),
     "pad_channels": ("layer", "with zeros for whole blocks of channels"),
     "uneven_padding": ("layer", "that pads more at one end by zeros in a window"),
     "explicit_padding": ("layer", "whose image a Pad pads before"),

@@ -54,6 +54,8 @@ JOINED = joined(X[:2])
         ("tile", {"reps": (1, 2)}, [*X[:3], ("axis", 1, 3)]),
         ("repeat", {"repeats": 3, "axis": -1}, [*X[:3], ("axis", 1, 3)]),
         ("repeat", {"repeats": 3}, [("axis", 1, 0)]),
+        ("_contrib_BilinearResize2D", {"height": 7, "width": 9}, [*X[:2], ("axis", 1, 2), ("axis", 1, 3)]),
+        ("UpSampling", {"scale": 2, "sample_type": "nearest"}, [*X[:2], ("axis", 1, 2), ("axis", 1, 3)]),
         ("sum", {"axis": 1}, [X[0], *X[2:]]),
         ("sum", {"axis": 1, "keepdims": True}, [X[0], 1, *X[2:]]),
         ("sum", {"axis": (0, 1), "exclude": True, "keepdims": True}, [*X[:2], 1, 1]),

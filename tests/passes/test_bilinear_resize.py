@@ -110,6 +110,9 @@ def test_refuses(case: str) -> None:
         ("cpu-bf16-avx2", (1, 64, 64, 64), 2, False, True),
         ("cpu-bf16-avx2", (1, 64, 64, 64), 2, True, True),
         ("cpu-bf16-avx2", (1, 24, 96, 96), 2, True, False),
+        ("cpu-bf16-avx2", (1, 32, 128, 128), 2, False, True),
+        ("cpu-bf16-avx2", (1, 16, 128, 128), 2, False, False),
+        ("cpu-bf16", (1, 32, 128, 128), 2, False, False),
         ("cpu-bf16", (1, 24, 96, 96), 2, True, True),
     ],
 )

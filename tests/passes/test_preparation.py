@@ -129,7 +129,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "channel_slices",
         "scale_and_shift",
         "nearest_upsampling",
-        "joined_arrays",
+        "few_channels",
         "pad_channels",
         "explicit_padding",
         "skipped_places",
