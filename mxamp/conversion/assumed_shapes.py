@@ -33,8 +33,8 @@ _SIDE_OF_SMALL = 32
 _HEIGHTS_OF_LINES = (48, 32, 64)
 """What networks take that read lines of text, which are as wide as what reads the line's steps says."""
 _STRIDE = 16
-"""What networks that take images of the usual sides make them smaller by; of sides that are told, strides may
-leave over as much."""
+"""What networks that take images of the usual sides make them smaller by; of sides that are told, and of
+usual ones where none fits, strides may leave over as much."""
 _IMAGE = 4
 """Axes of a batch of images."""
 
@@ -210,9 +210,9 @@ def _candidates(
         )
         # Where neither is told this is the usual image, which is tried once.
         told = _Sides(height or most, width or most)
-        left_over = range(1, _STRIDE if height and width else 1)
-        larger = [_Sides(told.height + more, told.width + more) for more in left_over]
-        sides = tuple(dict.fromkeys([told, *larger, *[_Sides(side, side) for side in usual]]))
+        larger = [_Sides(told.height + more, told.width + more) for more in range(1, _STRIDE)]
+        alike = [_Sides(side, side) for side in usual]
+        sides = tuple(dict.fromkeys([told, *(larger if height and width else ()), *alike, *larger]))
         lines = itertools.chain.from_iterable(map(line, _HEIGHTS_OF_LINES))  # where no image fits
     lengths: Sequence[int] = (0,)
     if any(LENGTH in form for form in forms.values()):

@@ -32,7 +32,9 @@ _STEPS = 4
 _MOST_ASKED = 8
 """Where the first do not tell, others hardly do, and each takes as long as what is before it."""
 
-_TOGETHER = frozenset({"Concat", "add_n", "broadcast_add", "broadcast_mul", "elemwise_add", "elemwise_mul"})
+_TOGETHER = frozenset({"Concat", "add_n"}) | {
+    f"{kind}_{name}" for kind in ("broadcast", "elemwise") for name in ("add", "sub", "mul", "div")
+}
 
 _OF_ROWS = frozenset({"FullyConnected", "LayerNorm", "RNN"})
 _MATRIX = 2
@@ -114,7 +116,7 @@ def told_size(
     if reader is None:
         return None
     columns = partial(_columns, _Before(graph, params, reader.data, shapes_for), reader)
-    return next(filter(None, (_solved(columns, sizes, reader.columns) for sizes in _TWO_SIZES)), None)
+    return _solved(columns, reader.columns)
 
 
 def told_side(
@@ -133,13 +135,13 @@ def told_side(
 
     Notes
     -----
-    A network that was written, or read from ONNX, for one size says how large it makes what it resizes, and
-    has arrays of that size: where each place lies, or what is added there. The first that tells is asked, of
-    :data:`_MOST_ASKED`.
+    A network that was written, or read from ONNX, for one size says how large it makes what it resizes and
+    cuts out, and has arrays of that size: where each place lies, or what is added there. The first that tells
+    is asked, of :data:`_MOST_ASKED`.
     """
     for data, wanted in itertools.islice(_beside_others(graph, params, axis), _MOST_ASKED):
         side = partial(_side, _Before(graph, params, data, shapes_for), axis)
-        size = _solved(side, _TWO_SIZES[0], wanted)
+        size = _solved(side, wanted)
         if size is not None:
             return size
     return None
@@ -185,8 +187,12 @@ def _side(before: _Before, axis: int, size: int) -> int | None:
     return None if shape is None or len(shape) != _IMAGE else shape[axis]
 
 
-def _solved(value: Callable[[int], int | None], sizes: tuple[int, int], wanted: int) -> int | None:
+def _solved(value: Callable[[int], int | None], wanted: int) -> int | None:
     """Return the size for which a value is as wanted that grows as a straight line does, about."""
+    return next(filter(None, (_on_line(value, sizes, wanted) for sizes in _TWO_SIZES)), None)
+
+
+def _on_line(value: Callable[[int], int | None], sizes: tuple[int, int], wanted: int) -> int | None:
     less, more = map(value, sizes)
     if less is None or more is None or more <= less:
         return None
@@ -207,13 +213,19 @@ def _beside_others(graph: Graph, params: Mapping[str, Shape], axis: int) -> Iter
         if FACTS.canonical(node.op) not in _TOGETHER:
             continue
         for told in node.inputs:
-            size = _size_told(graph.nodes[told.node], params, axis)
+            size = _size_told(graph, params, told.node, axis)
             if size > 1:
                 yield from ((other, size) for other in node.inputs if other != told)
 
 
-def _size_told(node: Node, params: Mapping[str, Shape], axis: int) -> int:
-    """Return the side of what a resize makes, or of images that are parameters; 0 of others."""
+def _size_told(graph: Graph, params: Mapping[str, Shape], position: int, axis: int) -> int:
+    """Return the side of what a resize makes or a slice cuts out, or of parameters; 0 of others."""
+    node = graph.nodes[position]
+    while FACTS.canonical(node.op) == "slice_axis":
+        begin, end = (integers(node.attrs.get(name, "")) or (-1,) for name in ("begin", "end"))
+        if integers(node.attrs.get("axis", "")) in ((axis,), (axis + _IMAGE,)):
+            return end[0] - begin[0] if begin[0] >= 0 and end[0] >= 0 else 0
+        node = graph.nodes[node.inputs[0].node]
     if FACTS.canonical(node.op) == RESIZES and len(node.inputs) == 1:
         return (integers(node.attrs.get("height" if axis == _HEIGHT else "width", "")) or (0,))[0]
     shape = params.get(node.name, ()) if node.is_variable else ()

@@ -36,8 +36,14 @@ def arrays(sym: Any, **known: tuple[int, ...]) -> tuple[dict[str, Any], dict[str
     return args, {name: mx.nd.ones(shape) for name, shape in zip(sym.list_auxiliary_states(), aux_shapes)}
 
 
-def conv(x: Any, filters: int, name: str, stride: int = 2, **attrs: Any) -> Any:
-    pads = {"kernel": (3, 3), "pad": (1, 1), "stride": (stride, stride), "no_bias": True, **attrs}
+def conv(x: Any, filters: int, name: str, /, stride: Any = 2, **attrs: Any) -> Any:
+    pads = {
+        "kernel": (3, 3),
+        "pad": (1, 1),
+        "stride": stride if isinstance(stride, tuple) else (stride, stride),
+        "no_bias": True,
+        **attrs,
+    }
     return mx.sym.Convolution(x, num_filter=filters, name=name, **pads)
 
 
@@ -264,6 +270,21 @@ def test_a_norm_of_rows_tells_the_length_of_a_sequence() -> None:
     found = assumed(sym, *arrays(sym, data=(1, 1, 251)))
     assert found is not None
     assert sym.infer_shape(data=found)[1] == sym.infer_shape(data=(1, 1, 251))[1]
+
+
+@pytest.mark.parametrize("side", [92, 124, 300])
+@pytest.mark.parametrize("joins", ["broadcast_add", "broadcast_sub", "Concat"])
+def test_what_is_cut_out_tells_the_side_of_what_it_is_put_together_with(joins: str, side: int) -> None:
+    """As U-Nets that pad nothing cut the borders off what they made before."""
+    bare = {"pad": (0, 0), "stride": (1, 1)}
+    x = conv(mx.sym.var("data"), 8, "conv0", **bare)
+    small = conv(conv(x, 8, "down", kernel=(2, 2), pad=(0, 0)), 8, "conv1", **bare)
+    large = mx.sym.Deconvolution(small, num_filter=8, kernel=(2, 2), stride=(2, 2), no_bias=True, name="up")
+    kept = side - 2 - 4
+    for axis in (2, 3):
+        x = mx.sym.slice_axis(x, axis=axis, begin=2, end=2 + kept)
+    sym = conv(getattr(mx.sym, joins)(x, large), 8, "last", **bare)
+    assert assumed(sym, *arrays(sym, data=(1, 3, side, side))) == (1, 3, side, side)
 
 
 @pytest.mark.parametrize("side", [32, 64, 96])
