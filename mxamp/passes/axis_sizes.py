@@ -15,6 +15,7 @@ from mxamp.ops.attributes import elements, integers, is_true
 from mxamp.ops.shapes.elementwise import BROADCASTING
 from mxamp.params.parameter import Parameter
 from mxamp.passes.equal_shapes import KEEP_SHAPE
+from mxamp.passes.images import is_shaped_like
 from mxamp.passes.window_sizes import FoundSizes, Size, Sizes, convolved, deconvolved, padded, pooled
 
 _MATRICES = frozenset({"batch_dot", "_linalg_gemm2"})
@@ -89,7 +90,7 @@ class AxisSizes:
             return _projected(node, first, inputs[1])
         if op == "Concat":
             return None if None in inputs else _joined_along(node, [sizes for sizes in inputs if sizes])
-        if op == "broadcast_like" and "lhs_axes" not in node.attrs:
+        if is_shaped_like(node) or (op == "broadcast_like" and "lhs_axes" not in node.attrs):
             return inputs[1]
         if op in REDUCTIONS:
             return _reduced(node, first)

@@ -52,6 +52,9 @@ AS_ROWS: Mapping[str, str] = {"shape": "(0, 0, -1)"}
 PLACES_BACK: Mapping[str, str] = {"lhs_begin": "2", "lhs_end": "3", "rhs_begin": "2", "rhs_end": "4"}
 """... and those of a ``reshape_like`` the image that brings them back."""
 
+_OF_AXES = frozenset(PLACES_BACK)
+"""The attributes with which ``reshape_like`` takes some axes of its second input alone."""
+
 _LAYERS = frozenset({"Convolution", "Deconvolution"})
 _KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"}) | {ADAPTIVE_POOLING, RESIZES}
 _KEEPS_AXES = KEEPS_RANK | {"Pad", "slice", "slice_axis", "slice_like"}
@@ -106,6 +109,10 @@ def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int
                 found[position] = places
         elif _leaves_shape(node) and node.inputs[0].node in found and _is_told(graph, node.inputs[0]):
             found[position] = found[node.inputs[0].node]
+        elif is_shaped_like(node):
+            reference = node.inputs[1]
+            if reference.node in found and _is_told(graph, reference):
+                found[position] = found[reference.node]
         elif op == "reshape_like" and _gets_places_back(graph, node):
             reference = node.inputs[1]
             if found.get(reference.node) == _IMAGE and _is_told(graph, reference):
@@ -123,6 +130,11 @@ def _keeps_its_axes(op: str, node: Node) -> bool:
 def _is_told(graph: Graph, entry: Entry) -> bool:
     """Return whether an output has the axes of its node's first one."""
     return not entry.output or FACTS.canonical(graph.nodes[entry.node].op) == _CUTS
+
+
+def is_shaped_like(node: Node) -> bool:
+    """Return whether what a node makes has the shape of its second input, axis by axis."""
+    return FACTS.canonical(node.op) == "reshape_like" and _OF_AXES.isdisjoint(node.attrs)
 
 
 def _gets_places_back(graph: Graph, node: Node) -> bool:
@@ -206,6 +218,8 @@ def _with_its_channels(node: Node) -> Sequence[Entry]:
     op, attrs = FACTS.canonical(node.op), node.attrs
     if op in _OF_ONE_SHAPE or op in _BROADCAST:
         return node.inputs
+    if is_shaped_like(node):
+        return node.inputs[1:]
     if op in _KEEPS_CHANNELS:
         return node.inputs[:1] if _keeps_channels(node) else ()
     if op == "Pad":

@@ -150,6 +150,15 @@ def test_layers_say_how_many_they_make() -> None:
     assert sizes_of(net, wide) == (X[0], 9, ("axis", wide.node, 2), ("axis", wide.node, 3))
 
 
+def test_what_is_shaped_like_another_has_its_sizes() -> None:
+    net = Net()
+    rows = net.op("Reshape", net.var("x"), shape="(0, -1)")
+    whole = net.op("reshape_like", rows, Entry(0))
+    assert sizes_of(net, whole) == tuple(X)
+    places = net.op("reshape_like", rows, Entry(0), lhs_begin=1, rhs_begin=1)
+    assert sizes_of(net, places) != tuple(X)
+
+
 def test_a_layer_takes_as_many_axes_as_its_weight_has() -> None:
     net = Net()
     weight = net.param("w", 8, 6, 1, 3)

@@ -81,6 +81,7 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
     "scaled by a parameter": lambda net: net.op(
         "broadcast_mul", net.param("slopes", 1, 12, 1, 1), net.layer, name="last"
     ),
+    "shaped like an image": lambda net: net.op("reshape_like", net.unknown, net.layer, name="last"),
     "put together as rows": lambda net: net.op(
         "reshape_like", rows(net, net.layer, net.layer), net.layer, name="last", **BACK
     ),
@@ -103,6 +104,7 @@ LOSE: dict[str, Callable[[Layers], Entry]] = {
     "flat": lambda net: net.op("Flatten", net.layer, name="last"),
     "second output": lambda net: net.op("elemwise_add", net.unknown, mean(net), name="last"),
     "rows of unknown rank": lambda net: net.op("reshape_like", net.unknown, net.layer, name="last", **BACK),
+    "shaped like an unknown": lambda net: net.op("reshape_like", net.layer, net.unknown, name="last"),
     "like an unknown": lambda net: net.op(
         "reshape_like", rows(net, net.layer, net.layer), net.unknown, name="last", **BACK
     ),
@@ -150,6 +152,7 @@ KEEP_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
     ),
     "the second of a sum": KEEP["summed"],
     "scaled": KEEP["scaled by images"],
+    "shaped like it": KEEP["shaped like an image"],
     "scaled by one channel": lambda net: net.op("broadcast_mul", net.gray, net.layer, name="last"),
 }
 
@@ -169,6 +172,7 @@ LOSE_CHANNELS: dict[str, Callable[[Layers], Entry]] = {
         "UpSampling", net.layer, net.unknown, name="last", scale=2, sample_type="nearest", num_args=2
     ),
     "one, perhaps for many": lambda net: net.op("broadcast_mul", net.unknown, net.gray, name="last"),
+    "shaped like something else": LOSE["shaped like an unknown"],
     "joined": KEEP["joined first"],
     "reshaped": LOSE["reshaped"],
 }
