@@ -9,7 +9,7 @@ import numpy as np
 
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import elements, integers, is_true
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.axis_sizes import moved_axes
 from mxamp.passes.edit import GraphEdit, NodeShapes
@@ -258,6 +258,10 @@ class _Found:
                 inputs = inputs and (*inputs, *node.inputs[count:])
                 if name == "BatchNorm" and inputs and axis != 1 and not self._is_dense(node.inputs[0]):
                     inputs = None
+        elif name == "slice":
+            bounds = _bounds_before(node, view)
+            attrs.update(bounds or {})
+            inputs = None if bounds is None else self._alike(node.inputs, view)
         elif name in _REDUCTIONS:
             self._reduce(position, node, view)
             return
@@ -394,6 +398,19 @@ class _Found:
             return edit.add_parameter(f"{name}_turned", turned, [name], before=reader)
 
         return edit.once((entry, view), make)
+
+
+def _bounds_before(node: Node, view: _View) -> Mapping[str, str] | None:
+    """Return where a slice begins and ends along the axes before, and its steps; None if it does not say."""
+    given = {key: elements(node.attrs.get(key, "()")) for key in ("begin", "end", "step")}
+    if not len(given["begin"]) == len(given["end"]) <= len(view.order):
+        return None
+    found = {}
+    for key, values in given.items():
+        if values:
+            of_axis = dict(zip(view.order, values))
+            found[key] = f"({', '.join([of_axis.get(axis, 'None') for axis in range(view.axes)])})"
+    return found
 
 
 def is_of_each_value(node: Node) -> bool:

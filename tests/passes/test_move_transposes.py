@@ -55,6 +55,14 @@ INNER: dict[str, Callable[[Turned], Entry]] = {
     "joined": lambda net: net.op("Concat", net.last, net.other(), dim=3, num_args=2),
     "joined in rows": lambda net: net.op("Concat", net.last, net.other(), dim=-3, num_args=2),
     "cut": lambda net: net.op("slice_axis", net.last, axis=-1, begin=1, end=5),
+    "cut along some axes": lambda net: net.op("slice", net.last, begin="(0, 1)", end="(None, 3)"),
+    "cut in steps": lambda net: net.op(
+        "slice",
+        net.last,
+        begin="(None, None, 3, 1)",
+        end="(None, 2, None, 5)",
+        step="(None, 1, -1, 2)",
+    ),
     "norm": lambda net: net.norm(net.last, 3),
     "norm of the last": lambda net: net.norm(net.last, -1),
     "mean that keeps axes": lambda net: net.op("mean", net.last, axis="(1, 2)", keepdims=True),
@@ -259,6 +267,7 @@ ROWS: dict[str, Callable[[Sequence], Entry]] = {
     "joined": lambda net: net.op("Concat", net.row, net.other(), dim=1, num_args=2),
     "joined in rows": lambda net: net.op("Concat", net.row, net.other(), dim=2, num_args=2),
     "cut": lambda net: net.op("slice_axis", net.row, axis=-1, begin=1, end=4),
+    "cut along all axes": lambda net: net.op("slice", net.row, begin="(0, 2, 1)", end="(1, 5, None)"),
     "norm": lambda net: net.op(
         "BatchNorm", net.row, *[net.param(f"p{i}", 6, value=1.5) for i in range(4)], fix_gamma=False
     ),
