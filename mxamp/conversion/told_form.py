@@ -83,7 +83,10 @@ def told_form(
 
 
 def _form_reshaped(node: Node) -> Shape | None:
-    """Return what a Reshape makes of an input, where it says all sizes: the input has as many values."""
+    """Return what a node makes of an input that says all sizes: a Reshape's input has as many values."""
+    if FACTS.canonical(node.op) == "broadcast_to":
+        shape = integers(node.attrs.get("shape", "()")) or (0,)
+        return shape if min(shape) > 0 else None
     said = sizes_said(node)
     return (1, *said.sizes) if said is not None and said.batch in OF_ANY_BATCH else None
 

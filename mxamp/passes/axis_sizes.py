@@ -78,6 +78,8 @@ class AxisSizes:
         if first is None and op in _WINDOWED and len(inputs) > 1 and inputs[1] is not None:
             # It takes nothing of another number of axes than its weight has.
             first = tuple([("axis", *node.inputs[0], axis) for axis in range(len(inputs[1]))])
+        if first is None and op == "broadcast_to":
+            return [size or None for size in integers(node.attrs.get("shape", "")) or ()] or None
         if first is None:
             return _reshaped(node, ()) if _says_all(node) else None
         if op in KEEP_SHAPE:

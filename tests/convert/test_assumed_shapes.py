@@ -322,6 +322,18 @@ def test_a_reshape_of_the_input_tells_what_it_holds() -> None:
     assert not found.have_certain_axes
 
 
+def test_what_is_broadcast_to_a_shape_has_it() -> None:
+    """As the states of a network over frames, which are zeros of one place at first."""
+    state = mx.sym.broadcast_to(mx.sym.var("state"), shape=(1, 8, 32, 32))
+    x = conv(conv(mx.sym.var("data"), 8, "conv0"), 8, "conv1")
+    sym = conv(mx.sym.Concat(x, state), 8, "conv2")
+    args, _ = arrays(sym, data=(1, 3, 128, 128), state=(1, 8, 32, 32))
+    shapes = {name: value.shape for name, value in args.items()}
+    found = assume_shapes(graph_from_symbol(sym), shapes, ["data", "state"])
+    assert found is not None
+    assert found.inputs == {"data": (1, 3, 128, 128), "state": (1, 8, 32, 32)}
+
+
 def test_rows_of_places_tell_no_side() -> None:
     x = conv(conv(mx.sym.var("data"), 8, "conv0", 4), 8, "conv1", 4)
     rows = mx.sym.reshape(mx.sym.transpose(x, axes=(0, 2, 3, 1)), shape=(-1, 4))

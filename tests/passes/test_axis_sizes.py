@@ -150,6 +150,14 @@ def test_layers_say_how_many_they_make() -> None:
     assert sizes_of(net, wide) == (X[0], 9, ("axis", wide.node, 2), ("axis", wide.node, 3))
 
 
+def test_what_is_broadcast_has_the_sizes_that_are_said() -> None:
+    net = Net()
+    states = net.op("broadcast_to", net.var("x"), shape=(2, 0, 4, 5))
+    graph = net.graph(states)
+    found = AxisSizes(graph, {}, lambda read: None)
+    assert found.of(states) == (2, ("axis", 1, 1), 4, 5)
+
+
 def test_what_is_shaped_like_another_has_its_sizes() -> None:
     net = Net()
     rows = net.op("Reshape", net.var("x"), shape="(0, -1)")
