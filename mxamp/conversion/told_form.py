@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Mapping, NamedTuple, Sequence, Tuple
 
-from mxamp.conversion.told_size import OF_ANY_BATCH, columns_read, sizes_said
+from mxamp.conversion.told_size import OF_ANY_BATCH, OF_TWO, columns_read, sizes_said
 from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
@@ -21,10 +21,6 @@ LENGTH = -2
 """The length of a sequence."""
 
 _FRAMES = 32
-_OF_TWO = frozenset(
-    {f"{kind}_{name}" for kind in ("elemwise", "broadcast") for name in ("add", "sub", "mul", "div")}
-)
-"""Operators whose second input is data as their first is, and not a box, a state or a size."""
 _CUTS = "SliceChannel"
 """What gives each step of an unrolled network its part of the data."""
 _JOINS = "Concat"
@@ -75,7 +71,7 @@ def told_form(
             if form is not None:
                 return ToldForm(form, ranks.get(Entry(position)) == len(form))
             op = FACTS.canonical(node.op)
-            is_data = use.input == 0 or op in _OF_TWO
+            is_data = use.input == 0 or op in OF_TWO
             if is_data and use.node not in seen:
                 seen.add(use.node)
                 waiting.append((use.node, (node, *moves) if op in _UNDONE else moves))

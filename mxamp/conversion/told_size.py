@@ -32,9 +32,12 @@ _STEPS = 4
 _MOST_ASKED = 8
 """Where the first do not tell, others hardly do, and each takes as long as what is before it."""
 
-_TOGETHER = frozenset({"Concat", "add_n"}) | {
-    f"{kind}_{name}" for kind in ("broadcast", "elemwise") for name in ("add", "sub", "mul", "div")
-}
+OF_TWO = frozenset(
+    {f"{kind}_{name}" for kind in ("elemwise", "broadcast") for name in ("add", "sub", "mul", "div")}
+)
+"""Operators whose second input is data as their first is, and not a box, a state or a size."""
+
+_TOGETHER = OF_TWO | {"Concat", "add_n"}
 
 _OF_ROWS = frozenset({"FullyConnected", "LayerNorm", "RNN"})
 _MATRIX = 2
@@ -193,6 +196,7 @@ def _solved(value: Callable[[int], int | None], wanted: int) -> int | None:
 
 
 def _on_line(value: Callable[[int], int | None], sizes: tuple[int, int], wanted: int) -> int | None:
+    """Return the size, beginning with the line through two."""
     less, more = map(value, sizes)
     if less is None or more is None or more <= less:
         return None

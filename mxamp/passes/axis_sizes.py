@@ -266,17 +266,30 @@ def moved_axes(node: Node, rank: int) -> Sequence[int] | None:
     return axes
 
 
+def taken_axes(node: Node, rank: int) -> frozenset[int] | None:
+    """Return the axes that a squeeze takes away, from the front; None where that is not said."""
+    axes = integers(node.attrs.get("axis", ""))
+    if not axes or not all(-rank <= axis < rank for axis in axes):
+        return None
+    return frozenset(axis % rank for axis in axes)
+
+
+def added_axis(node: Node, rank: int) -> int | None:
+    """Return the place of the axis that an expand_dims adds, from the front; None where that is not said."""
+    axes = integers(node.attrs.get("axis", ""))
+    if axes is None or len(axes) != 1 or not -rank - 1 <= axes[0] <= rank:
+        return None
+    return axes[0] % (rank + 1)
+
+
 def _moved(node: Node, sizes: Sizes) -> FoundSizes:
     order = moved_axes(node, len(sizes))
     return None if order is None else [sizes[axis] for axis in order]
 
 
 def _expanded(node: Node, sizes: Sizes) -> FoundSizes:
-    axis = integers(node.attrs.get("axis", ""))
-    if axis is None or len(axis) != 1 or not -len(sizes) - 1 <= axis[0] <= len(sizes):
-        return None
-    place = axis[0] % (len(sizes) + 1)
-    return [*sizes[:place], 1, *sizes[place:]]
+    place = added_axis(node, len(sizes))
+    return None if place is None else [*sizes[:place], 1, *sizes[place:]]
 
 
 def _cut(node: Node, sizes: Sizes) -> FoundSizes:
@@ -315,11 +328,8 @@ def _parts(node: Node, sizes: Sizes) -> FoundSizes:
 
 
 def _squeezed(node: Node, sizes: Sizes) -> FoundSizes:
-    axes, rank = integers(node.attrs.get("axis", "")), len(sizes)
-    if not axes or not all(-rank <= axis < rank for axis in axes):
-        return None
-    gone = {axis % rank for axis in axes}
-    return [size for axis, size in enumerate(sizes) if axis not in gone]
+    gone = taken_axes(node, len(sizes))
+    return None if gone is None else [size for axis, size in enumerate(sizes) if axis not in gone]
 
 
 def _one_axis(node: Node, name: str, rank: int, default: str = "") -> int | None:
@@ -395,11 +405,11 @@ _RULES: Mapping[str, Callable[[Node, Sizes], FoundSizes]] = {
     "Pad": padded,
     "Pooling": pooled,
     "Reshape": _reshaped,
+    "SliceChannel": _parts,
+    "SwapAxis": _moved,
     "UpSampling": _resized,
     "_contrib_AdaptiveAvgPooling2D": _resized,
     "_contrib_BilinearResize2D": _resized,
-    "SliceChannel": _parts,
-    "SwapAxis": _moved,
     "broadcast_axis": _stretched,
     "broadcast_to": _stretched_to,
     "expand_dims": _expanded,

@@ -6,6 +6,7 @@ from typing import Sequence
 
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops.attributes import elements
+from mxamp.passes.drop_no_ops import is_whole
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
 from mxamp.passes.state import State
@@ -57,7 +58,7 @@ class SliceChannels(NodeRewrite):
         rest = {key: _without_channels(bounds) for key, bounds in (("begin", begins), ("end", ends))}
         takes_channels_alone = all(set(elements(bounds)) == {"None"} for bounds in rest.values())
         sizes = state.axis_sizes.of(node.inputs[0])
-        if sizes is not None and first in ("None", "0") and last == str(sizes[_CHANNELS]):
+        if sizes is not None and is_whole(first, last, sizes[_CHANNELS]):
             if takes_channels_alone:
                 return None  # it takes all
             edit.replace(position, node._replace(attrs={**node.attrs, **rest}))

@@ -218,7 +218,7 @@ _NEUTRAL: Mapping[str, float] = {"_plus_scalar": 0.0, "_minus_scalar": 0.0, "_po
 
 def _takes_all(state: State, node: Node, op: str) -> bool:
     """Whether a slice certainly has all that it reads, as where it takes as many channels as a layer has."""
-    if op == "slice_axis" and _is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), None):
+    if op == "slice_axis" and is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), None):
         return True
     sizes = state.axis_sizes.of(node.inputs[0])
     if sizes is None:
@@ -227,16 +227,17 @@ def _takes_all(state: State, node: Node, op: str) -> bool:
         axis = integers(node.attrs.get("axis", ""))
         if axis is None or len(axis) != 1 or not -len(sizes) <= axis[0] < len(sizes):
             return False
-        return _is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), sizes[axis[0]])
+        return is_whole(node.attrs.get("begin", ""), node.attrs.get("end", "None"), sizes[axis[0]])
     begins, ends, steps = (elements(node.attrs.get(key, "()")) for key in ("begin", "end", "step"))
     return (
         len(begins) == len(ends) <= len(sizes)
         and set(steps) <= {"None", "1"}
-        and all(map(_is_whole, begins, ends, sizes))
+        and all(map(is_whole, begins, ends, sizes))
     )
 
 
-def _is_whole(begin: str, end: str, size: object) -> bool:
+def is_whole(begin: str, end: str, size: object) -> bool:
+    """Return whether a slice from a bound to another takes all of an axis, whose size may be known."""
     return begin in ("0", "None") and (end == "None" or (isinstance(size, int) and end == str(size)))
 
 

@@ -6,13 +6,11 @@ import itertools
 import math
 from typing import NamedTuple, Sequence
 
-from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import CHANNELS_FIRST
 from mxamp.params.parameter import ArrayParameter, Parameter
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import PreparationPass, own_attributes
+from mxamp.passes.preparation import PreparationPass, float32_image_layer, own_attributes
 from mxamp.passes.state import Done, State
 from mxamp.passes.wide_windows import WIDE_WINDOW
 
@@ -90,10 +88,11 @@ class SeparateFewChannels(PreparationPass):
 def _separate(state: State, edit: GraphEdit, concat: int, position: int) -> bool:
     """Let one layer read groups of what is joined; return whether it does."""
     node, weight = state.graph.nodes[position], _weight(state, position)
+    layer = None if weight is None else float32_image_layer(state, position)
     groups = None if weight is None else _groups(state, state.graph.nodes[concat], weight.shape[1])
-    written = state.usual_shape(Entry(position))
-    if weight is None or groups is None or written is None:
+    if weight is None or layer is None or groups is None:
         return False
+    written = layer.written
     if math.prod(written) * math.prod(weight.shape[1:]) < _FEWEST_PRODUCTS:
         return False
     total: Entry | None = None
@@ -102,34 +101,26 @@ def _separate(state: State, edit: GraphEdit, concat: int, position: int) -> bool
         own = _cut(state, edit, node.inputs[1], weight, group, position)
         attrs = node.attrs if total is None else {**node.attrs, "no_bias": "True"}
         inputs = (data, own, *(node.inputs[2:] if total is None else ()))
-        layer = edit.part(position, "Convolution", f"group{number}", *inputs, like=written, **attrs)
+        own_sum = edit.part(position, "Convolution", f"group{number}", *inputs, like=written, **attrs)
         if total is None:
-            total = layer
+            total = own_sum
         elif number + 1 < len(groups):
-            total = edit.part(position, "elemwise_add", f"sum{number}", layer, total, like=written)
+            total = edit.part(position, "elemwise_add", f"sum{number}", own_sum, total, like=written)
         else:
-            added = Node("elemwise_add", node.name, own_attributes(node), (layer, total))
+            added = Node("elemwise_add", node.name, own_attributes(node), (own_sum, total))
             edit.replace(position, added._replace(control_deps=node.control_deps))
     return True
 
 
 def _weight(state: State, position: int) -> Parameter | None:
-    """Return the weight of a layer of images in whole; None of anything else."""
+    """Return the weight of a layer that is no layer in groups, and whose window is not wide; else None."""
     node = state.graph.nodes[position]
     if FACTS.canonical(node.op) != "Convolution" or state.is_fixed(position):
         return None
     weight = state.parameter(node.inputs[1])
-    if (
-        weight is None
-        or weight.is_sparse
-        or len(weight.shape) != _IMAGE
-        or math.prod(weight.shape[2:]) >= WIDE_WINDOW
-        or node.attrs.get("num_group", "1") != "1"
-        or node.attrs.get("layout", "None") not in CHANNELS_FIRST
-        or state.certain_dtypes[position][0] is not DType.FLOAT32
-    ):
+    if weight is None or weight.is_sparse or node.attrs.get("num_group", "1") != "1":
         return None
-    return weight
+    return weight if math.prod(weight.shape[2:]) < WIDE_WINDOW else None
 
 
 def _groups(state: State, concat: Node, total: int) -> Sequence[_Group] | None:

@@ -109,14 +109,11 @@ def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int
                 found[position] = places
         elif _leaves_shape(node) and node.inputs[0].node in found and _is_told(graph, node.inputs[0]):
             found[position] = found[node.inputs[0].node]
-        elif is_shaped_like(node):
-            reference = node.inputs[1]
-            if reference.node in found and _is_told(graph, reference):
-                found[position] = found[reference.node]
-        elif op == "reshape_like" and _gets_places_back(graph, node):
-            reference = node.inputs[1]
-            if found.get(reference.node) == _IMAGE and _is_told(graph, reference):
-                found[position] = _IMAGE
+        elif op == "reshape_like" and _is_told(graph, node.inputs[1]):
+            told = found.get(node.inputs[1].node)
+            is_back = is_shaped_like(node) or (told == _IMAGE and _gets_places_back(graph, node))
+            if told is not None and is_back:
+                found[position] = told
     return found
 
 

@@ -11,7 +11,7 @@ from mxamp.graph.graph import Entry, Graph, Node, Use
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import elements, integers, is_true
 from mxamp.params.parameter import ArrayParameter
-from mxamp.passes.axis_sizes import moved_axes
+from mxamp.passes.axis_sizes import added_axis, moved_axes, taken_axes
 from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.preparation import PreparationPass, own_attributes
 from mxamp.passes.state import Done, State
@@ -95,15 +95,14 @@ class _View(NamedTuple):
         if name in _TRANSPOSES:
             moved = moved_axes(node, len(order))
             return None if moved is None else _View(tuple([order[axis] for axis in moved]), self.axes)
-        axes = integers(node.attrs.get("axis", "")) or ()
         if name == "squeeze":
-            if not axes or not all(-len(order) <= axis < len(order) for axis in axes):
+            gone = taken_axes(node, len(order))
+            if gone is None:
                 return None
-            gone = {axis % len(order) for axis in axes}
             return _View(tuple([own for axis, own in enumerate(order) if axis not in gone]), self.axes)
-        if len(axes) != 1 or not -len(order) - 1 <= axes[0] <= len(order):
+        place = added_axis(node, len(order))
+        if place is None:
             return None
-        place = axes[0] % (len(order) + 1)
         put_back = [(*order[:place], axis, *order[place:]) for axis in self.missing]
         # Elsewhere than it was it is no transpose either, but for one that others may undo.
         is_turned = list(order) != sorted(order)
