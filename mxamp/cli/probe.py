@@ -40,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
         description="Measure this machine and its MXNet: which operators run in the low dtype and compute "
         "what they should, what the backend fuses, and how long operators, casts and kernels of random "
         "shapes take. Takes about ten minutes and writes a target for `mxamp convert --target`. Where MXNet "
-        "has no bfloat16, on CPUs without AVX-512, only the last, in float32, which takes four minutes.",
+        "has no bfloat16, on CPUs without AVX-512, only how long, in float32, which takes seven minutes.",
         epilog=_EPILOG,
     )
     parser.add_argument(
@@ -139,7 +139,8 @@ def _summary(target: Target, output: str) -> list[str]:
     found = "; ".join(f"{_WORDS[support]}: {count}" for support, count in counts.items() if count)
     measured = f"Operators measured: {len(target.operators)}. {found}."
     if not target.operators and target.cost is not None:
-        measured = f"Measured: {target.cost.kernels_measured}, in float32. No operator runs low on this CPU."
+        timed = f"operators, and {target.cost.kernels_measured}"
+        measured = f"Measured in float32: {timed}. No operator runs low on this CPU."
     lines = paragraph(measured, width, hanging="  ")
     if target.warning:
         lines += paragraph(f"Warning: {target.warning}", width, hanging="  ")

@@ -99,24 +99,39 @@ def make_document(
     }
 
 
-def with_own_costs(
-    builtin: Target, *, name: str, description: str, machine: Mapping[str, Any]
+def document_in_float32(
+    builtin: Target,
+    cases: Mapping[str, Case],
+    answers: Mapping[Unit, Answer],
+    *,
+    name: str,
+    description: str,
+    machine: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the document of a built-in target as one of a machine that was measured in float32 alone.
+    """Return the document of a built-in target with the costs of a machine that has float32 alone.
 
-    What else there is in its costs is known of its own machine, and holds where kernels tell nothing.
+    What was not timed is known of the built-in target's own machine.
 
     Parameters
     ----------
     builtin
         The target, by which nothing runs low.
+    cases, answers
+        What was to be timed, and what came of it.
     name, description
         Of the new one; what it was measured on is added to the description.
     machine
         What it was measured on, recorded as it is.
     """
     source = Target.builtin_document(builtin.name)
-    cost = {**source["cost"], **_measured_on(machine)}
+    known = source["cost"]
+    cost = {**known, **_measured_on(machine)}
+    samples, overhead = gather_samples(cases, answers), operator_overhead(answers)
+    if overhead is not None:
+        timed = {sample.op for sample in samples}
+        found = fit_costs(samples, overhead, known["cast"]["bytes_per_us"], timed) or {}
+        operators = {**known["operators"], **found.get("operators", {})}
+        cost.update({**found, "operators": operators, "call_us": call_microseconds(answers, overhead)})
     cost.pop("corrections", None)  # they say by how much other rates were off
     return {
         **source,

@@ -54,6 +54,6 @@ def is_on_volumes(case: Case, job: Mapping[str, Any]) -> bool:
     return job.get("feed", PLAIN) != PLAIN and len(case.first.shape.parts) == 5
 
 
-def units_of(cases: Mapping[str, Case]) -> list[Unit]:
-    """Return what is to be done: all checks, then all times."""
-    return [Unit(case.name, kind) for kind in (CHECK, TIME) for case in cases.values() if jobs_of(case, kind)]
+def units_of(cases: Mapping[str, Case], kinds: Sequence[str] = (CHECK, TIME)) -> list[Unit]:
+    """Return what is to be done: all checks, then all times, or of one kind alone."""
+    return [Unit(case.name, kind) for kind in kinds for case in cases.values() if jobs_of(case, kind)]

@@ -9,7 +9,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from mxamp.dtypes import DType
 from mxamp.errors import ExportError, TargetError, nearest_names
@@ -18,7 +18,7 @@ from mxamp.measuring.machine import describe_machine, has_avx512, processors
 from mxamp.ops import FACTS
 from mxamp.probe.case import Case
 from mxamp.probe.cases import all_cases
-from mxamp.probe.document import document_text, make_document, with_own_costs
+from mxamp.probe.document import document_in_float32, document_text, make_document
 from mxamp.probe.fit_kernels import fit_kernels
 from mxamp.probe.jobs import CHECK, TIME, Unit, is_on_volumes, jobs_of, units_of
 from mxamp.probe.journal import Journal, journal_path
@@ -86,8 +86,8 @@ def run_probe(
     """Measure this machine, and write a target.
 
     What has been measured is kept in a journal beside the output until that is written: a probe that was
-    interrupted goes on where it was. On a CPU on which MXNet has no bfloat16 kernels are timed in float32
-    alone, which takes :attr:`ProbeSettings.kernel_seconds`, and is begun anew where it was interrupted.
+    interrupted goes on where it was. On a CPU on which MXNet has no bfloat16 operators and kernels are timed
+    in float32 alone, and nothing is checked.
 
     Parameters
     ----------
@@ -118,33 +118,36 @@ def run_probe(
     """
     path = Path(output)
     _check_output(path)
-    if _prepares_alone(settings):
-        document = with_own_costs(
-            automatic_target(settings.dtype),
-            name=name or path.stem,
-            description=description,
-            machine=_dated(_machine(_process(settings, DType.FLOAT32), settings)),
-        )
-        _add_kernels(document, settings, progress)
-        return _written(document, path)
+    is_alone = _is_float32_alone(settings)
     cases = _chosen_cases(settings.only)
-    process = _process(settings, settings.dtype)
+    process = _process(settings, DType.FLOAT32 if is_alone else settings.dtype)
     machine = {**_machine(process, settings), "cases": _fingerprint(cases, settings)}
     place = journal_path(path)
     if fresh:
         place.unlink(missing_ok=True)
-    journal = Journal(place, {"dtype": settings.dtype.label, **machine})
+    journal = Journal(place, {"dtype": process.dtype, **machine})
+    named = name or path.stem
     try:
-        _measure(cases, journal, process, settings, progress)
-        document = make_document(
-            cases,
-            journal.answers,
-            name=name or path.stem,
-            description=description,
-            machine=_dated(machine),
-            dtype=settings.dtype,
-            device="cpu" if machine["device"].startswith("cpu") else "gpu",
-        )
+        _measure(cases, journal, process, settings, progress, (TIME,) if is_alone else (CHECK, TIME))
+        if is_alone:
+            document = document_in_float32(
+                automatic_target(settings.dtype),
+                cases,
+                journal.answers,
+                name=named,
+                description=description,
+                machine=_dated(machine),
+            )
+        else:
+            document = make_document(
+                cases,
+                journal.answers,
+                name=named,
+                description=description,
+                machine=_dated(machine),
+                dtype=settings.dtype,
+                device="cpu" if machine["device"].startswith("cpu") else "gpu",
+            )
         _add_kernels(document, settings, progress)
         target = _written(document, path)
     finally:
@@ -153,7 +156,7 @@ def run_probe(
     return target
 
 
-def _prepares_alone(settings: ProbeSettings) -> bool:
+def _is_float32_alone(settings: ProbeSettings) -> bool:
     """Return whether nothing runs in the low dtype there, so that costs in float32 are all there is."""
     is_cpu = settings.ctx.strip().lower().startswith("cpu")
     return is_cpu and settings.dtype is DType.BFLOAT16 and not settings.only and has_avx512() is False
@@ -259,9 +262,10 @@ def _measure(
     process: Settings,
     settings: ProbeSettings,
     progress: Progress | None,
+    kinds: Sequence[str],
 ) -> None:
     """Do what the journal does not hold yet."""
-    units = units_of(cases)
+    units = units_of(cases, kinds)
     seen = {unit for unit in units if unit in journal.answers}
 
     def record(unit: Unit, answer: Answer) -> None:

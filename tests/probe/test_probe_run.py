@@ -13,8 +13,11 @@ import mxamp.probe.run
 from mxamp.dtypes import DType
 from mxamp.errors import DeviceError, ExportError, TargetError
 from mxamp.probe import ProbeSettings, run_probe
+from mxamp.probe.cases import all_cases
+from mxamp.probe.cases.overheads import LONG_CHAIN, SHORT_CHAIN
 from mxamp.probe.document import document_text
-from mxamp.probe.jobs import Unit
+from mxamp.probe.jobs import TIME, Unit
+from mxamp.probe.run import KERNELS
 from mxamp.probe.time_kernels import KernelTiming
 from mxamp.targets import Support, Target
 from mxamp.targets.kernel_cost import kernel_microseconds
@@ -23,6 +26,13 @@ from mxamp.targets.work import Work
 from tests.probe.children import child
 
 ONLY = ("floor", "zeros_like", "exp")
+
+FEW = (
+    *(SHORT_CHAIN, LONG_CHAIN, "erf", "Convolution 1x1", "Convolution 1x1 bias", "FullyConnected 2-D"),
+    *("Pooling max 3x3 stride 2", "Pooling max 2x2", "Pooling avg 2x2", "Pooling global avg"),
+    *("softmax 2-D", "softmax axis=1", "log_softmax 2-D"),
+)
+"""Cases that are really timed: as many times as costs are fitted to."""
 
 
 def settings(command: tuple[str, ...], **more: Any) -> ProbeSettings:
@@ -233,15 +243,27 @@ def test_where_nothing_runs_low_costs_in_float32_are_measured(
         for known in [amounts_and_traits(op, work, low=False)]
     ]
     assert ratios == pytest.approx([3.0, 3.0], rel=0.2), "what was not timed is as much slower"
-    assert [(done, total) for _, done, total in told] == [(50, 100), (100, 100)]
+    assert [(done, total) for unit, done, total in told if unit == KERNELS] == [(50, 100), (100, 100)]
+    assert {unit.kind for unit, _, _ in told} == {TIME}, "nothing is checked where nothing runs low"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child.py", "mine.json"]
 
 
-def test_kernels_are_really_timed_in_float32(tmp_path: Path, without_avx512: None) -> None:
+def test_operators_and_kernels_are_really_timed_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_avx512: None
+) -> None:
     pytest.importorskip("mxnet", reason="kernels are timed")
-    target = run_probe(tmp_path / "mine.json", float32_alone())
-    assert target.cost is not None
-    assert int(target.cost.kernels_measured.split(" ")[0]) > 0
+    few = {name: case for name, case in all_cases().items() if name in FEW}
+    monkeypatch.setattr(mxamp.probe.run, "all_cases", lambda: few)
+    units: set[Unit] = set()
+    target = run_probe(
+        tmp_path / "mine.json", float32_alone(), progress=lambda unit, done, total: units.add(unit)
+    )
+    assert units == {KERNELS, *(Unit(name, TIME) for name in FEW)}
+    known = Target.builtin_document("cpu-bf16-avx2")["cost"]
+    cost = json.loads((tmp_path / "mine.json").read_text("utf-8"))["cost"]
+    assert cost["operators"]["erf"] != known["operators"]["erf"]
+    assert 0 < cost["overhead_us"]["float32"] < 100
+    assert int(cost["kernels_measured"].split(" ")[0]) > 0
     assert target.measured_on["device"] == "cpu(0)"
 
 
