@@ -162,10 +162,10 @@ def test_mxnet_computes_the_same(
         np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
-def test_no_target_with_avx512_names_it() -> None:
-    # Groups get no more channels, as other layers do where that pays.
-    net, last = network(filters=36, channels=36, num_group=12)
-    known = shapes(net, last, (1, 36, 28, 28))
+def test_targets_that_compute_in_float32_name_it() -> None:
+    net, last = network(filters=54, channels=54)
+    known = shapes(net, last, (1, 54, 28, 28))
     chosen = targets_that_choose(STEP, net.graph(last), parameters(net.params), known)
-    assert not chosen
-    assert apart(net, last, (1, 36, 28, 28)).record(PreparedNode)
+    assert chosen == ["cpu-bf16-intel"], "low layers have other kernels"
+    for name in ("cpu-bf16-emulated", "cpu-bf16-avx2"):
+        assert STEP in Target.builtin(name).rewrites

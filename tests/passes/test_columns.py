@@ -231,7 +231,8 @@ def test_refused(case: str) -> None:
         known = net.known(graph, **{name: shapes[name] for name in shapes if name in graph.variables})
     policy = Policy.default(BF16).excluding(names=["layer"]) if case == "a rule" else None
     inserted = (f"{net.nodes[image.node].name}_row", "layer_column")
-    after, _ = prepared(RewriteColumns, graph, net.params, policy, inserted, shapes=known)
+    target = replace(NARROW, rewrites=("columns",))
+    after, _ = prepared(RewriteColumns, graph, net.params, policy, inserted, target=target, shapes=known)
     assert (after is graph) == (case != "nothing")
 
 
@@ -338,11 +339,32 @@ def test_mxnet_computes_the_same_in_any_call(
     assert [own[0] for own in done.shapes] == [own[0] for own in after]
 
 
-def test_only_cpus_without_avx512_name_it() -> None:
+def test_targets_that_were_measured_name_it() -> None:
     net = Sequences()
     graph = net.graph(net.op("exp", net.layer(net.image, "layer")))
-    assert targets_that_choose("columns", graph, parameters(net.params), net.known(graph)) == []
+    chosen = targets_that_choose("columns", graph, parameters(net.params), net.known(graph))
+    assert chosen == ["cpu-bf16", "cpu-bf16-intel"]
     assert run(net, graph, net.known(graph)).record(PreparedNode)
+
+
+@pytest.mark.parametrize(("name", "is_turned"), [("cpu-bf16-avx2", True), ("cpu-bf16-intel", False)])
+def test_a_depthwise_layer_alone_gains_without_avx512(name: str, is_turned: bool) -> None:
+    net = Sequences()
+    graph = net.graph(net.op("exp", net.layer(net.image, "layer", num_group=CHANNELS)))
+    target = replace(Target.builtin(name), rewrites=("columns",))
+    known = net.known(graph, x=(16, STEPS, CHANNELS))
+    assert bool(run(net, graph, known, target).record(PreparedNode)) is is_turned
+
+
+def test_with_avx512_it_is_turned_with_others_and_kernels_pad_what_they_are_told() -> None:
+    net = Sequences()
+    first = net.layer(net.image, "first", window=11)  # five places, which no kernel without AVX-512 adds
+    graph = net.graph(net.op("exp", net.layer(first, "second", num_group=CHANNELS)))
+    known = infer_entry_shapes(
+        graph, {"x": (1, 32, CHANNELS)}, {name: value.shape for name, value in net.params.items()}
+    ).entries
+    wide = replace(Target.builtin("cpu-bf16-intel"), rewrites=("columns",))
+    assert {one.node for one in run(net, graph, known, wide).record(PreparedNode)} == {"first", "second"}
 
 
 def test_layers_run_low_as_before() -> None:

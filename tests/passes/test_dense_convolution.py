@@ -288,5 +288,6 @@ def test_targets_that_were_measured_name_it() -> None:
     net = Layers()
     graph = net.graph(net.op("softmax", net.layer(net.x), name="end"))
     assert targets_that_choose("dense_convolution", graph, parameters(net.params), net.shapes(graph)) == [
-        "cpu-bf16"
+        "cpu-bf16",
+        "cpu-bf16-intel",
     ]

@@ -85,5 +85,7 @@ def test_mxnet_cuts_the_same_in_every_call(
     np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32))
 
 
-def test_other_targets_do_not_ask_for_it() -> None:
-    assert targets_that_choose("short_rows", cut(), {}, shapes_of()) == []
+def test_targets_that_compute_in_float32_ask_for_it() -> None:
+    assert targets_that_choose("short_rows", cut(), {}, shapes_of()) == ["cpu-bf16-intel"]
+    for name in ("cpu-bf16-emulated", "cpu-bf16-avx2"):
+        assert "short_rows" in Target.builtin(name).rewrites
