@@ -14,7 +14,7 @@ from mxamp.params.parameter import Parameter
 from mxamp.passes.drop_no_ops import does_nothing
 from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.state import State
-from mxamp.passes.wide_windows import WIDE_WINDOW, exceeds_product, gains_though_wide
+from mxamp.passes.wide_windows import WIDE_WINDOW, exceeds_product, gains_in_float32, gains_though_wide
 from mxamp.targets.image_layout import WIDEST_BLOCK
 from mxamp.targets.layout import is_fused_clip, layout_writer
 
@@ -207,7 +207,7 @@ class ChannelRegions:
                 least = _MUCH_WITH_SLOPES if rectifies else _MUCH
                 fits = columns % self._block == 0 or (
                     columns <= _FEW
-                    and (least <= growth < _TOO_MUCH or self._is_left_to_loops(position, region.channels))
+                    and (least <= growth < _TOO_MUCH or self._gains_by_window(position, region.channels))
                 )
                 in_pieces = are_slices_small and self._fits_in_pieces(position, columns, region)
                 if not fits and not in_pieces and not gains_depthwise:
@@ -250,12 +250,18 @@ class ChannelRegions:
             )
         )
 
-    def _is_left_to_loops(self, position: int, filters: int) -> bool:
-        """Return whether a layer has too wide a window for a matrix product, as it is."""
-        node = self.graph.nodes[position]
+    def _gains_by_window(self, position: int, filters: int) -> bool:
+        """Return whether a layer over few channels gains by whole blocks, since its window is wide."""
+        node, cost = self.graph.nodes[position], self.state.target.cost
         weight = self.parameter_of(node, 1)
         assert weight is not None  # it is a layer
-        return self.names[position] == "Convolution" and exceeds_product(node, weight.shape, filters)
+        if self.names[position] != "Convolution":
+            return False
+        stays_float32 = cost is not None and cost.gain_of_products < 1
+        written = self.state.usual_shape(Entry(position))
+        return exceeds_product(node, weight.shape, filters) or (
+            stays_float32 and gains_in_float32(node, weight.shape, written, filters=filters)
+        )
 
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:
         """Return whether a layer of any number of channels gains by whole pieces of filters."""

@@ -77,7 +77,8 @@ class UnevenPadding(PreparationPass):
     casts come with it. A depthwise layer of 64 channels of 112 x 112 takes 2.49 ms with a Pad, and 0.69 so,
     one of 5x5 over 144 channels of 56 x 56 1.38 and 0.42, 32 channels of 112 x 112 to 64 2.40 and 1.62, 3 of
     224 x 224 to 32 0.51 and 0.43, each with the layer in front if there is one (AMD EPYC of family 23,
-    float32, one thread). With AVX-512 nobody timed it.
+    float32, one thread). With AVX-512 13 such layers run 1.15 to 7.5 times as fast in float32, 2.3 times in
+    the geometric mean (an Intel Xeon, one thread).
 
     The same products are summed, and products with zeros besides: an infinity, or a NaN, becomes one in a
     window that begins a row earlier, too. Linear in nodes and parameters.

@@ -10,6 +10,7 @@ import pytest
 
 from mxamp.graph import Entry, Graph
 from mxamp.graph.output_names import output_names
+from mxamp.graph.shapes import infer_entry_shapes
 from mxamp.params.padded import PaddedParameter
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes import PadChannels
@@ -416,6 +417,40 @@ def test_few_filters_of_wide_windows_are_computed_in_blocks(
         return
     _, done = prepared(PadChannels, graph, net.params, inserted=["layer_padded"])
     assert done.params["layer_weight"].shape[0] == 16
+
+
+@pytest.mark.parametrize(
+    ("filters", "kernel", "stride", "side", "target", "is_padded"),
+    [
+        pytest.param(100, 7, 1, 64, "cpu-bf16-intel", True, id="a wide window"),
+        pytest.param(100, 7, 2, 64, "cpu-bf16-intel", True, id="by two places"),
+        pytest.param(100, 7, 1, 64, "cpu-bf16-emulated", True, id="no bfloat16"),
+        pytest.param(100, 7, 1, 64, "cpu-bf16", False, id="low layers, which gain nothing"),
+        pytest.param(104, 7, 1, 64, "cpu-bf16-intel", False, id="blocks of eight"),
+        pytest.param(100, 5, 1, 64, "cpu-bf16-intel", False, id="a small window"),
+        pytest.param(100, 7, 4, 64, "cpu-bf16-intel", False, id="by four places"),
+        pytest.param(100, 7, 1, 20, "cpu-bf16-intel", False, id="few multiply-adds"),
+        pytest.param(100, 7, 1, 7, "cpu-bf16-intel", False, id="one column"),
+    ],
+)
+def test_wide_windows_over_few_channels_are_computed_in_blocks_where_layers_are_float32(
+    filters: int, kernel: int, stride: int, side: int, target: str, is_padded: bool
+) -> None:
+    net = Layers()
+    layer = net.layer(
+        net.var("x"), "layer", 1, filters, kernel=kernel, stride=f"({stride}, {stride})", pad=(0, 0)
+    )
+    graph = net.graph(layer)
+    known = infer_entry_shapes(
+        graph, {"x": (1, 1, side, side)}, {name: values.shape for name, values in net.params.items()}
+    ).entries
+    named = replace(Target.builtin(target), rewrites=("pad_channels",))
+    after, done = prepared(
+        PadChannels, graph, net.params, inserted=["layer_padded"], target=named, shapes=known
+    )
+    assert (after is not graph) is is_padded
+    if is_padded:
+        assert done.params["layer_weight"].shape[0] == 112
 
 
 @pytest.mark.parametrize("channels", [16, 20])
