@@ -422,15 +422,15 @@ def test_few_filters_of_wide_windows_are_computed_in_blocks(
 @pytest.mark.parametrize(
     ("filters", "kernel", "stride", "side", "target", "is_padded"),
     [
-        pytest.param(100, 7, 1, 64, "cpu-bf16-intel", True, id="a wide window"),
-        pytest.param(100, 7, 2, 64, "cpu-bf16-intel", True, id="by two places"),
-        pytest.param(100, 7, 1, 64, "cpu-bf16-emulated", True, id="no bfloat16"),
-        pytest.param(100, 7, 1, 64, "cpu-bf16", False, id="low layers, which gain nothing"),
-        pytest.param(104, 7, 1, 64, "cpu-bf16-intel", False, id="blocks of eight"),
-        pytest.param(100, 5, 1, 64, "cpu-bf16-intel", False, id="a small window"),
-        pytest.param(100, 7, 4, 64, "cpu-bf16-intel", False, id="by four places"),
-        pytest.param(100, 7, 1, 20, "cpu-bf16-intel", False, id="few multiply-adds"),
-        pytest.param(100, 7, 1, 7, "cpu-bf16-intel", False, id="one column"),
+        pytest.param(100, 11, 1, 64, "cpu-bf16-intel", True, id="a wide window"),
+        pytest.param(100, 11, 2, 64, "cpu-bf16-intel", True, id="by two places"),
+        pytest.param(100, 11, 1, 64, "cpu-bf16-emulated", True, id="no bfloat16"),
+        pytest.param(100, 11, 1, 64, "cpu-bf16", False, id="low layers, which gain nothing"),
+        pytest.param(104, 11, 1, 64, "cpu-bf16-intel", False, id="blocks of eight"),
+        pytest.param(100, 9, 1, 64, "cpu-bf16-intel", False, id="few products a value"),
+        pytest.param(100, 11, 4, 64, "cpu-bf16-intel", False, id="by four places"),
+        pytest.param(100, 11, 1, 20, "cpu-bf16-intel", False, id="few multiply-adds"),
+        pytest.param(100, 11, 1, 11, "cpu-bf16-intel", False, id="one place"),
     ],
 )
 def test_wide_windows_over_few_channels_are_computed_in_blocks_where_layers_are_float32(
