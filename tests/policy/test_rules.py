@@ -351,6 +351,8 @@ def interpolating(case: str) -> Graph:
         places = net.op("elemwise_mul", places, x, name="scaled")
     elif case == "zeros":
         places = net.op("zeros_like", x, name="zeros")
+    elif case == "a cast, as of a converted model":
+        places = net.op("amp_cast", places, name="cast", dtype="bfloat16")
     nearness = net.op("_rminus_scalar", net.op("abs", places), scalar="1")
     weight = net.op(
         "Reshape", net.op("Activation", nearness, act_type="relu"), shape="(1, -1)", name="weight"
@@ -358,10 +360,12 @@ def interpolating(case: str) -> Graph:
     return net.graph(net.op("FullyConnected", x, weight, name="n", num_hidden=1, no_bias=True))
 
 
-@pytest.mark.parametrize("case", ["positions", "a parameter besides", "data besides", "zeros"])
+@pytest.mark.parametrize(
+    "case", ["positions", "a cast, as of a converted model", "a parameter besides", "data besides", "zeros"]
+)
 def test_weights_that_are_made_of_positions_alone_are_exact(case: str) -> None:
     verdict = colors(interpolating(case))["n"]
-    if case == "positions":
+    if case in ("positions", "a cast, as of a converted model"):
         assert verdict[:2] == (Color.RED, "weights of positions")
         assert "'weight', which it multiplies by, is made of positions alone" in verdict.reason
     else:
