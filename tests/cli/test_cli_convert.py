@@ -246,7 +246,7 @@ def test_where_nothing_is_low_the_few_lines_say_what_became_of_the_graph():
     report = convert_model(graph, args, auxs, "bfloat16", target="cpu-bf16-emulated").report
     assert short_summary(report)[1] == (
         "prepared",
-        "in float32, 1 node dropped, merged or rewritten and 1 BatchNorm folded into the layers before.",
+        "in float32, 2 nodes dropped, merged or rewritten and 1 BatchNorm folded into the layers before.",
     )
     assert "The graph was prepared for assumed shapes: x (1, 4, 32, 32)" in " ".join(str(report).split())
 
