@@ -225,16 +225,12 @@ def is_made_of_positions(graph: Graph, entry: Entry) -> bool:
         if node.is_variable or len(seen) > _FEW:
             return False
         facts = FACTS.of(node.op, node.attrs)
+        if facts is None and node.op != AMP_CAST:  # a converted model has casts on the way
+            return False
         if facts is not None and facts.kind is ValueKind.GENERATE:
             counts |= one.output in facts.seed_outputs(node.attrs)
             continue
-        if facts is None and node.op != AMP_CAST:  # a converted model has casts on the way
-            return False
-        read = [
-            own
-            for number, own in enumerate(node.inputs)
-            if facts is None or _carries_values(facts, number, node.attrs)
-        ]
+        read = [own for number, own in enumerate(node.inputs) if _carries_values(facts, number, node.attrs)]
         waiting += [own for own in read if own not in seen]
         seen.update(read)
     return counts

@@ -126,28 +126,19 @@ def run_probe(
     if fresh:
         place.unlink(missing_ok=True)
     journal = Journal(place, {"dtype": process.dtype, **machine})
-    named = name or path.stem
+    about: dict[str, Any] = {
+        "name": name or path.stem,
+        "description": description,
+        "machine": _dated(machine),
+    }
     try:
         _measure(cases, journal, process, settings, progress, (TIME,) if is_alone else (CHECK, TIME))
         if is_alone:
-            document = document_in_float32(
-                automatic_target(settings.dtype),
-                cases,
-                journal.answers,
-                name=named,
-                description=description,
-                machine=_dated(machine),
-            )
+            builtin = automatic_target(settings.dtype)
+            document = document_in_float32(builtin, cases, journal.answers, **about)
         else:
-            document = make_document(
-                cases,
-                journal.answers,
-                name=named,
-                description=description,
-                machine=_dated(machine),
-                dtype=settings.dtype,
-                device="cpu" if machine["device"].startswith("cpu") else "gpu",
-            )
+            device = "cpu" if machine["device"].startswith("cpu") else "gpu"
+            document = make_document(cases, journal.answers, dtype=settings.dtype, device=device, **about)
         _add_kernels(document, settings, progress)
         target = _written(document, path)
     finally:

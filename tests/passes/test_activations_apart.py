@@ -162,6 +162,15 @@ def test_mxnet_computes_the_same(
         np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
+def test_groups_are_plain_products_without_avx512_alone() -> None:
+    # Groups get no more channels, as other layers do where that pays.
+    net, last = network(filters=36, channels=36, num_group=12)
+    known = shapes(net, last, (1, 36, 28, 28))
+    chosen = targets_that_choose(STEP, net.graph(last), parameters(net.params), known)
+    assert not chosen
+    assert apart(net, last, (1, 36, 28, 28)).record(PreparedNode)
+
+
 def test_targets_that_compute_in_float32_name_it() -> None:
     net, last = network(filters=54, channels=54)
     known = shapes(net, last, (1, 54, 28, 28))
