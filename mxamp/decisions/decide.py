@@ -5,9 +5,11 @@ Nothing is rewritten here, and the rewriter decides nothing.
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from dataclasses import replace
+from typing import AbstractSet, Mapping, NamedTuple, Sequence
 
 from mxamp.decisions.bodies import decide_bodies
+from mxamp.decisions.choices import Choices, find_choices
 from mxamp.decisions.dear_roundings import (
     WHY_AFFORDABLE,
     Tail,
@@ -22,10 +24,12 @@ from mxamp.decisions.decision import Decision, Plan
 from mxamp.decisions.edges import Edges
 from mxamp.decisions.estimates import Estimates, estimate
 from mxamp.decisions.first_roundings import WHY_FIRST, first_nodes
-from mxamp.decisions.inputs import DecisionInputs, Shape
+from mxamp.decisions.inputs import DecisionInputs
 from mxamp.decisions.lone_roundings import WHY_LONE, lone_nodes
 from mxamp.decisions.loops import loop_times
 from mxamp.decisions.low_precision import LowPrecision, cannot_be_weighed
+from mxamp.decisions.placing import Placing
+from mxamp.decisions.reasons import reason_for
 from mxamp.decisions.second_copies import copy_costs, readers_of_what_grows
 from mxamp.decisions.short_passes import doubted, is_short
 from mxamp.decisions.slower import why_low_is_slower
@@ -35,12 +39,11 @@ from mxamp.dtypes import DType
 from mxamp.graph.control_flow import is_control_flow
 from mxamp.graph.graph import VARIABLE
 from mxamp.graph.infer import infer_with_data_dtypes
-from mxamp.ops.casts import CAST, CASTABLE
+from mxamp.ops.casts import CASTABLE
 from mxamp.placement import Demand, PlacementCosts, PlacementProblem, place
-from mxamp.policy.color import Color, Verdict
+from mxamp.policy.color import Color
 from mxamp.policy.coloring import color_graph
 from mxamp.policy.context import ColoringContext
-from mxamp.targets import fusion_groups, overrunning, read_volumes
 
 
 def decide(given: DecisionInputs) -> Plan:
@@ -66,6 +69,30 @@ def decide(given: DecisionInputs) -> Plan:
     if decider.is_short and any(made is not None and made.compute is decider.low for made in plan.decisions):
         return _Decider(given, weighs=False).plan()
     return plan
+
+
+class _Placed(NamedTuple):
+    """A placement, and what it is made for.
+
+    Attributes
+    ----------
+    problem
+        What was placed, with the prices of what is spared.
+    low
+        The low nodes.
+    why
+        Why a node that had the choice is what was chosen.
+    in_vain
+        Node -> why it stays FP32, though the placement of the least time has it low.
+    is_sparing
+        Whether outputs are spared roundings at a price.
+    """
+
+    problem: PlacementProblem
+    low: AbstractSet[int]
+    why: str
+    in_vain: Mapping[int, str]
+    is_sparing: bool
 
 
 class _Decider:
@@ -105,139 +132,43 @@ class _Decider:
         }
         self._edges = Edges(given, self.context, self.verdicts, self.castable_params, self.bodies)
 
-    # ------------------------------------------------------------------ which nodes have a choice
-
-    def _classify(self) -> tuple[set[int], set[int], dict[int, str], Sequence[tuple[int, ...]]]:
-        """Return the GREEN nodes, the GRAY ones, refusals by the target, and the fusion groups."""
-        target = self.given.target
-        could_be_low: set[int] = set()
-        refusals: dict[int, str] = {}
-        volumes = read_volumes(self.graph, self.context.names)
-        kept = {**self.given.kept, **overrunning(self.graph, self.context.names, self.given.shapes, target)}
-        for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):
-            if facts is None or self._data_dtypes[position] is not DType.FLOAT32:
-                continue
-            if facts.name == CAST or self.verdicts[position].color is Color.RED:
-                continue
-            if node.name in kept:
-                refusals[position] = kept[node.name]
-                continue
-            if position in self._too_large:
-                refusals[position] = (
-                    f"it shares {self._too_large[position]!r} with a float32 node, and a second copy would "
-                    "make the model larger than it was"
-                )
-                continue
-            could_be_low.add(position)
-            refusal = target.refusal(facts.name, node.attrs, volume=position in volumes)
-            if refusal is not None:
-                refusals[position] = refusal
-        groups = []
-        for chain in fusion_groups(self.graph, self.context.names, target, among=could_be_low):
-            if chain[0] in refusals:  # a fused chain is one unit if its head can run low
-                continue
-            groups.append(chain)
-            for position in chain:
-                refusals.pop(position, None)
-        low: set[int] = set()
-        free: set[int] = set()
-        for position in could_be_low - set(refusals):
-            (low if self.verdicts[position].color is Color.GREEN else free).add(position)
-        return low, free, refusals, groups
-
     # ------------------------------------------------------------------ the plan
 
     def plan(self) -> Plan:
-        """Run the steps."""
-        low, free, refusals, groups = self._classify()
-        open_nodes = low | free
-        wanted, placing = low, self.given.placing
-        estimates = self._estimates(low, open_nodes)
+        """Run the steps, again where a placement would store parameters twice and make the model larger."""
+        choices = find_choices(self.given, self.context, self.verdicts, self._data_dtypes, self._too_large)
+        wanted = choices.low
+        estimates = self._estimates(choices)
+        placing = self.given.placing
         if estimates is not None:
-            groups = estimates.groups
+            choices = replace(choices, groups=estimates.groups)
         elif placing is not None and placing.needs_costs:
             placing = None
-        is_open = self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
         slower = None
-        if is_open and placing is None:
+        if self._is_open and placing is None:
             slower = why_low_is_slower(self.given.target.cost, are_weighed=estimates is not None)
         if slower is not None:
-            refusals.update(dict.fromkeys(open_nodes, f"{self.low} {slower}"))
-            low, free, open_nodes, groups = set(), set(), set(), ()
-        elif is_open and (estimates is not None or placing is not None):
-            low, free = set(), open_nodes
-        head_demand = [
-            Demand.LOW
-            if number in self.given.low_heads or self.dtypes[head.node][head.output] is self.low
-            else Demand.FP32
-            for number, head in enumerate(self.graph.heads)
-        ]
-        # Shapes that were assumed for the sake of times: without these, a second conversion has none of both.
-        is_without = estimates is None and self.given.are_shapes_assumed
-        shapes = None if is_without else self.given.shapes
-        tails = self._tails(wanted, open_nodes, head_demand, shapes)
-        if tails and estimates is None:
-            spared = affordable_unpriced(self.graph, self.context.facts, tails, self.given.params)
-            if wanted <= spared and not self._is_part_low():
-                spared = frozenset()
-            refusals.update(dict.fromkeys(spared, WHY_AFFORDABLE))
-            for nodes in (low, free, open_nodes):
-                nodes -= spared
-        supply = self._edges.supply(open_nodes)
-        demand = self._edges.demand(open_nodes)
-        costs = None if estimates is None else estimates.for_placement()
-        problem = PlacementProblem(
-            graph=self.graph,
-            free=free,
-            low=low,
-            supply=supply,
-            demand=demand,
-            head_demand=head_demand,
-            groups=groups,
-            widest={p for p in free if self.verdicts[p].widest},
-            costs=costs,
-            copies=self._copies(costs),
-        )
-        cheapest = None
-        if tails and estimates is not None:
-            sparing, low_then = spare(problem, estimates, tails)
-            if wanted & low_then or not wanted & place(problem) or self._is_part_low():
-                problem, cheapest = sparing, low_then
-        if placing is None:
-            chosen = place(problem) if cheapest is None else cheapest
-            why = (
-                "needs the fewest casts here"
-                if estimates is None
-                else "takes the least time here, as estimated for assumed shapes"
-                if self.given.are_shapes_assumed
-                else "takes the least time here, as estimated"
-            )
-            simple = simpler_placement(problem, chosen, wanted, estimates) if is_open else None
-            if simple is not None:
-                chosen, why = (
-                    simple,
-                    "needs the fewest casts here; more would hardly gain, as estimated",
-                )
-            in_vain = self._in_vain(problem, chosen, wanted, estimates)
-        else:
-            chosen, why = placing.choose(problem, wanted), placing.reason
-            in_vain = {}
-        chosen = chosen - in_vain.keys()
-        if self.given.low_precision is not LowPrecision.REQUIRED:
-            grows = readers_of_what_grows(problem, chosen, self.castable_params, self.given.params, self.low)
-            if grows and not self._is_copying_forbidden:
-                self._is_copying_forbidden = True  # what has the choice agrees; then the rest need not
-                return self.plan()
-            if not self._too_large.keys() >= grows.keys():
-                self._too_large.update(grows)
-                return self.plan()
-        reasons = {} if cheapest is None else why_spared(problem, chosen)
-        reasons.update(in_vain)
+            choices = choices.refused(choices.nodes, f"{self.low} {slower}")
+        elif self._is_open and (estimates is not None or placing is not None):
+            choices = choices.opened()
+        head_demand = self._head_demand()
+        tails = self._tails(wanted, choices, head_demand, is_estimated=estimates is not None)
+        if estimates is None:
+            choices = self._spared_by_weights(choices, wanted, tails)
+        problem = self._problem(choices, head_demand, estimates)
+        placed = self._placed(problem, wanted, tails, estimates, placing)
+        if self._grows(placed):
+            return self.plan()
+        reasons = {**(why_spared(placed.problem, placed.low) if placed.is_sparing else {}), **placed.in_vain}
         decisions = [
             None
             if node.op == VARIABLE
             else self._decision(
-                position, position in chosen, free, refusals, demand[position], reasons.get(position, why)
+                position,
+                position in placed.low,
+                choices,
+                problem.demand[position],
+                reasons.get(position, placed.why),
             )
             for position, node in enumerate(self.graph.nodes)
         ]
@@ -246,8 +177,8 @@ class _Decider:
             variables_before=dict(self.given.variables),
             variables_after=dict(self.given.low_inputs),
             heads=tuple(
-                self._head(self.dtypes[head.node][head.output], wanted)
-                for head, wanted in zip(self.graph.heads, head_demand)
+                self._head(self.dtypes[head.node][head.output], demand)
+                for head, demand in zip(self.graph.heads, head_demand)
             ),
             cast_offline=self.castable_params,
             # The report shows no times of a call that nobody promised.
@@ -255,33 +186,128 @@ class _Decider:
             rests_on_assumed=self.given.are_shapes_assumed and estimates is not None and slower is None,
         )
 
+    @property
+    def _is_open(self) -> bool:
+        """Whether GREEN nodes may stay FP32: not where low is an order."""
+        return self.given.low_precision is not LowPrecision.REQUIRED and not self.given.policy.is_pure
+
+    def _head_demand(self) -> Sequence[Demand]:
+        """Return what every graph output needs."""
+        return [
+            Demand.LOW
+            if number in self.given.low_heads or self.dtypes[head.node][head.output] is self.low
+            else Demand.FP32
+            for number, head in enumerate(self.graph.heads)
+        ]
+
+    def _problem(
+        self, choices: Choices, head_demand: Sequence[Demand], estimates: Estimates | None
+    ) -> PlacementProblem:
+        """Return what is to be placed, and what it costs."""
+        costs = None if estimates is None else estimates.for_placement()
+        return PlacementProblem(
+            graph=self.graph,
+            free=choices.free,
+            low=choices.low,
+            supply=self._edges.supply(choices.nodes),
+            demand=self._edges.demand(choices.nodes),
+            head_demand=head_demand,
+            groups=choices.groups,
+            widest={position for position in choices.free if self.verdicts[position].widest},
+            costs=costs,
+            copies=self._copies(costs),
+        )
+
+    def _placed(
+        self,
+        problem: PlacementProblem,
+        wanted: AbstractSet[int],
+        tails: Sequence[Tail],
+        estimates: Estimates | None,
+        placing: Placing | None,
+    ) -> _Placed:
+        """Place what is open: as was asked for, or so that it takes the least time or the fewest casts."""
+        cheapest = None
+        if tails and estimates is not None:
+            sparing, low_then = spare(problem, estimates, tails)
+            if wanted & low_then or not wanted & place(problem) or self._is_part_low():
+                problem, cheapest = sparing, low_then
+        is_sparing = cheapest is not None
+        if placing is not None:
+            return _Placed(problem, placing.choose(problem, wanted), placing.reason, {}, is_sparing)
+        low = place(problem) if cheapest is None else cheapest
+        why = (
+            "needs the fewest casts here"
+            if estimates is None
+            else "takes the least time here, as estimated for assumed shapes"
+            if self.given.are_shapes_assumed
+            else "takes the least time here, as estimated"
+        )
+        simple = simpler_placement(problem, low, wanted, estimates) if self._is_open else None
+        if simple is not None:
+            low, why = simple, "needs the fewest casts here; more would hardly gain, as estimated"
+        in_vain = self._in_vain(problem, low, wanted, estimates)
+        return _Placed(problem, low - in_vain.keys(), why, in_vain, is_sparing)
+
+    def _grows(self, placed: _Placed) -> bool:
+        """Whether the parameters would take more bytes than in float32; the next problem knows of it then."""
+        if self.given.low_precision is LowPrecision.REQUIRED:
+            return False
+        grows = readers_of_what_grows(
+            placed.problem, placed.low, self.castable_params, self.given.params, self.low
+        )
+        if grows and not self._is_copying_forbidden:
+            self._is_copying_forbidden = True  # what has the choice agrees; then the rest need not
+            return True
+        if self._too_large.keys() >= grows.keys():
+            return False
+        self._too_large.update(grows)
+        return True
+
     def _tails(
         self,
-        layers: set[int],
-        choices: set[int],
+        layers: AbstractSet[int],
+        choices: Choices,
         head_demand: Sequence[Demand],
-        shapes: Sequence[tuple[Shape | None, ...]] | None,
+        *,
+        is_estimated: bool,
     ) -> Sequence[Tail]:
         """Return the nodes before the outputs that had best stay FP32; none where low is an order."""
         if not self._may_spare:
             return ()
+        open_nodes = choices.nodes
+        # Shapes that were assumed for the sake of times: without these, a second conversion has none of both.
+        is_without = self.given.are_shapes_assumed and not is_estimated
         tails = find_tails(
             self.graph,
             self.context.facts,
             layers=layers,
-            choices=choices,
+            choices=open_nodes,
             fixed={
                 position
                 for position, dtype in enumerate(self._data_dtypes)
-                if dtype is self.low or (position in choices and self.verdicts[position].by_user)
+                if dtype is self.low or (position in open_nodes and self.verdicts[position].by_user)
             },
             head_demand=head_demand,
-            shapes=shapes,
+            shapes=None if is_without else self.given.shapes,
         )
         return without_large(self.graph, tails, self.given.params)
 
+    def _spared_by_weights(
+        self, choices: Choices, wanted: AbstractSet[int], tails: Sequence[Tail]
+    ) -> Choices:
+        """Return the choices without what outputs are spared where no times are known."""
+        spared = affordable_unpriced(self.graph, self.context.facts, tails, self.given.params)
+        if not spared or (wanted <= spared and not self._is_part_low()):
+            return choices
+        return choices.refused(spared, WHY_AFFORDABLE)
+
     def _in_vain(
-        self, problem: PlacementProblem, chosen: set[int], wanted: set[int], estimates: Estimates | None
+        self,
+        problem: PlacementProblem,
+        chosen: AbstractSet[int],
+        wanted: AbstractSet[int],
+        estimates: Estimates | None,
     ) -> dict[int, str]:
         """Return the low nodes whose rounding gains too little, with why."""
         if estimates is None or not self._may_spare:
@@ -301,9 +327,8 @@ class _Decider:
     @property
     def _may_spare(self) -> bool:
         """Whether outputs are spared roundings at all: not where low is an order."""
-        given = self.given
-        is_order = given.low_precision is LowPrecision.REQUIRED or given.policy.is_pure
-        return not is_order and spares(self.low) and (given.placing is None or given.placing.spares)
+        placing = self.given.placing
+        return self._is_open and spares(self.low) and (placing is None or placing.spares)
 
     def _is_part_low(self) -> bool:
         """Whether layers are low before the conversion.
@@ -331,7 +356,7 @@ class _Decider:
         all_else = sum(map(len, self.dtypes)) if costs is None else costs.total
         return dict.fromkeys(copies, all_else + 1)
 
-    def _estimates(self, green: set[int], choices: set[int]) -> Estimates | None:
+    def _estimates(self, choices: Choices) -> Estimates | None:
         """Return what the choices cost; None where shapes or the target do not tell.
 
         Raises
@@ -340,7 +365,8 @@ class _Decider:
             When that was asked for and cannot be told.
         """
         target, shapes, names = self.given.target, self.given.shapes, self.context.names
-        places = {"choices": choices, "apart": {p for p in choices if self.verdicts[p].widest}}
+        apart = {position for position in choices.nodes if self.verdicts[position].widest}
+        places = {"choices": choices.nodes, "apart": apart}
         measured = None if self.given.placing is None else self.given.placing.times
         if measured is not None and shapes is not None:
             from mxamp.decisions.measured import measured_estimates  # most conversions measure nothing
@@ -348,7 +374,7 @@ class _Decider:
             return measured_estimates(self.graph, names, target, shapes, measured, **places)
         unknown = []
         if shapes is not None and target.cost is not None and self._weighs:
-            unknown = unknown_work(self.graph, shapes, green)
+            unknown = unknown_work(self.graph, shapes, choices.low)
             if not unknown:
                 found = estimate(
                     self.graph,
@@ -374,8 +400,7 @@ class _Decider:
         self,
         position: int,
         is_low: bool,
-        free: set[int],
-        refusals: Mapping[int, str],
+        choices: Choices,
         demand: tuple[Demand, ...],
         why_chosen: str,
     ) -> Decision:
@@ -405,7 +430,16 @@ class _Decider:
         return Decision(
             color=verdict.color,
             rule=verdict.rule,
-            reason=self._reason(position, verdict, is_low, free, refusals, before, why_chosen),
+            reason=reason_for(
+                position,
+                self.context.facts[position],
+                verdict,
+                choices,
+                before=before,
+                chosen=self.low if is_low else DType.FLOAT32,
+                why_chosen=why_chosen,
+                has_bodies=position in self.bodies,
+            ),
             compute=compute,
             accumulation=accumulation,
             inputs=tuple(inputs),
@@ -414,35 +448,3 @@ class _Decider:
             bodies=self.bodies.get(position, ()),
             of_operator=verdict.of_operator,
         )
-
-    def _reason(
-        self,
-        position: int,
-        verdict: Verdict,
-        is_low: bool,
-        free: set[int],
-        refusals: Mapping[int, str],
-        before: DType | None,
-        why_chosen: str,
-    ) -> str:
-        facts = self.context.facts[position]
-        if position in self.bodies:
-            return "control flow: its bodies are decided inside; its states stay float32"
-        if verdict.is_cast or (facts is not None and facts.name == CAST):
-            return "a cast of the original graph is kept as it is"
-        if facts is not None and before is not None and before is not DType.FLOAT32:
-            return (
-                f"computes in {before} already"
-                if before.is_float
-                else f"works on {before}, which no cast touches"
-            )
-        if verdict.of_operator and verdict.color is Color.RED:
-            return verdict.reason
-        if facts is not None and before is None and not facts.only_float32:
-            return "reads no floating-point data; there is nothing to cast"
-        if position in refusals:
-            return refusals[position]
-        if position in free:
-            chosen = self.low if is_low else DType.FLOAT32
-            return f"{verdict.reason}; {chosen.label} {why_chosen}"
-        return verdict.reason

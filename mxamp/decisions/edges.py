@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.decisions.bodies import wanted_by_bodies
 from mxamp.decisions.decision import Plan
@@ -54,7 +54,7 @@ class Edges:
         self.castable_params = castable
         self._outputs_if_low: dict[int, tuple[DType | None, ...]] = {}
 
-    def supply(self, open_nodes: set[int]) -> list[tuple[Supply, ...]]:
+    def supply(self, open_nodes: AbstractSet[int]) -> list[tuple[Supply, ...]]:
         """Return what the outputs of every node supply, where some nodes are free to be low."""
         low = self.low
         supply: list[tuple[Supply, ...]] = []
@@ -110,7 +110,7 @@ class Edges:
             return ()
         return ((key, verdict.output.label),)
 
-    def demand(self, open_nodes: set[int]) -> list[tuple[Demand, ...]]:
+    def demand(self, open_nodes: AbstractSet[int]) -> list[tuple[Demand, ...]]:
         """Return what the inputs of every node demand, where some nodes are free to be low."""
         demand: list[tuple[Demand, ...]] = []
         for position, (node, facts) in enumerate(zip(self.graph.nodes, self.context.facts)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Mapping, NamedTuple, Sequence
+from typing import AbstractSet, Mapping, NamedTuple, Sequence
 
 from mxamp.graph.graph import Graph
 
@@ -136,13 +136,13 @@ class PlacementProblem:
     """
 
     graph: Graph
-    free: set[int]
-    low: set[int]
+    free: AbstractSet[int]
+    low: AbstractSet[int]
     supply: Sequence[tuple[Supply, ...]]
     demand: Sequence[tuple[Demand, ...]]
     head_demand: Sequence[Demand]
     groups: Sequence[tuple[int, ...]] = ()
-    widest: set[int] = field(default_factory=set)
+    widest: AbstractSet[int] = frozenset()
     costs: PlacementCosts | None = None
     copies: Mapping[int, int] = field(default_factory=dict)
 
