@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from numpy.typing import NDArray
 
@@ -175,6 +175,88 @@ def place_by_measuring(
         Whether GREEN nodes have to be low: then the FP32 plan is measured, but cannot win.
     """
     say = settings.progress or (lambda _: None)
+    plans = _plans(candidates, measuring, dtype, say)
+    laps = [Lap(None, None)]
+    if len(plans.named) > 1:
+        say(f"{len(plans.named)} plans against each other")
+        expected_ms = 0.0 if plans.estimates is None else plans.base.expected_ms(plans.estimates)
+        laps = measuring.race(plans.candidates, plans.names, expected_ms)
+    contestants = _contestants(plans, laps, required)
+    best = winner(contestants)
+    kept = None if best is None else _kept_by_another_race(best, contestants, plans, measuring, say)
+    notes = [f"profile: {problem}" for problem in measuring.problems]
+    if best is not None and kept is not None:
+        notes.append(
+            f"profile: the plan {plans.names[best]!r} was faster than {plans.names[kept]!r} in one process "
+            "and not in another, so it is not taken."
+        )
+        best = kept
+    notes += [
+        f"profile: the plan {name!r} could not be run: {lap.problem}"
+        for name, lap in zip(plans.names, laps)
+        if lap.problem
+    ]
+    if best is None and len(plans.named) > 1:
+        notes.append(
+            "profile: no plan could be timed, so the model is placed by "
+            f"{'times of its nodes' if plans.times is not None else 'what the target knows'}."
+        )
+    race = _told(plans, laps, best)
+    if best is None:
+        reason = "takes the least time here, as " + ("estimated" if plans.times is None else "measured")
+        return Placing(cheapest, reason, plans.times, race=race, notes=tuple(notes))
+    fastest = plans.candidates[best]
+    return Placing(
+        these(fastest.low),
+        "in the plan that ran fastest here",
+        plans.times,
+        in_bodies=fastest is plans.base,
+        race=race,
+        notes=tuple(notes),
+    )
+
+
+class _Plans(NamedTuple):
+    """The plans that are run against each other, and what they were made from.
+
+    Attributes
+    ----------
+    named
+        What each plan is called, and the model that it makes; no two of these are the same.
+    base
+        The model in FP32.
+    by_table
+        What a conversion makes that measures nothing.
+    times
+        What nodes and casts took; None where that could not be measured, or need not be.
+    estimates
+        What a plan costs by these times.
+    """
+
+    named: Sequence[tuple[str, Candidate]]
+    base: Candidate
+    by_table: Candidate
+    times: MeasuredTimes | None
+    estimates: Estimates | None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the plans are called."""
+        return [name for name, _ in self.named]
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """The models that they make."""
+        return [candidate for _, candidate in self.named]
+
+    def expected_ms(self, candidate: Candidate) -> float | None:
+        """Return what a plan was expected to take, by what is known best."""
+        estimates = self.estimates or self.by_table.estimates
+        return None if estimates is None else round(candidate.expected_ms(estimates), 4)
+
+
+def _plans(candidates: Candidates, measuring: Measuring, dtype: DType, say: Callable[[str], None]) -> _Plans:
+    """Measure nodes and casts, where plans are not few enough to be run all, and return the plans."""
     all_low = f"all {dtype} that may be"
     problems: list[PlacementProblem] = []
     base, low = candidates.make(float32), candidates.make(seen_by(everything_low, problems))
@@ -194,48 +276,39 @@ def place_by_measuring(
     distinct: dict[str, tuple[Candidate, list[str]]] = {}
     for name, candidate in plans:
         distinct.setdefault(candidate.content, (candidate, []))[1].append(name)
-    chosen = [candidate for candidate, _ in distinct.values()]
-    names = [" = ".join(own) for _, own in distinct.values()]
-    estimates = from_times[-1][1].estimates if from_times else None
-    laps = [Lap(None, None)]
-    if len(chosen) > 1:
-        say(f"{len(chosen)} plans against each other")
-        laps = measuring.race(chosen, names, 0.0 if estimates is None else base.expected_ms(estimates))
-    expected = [_expected_ms(candidate, estimates or by_table.estimates) for candidate in chosen]
-    contestants = [
+    return _Plans(
+        [(" = ".join(names), candidate) for candidate, names in distinct.values()],
+        base,
+        by_table,
+        times,
+        from_times[-1][1].estimates if from_times else None,
+    )
+
+
+def _contestants(plans: _Plans, laps: Sequence[Lap], required: bool) -> Sequence[Contestant]:
+    """Return what the plans did in their race."""
+    by_table = plans.by_table
+    return [
         _after(
             Contestant(
                 None,
                 candidate.casts,
                 len(candidate.low),
-                expected_ms=expected[number] if estimates is not None else None,
-                may_win=not required or candidate is not base,
-                is_by_table=table is not None and candidate.content == by_table.content,
+                expected_ms=None if plans.estimates is None else plans.expected_ms(candidate),
+                may_win=not required or candidate is not plans.base,
+                is_by_table=by_table.estimates is not None and candidate.content == by_table.content,
             ),
             lap,
         )
-        for number, (candidate, lap) in enumerate(zip(chosen, laps))
+        for candidate, lap in zip(plans.candidates, laps)
     ]
-    best = winner(contestants)
-    kept = None if best is None else _kept_by_another_race(best, contestants, chosen, names, measuring, say)
-    notes = [f"profile: {problem}" for problem in measuring.problems]
-    if best is not None and kept is not None:
-        notes.append(
-            f"profile: the plan {names[best]!r} was faster than {names[kept]!r} in one process and not in "
-            "another, so it is not taken."
-        )
-        best = kept
-    notes += [
-        f"profile: the plan {name!r} could not be run: {lap.problem}"
-        for name, lap in zip(names, laps)
-        if lap.problem
-    ]
-    if best is None and len(chosen) > 1:
-        notes.append(
-            "profile: no plan could be timed, so the model is placed by "
-            f"{'times of its nodes' if times is not None else 'what the target knows'}."
-        )
-    race = tuple(
+
+
+def _told(plans: _Plans, laps: Sequence[Lap], best: int | None) -> tuple[PlanReport, ...]:
+    """Return what the report says of a race; nothing where a single plan ran."""
+    if len(plans.named) < 2:
+        return ()
+    return tuple(
         PlanReport(
             name=name,
             median_ms=lap.median_ms,
@@ -243,33 +316,20 @@ def place_by_measuring(
             ratio_low=None if lap.ratio is None else lap.ratio.low,
             ratio_high=None if lap.ratio is None else lap.ratio.high,
             rounds=0 if lap.ratio is None else lap.ratio.rounds,
-            estimated_ms=expected[number],
+            estimated_ms=plans.expected_ms(candidate),
             low_nodes=len(candidate.low),
             casts=candidate.casts,
             is_chosen=number == best,
             problem=lap.problem,
         )
-        for number, (name, candidate, lap) in enumerate(zip(names, chosen, laps))
-        if len(chosen) > 1
-    )
-    if best is None:
-        reason = "takes the least time here, as " + ("estimated" if times is None else "measured")
-        return Placing(cheapest, reason, times, race=race, notes=tuple(notes))
-    return Placing(
-        these(chosen[best].low),
-        "in the plan that ran fastest here",
-        times,
-        in_bodies=chosen[best] is base,
-        race=race,
-        notes=tuple(notes),
+        for number, ((name, candidate), lap) in enumerate(zip(plans.named, laps))
     )
 
 
 def _kept_by_another_race(
     best: int,
     contestants: Sequence[Contestant],
-    candidates: Sequence[Candidate],
-    names: Sequence[str],
+    plans: _Plans,
     measuring: Measuring,
     say: Callable[[str], None],
 ) -> int | None:
@@ -281,7 +341,9 @@ def _kept_by_another_race(
         return None
     say("the fastest plan against the one by the table, in another process")
     pair = [by_table, best]
-    laps = measuring.race([candidates[number] for number in pair], [names[number] for number in pair])
+    laps = measuring.race(
+        [plans.candidates[number] for number in pair], [plans.names[number] for number in pair]
+    )
     won = winner([_after(contestants[number], lap) for number, lap in zip(pair, laps)])
     return by_table if won == 0 else None
 
@@ -297,10 +359,6 @@ def _named(candidate: Candidate, dtype: DType) -> str:
     graph = candidate.rewrites.decided.graph
     names = [graph.nodes[position].name for position in sorted(candidate.low)]
     return f"{dtype} in {', '.join(names[:_NAMES_SHOWN])}{' ...' if len(names) > _NAMES_SHOWN else ''}"
-
-
-def _expected_ms(candidate: Candidate, estimates: Estimates | None) -> float | None:
-    return None if estimates is None else round(candidate.expected_ms(estimates), 4)
 
 
 def _measured_plans(
