@@ -20,7 +20,7 @@ from mxamp.cli.convert_options import (
     checked_options,
     profiling_of,
 )
-from mxamp.cli.destination import destination_of
+from mxamp.cli.destination import Destination, destination_of
 from mxamp.cli.html import write_converted_page
 from mxamp.cli.options import add_common
 from mxamp.cli.source import (
@@ -195,21 +195,41 @@ def run(args: argparse.Namespace) -> int:
             model.save(destination.prefix, destination.epoch, progress=progress, provenance=args.provenance)
         report = model.report
         assert report is not None  # a conversion always has one
-        if destination.report is not None:
-            with atomic_write(destination.report) as (file,):
-                file.write(report.to_json().encode("utf-8"))
-        if destination.html is not None:
-            record = None
-            if destination.prefix is not None and args.provenance:
-                record = read_provenance(destination.prefix, destination.epoch)
-            write_converted_page(args, source, model, destination.prefix, record)
+        _write_about(args, destination, source, model, report)
     files = destination.files
     if report.race:
         steps.done("measuring", _measured_line(report))
     steps.done("deciding", _decided_line(report))
     steps.done("casting", _cast_line(report))
     steps.done("writing", ", ".join(str(path) for path in files))
-    seconds = time.perf_counter() - started
+    _tell(args, source, model, report, files, seconds=time.perf_counter() - started)
+    return 0
+
+
+def _write_about(
+    args: argparse.Namespace, destination: Destination, source: Source, model: Model, report: Report
+) -> None:
+    """Write what is asked for about the model, once it is written."""
+    if destination.report is not None:
+        with atomic_write(destination.report) as (file,):
+            file.write(report.to_json().encode("utf-8"))
+    if destination.html is not None:
+        record = None
+        if destination.prefix is not None and args.provenance:
+            record = read_provenance(destination.prefix, destination.epoch)
+        write_converted_page(args, source, model, destination.prefix, record)
+
+
+def _tell(
+    args: argparse.Namespace,
+    source: Source,
+    model: Model,
+    report: Report,
+    files: Sequence[Path],
+    *,
+    seconds: float,
+) -> None:
+    """Print what was done, as JSON, in a few lines, or whole."""
     note = _where_it_runs(report.target_dtype)
     if report.emulated is not None:
         note = EMULATED_NOTE
@@ -227,7 +247,6 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         if note:
             print("\n".join(paragraph(f"Note: {note}", width, hanging="  ")))
-    return 0
 
 
 def _print_short(
@@ -248,9 +267,6 @@ def _print_short(
         lines.append(("note", f"guard: {report.guard.reason}."))
     lines.append(("more", "--verbose here, mxamp inspect, or mxamp report for a page to forward"))
     print_labelled(lines)
-
-
-# ---------------------------------------------------------------------- what was asked for
 
 
 # ---------------------------------------------------------------------- what is said about it

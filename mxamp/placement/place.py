@@ -28,7 +28,7 @@ Where no costs are known, nodes cost nothing and every cast costs one: the place
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from mxamp.placement.cut import SINK, SOURCE, CutProblem
 from mxamp.placement.problem import Demand, PlacementCosts, PlacementProblem, Price, Supply
@@ -66,68 +66,103 @@ def place(problem: PlacementProblem) -> set[int]:
     if costs is not None:
         costs, copies = _scaled(costs, copies)
     cut = CutProblem()
-    vertex: dict[int, int] = {}
+    sides = _Sides(_vertices(problem, cut))
+    if costs is not None:
+        _add_node_costs(cut, costs, sides)
+        _add_prices(cut, costs.prices, sides)
+        for writer, reader, up, down in costs.crossings:
+            cut.add_edge(sides.of(writer), sides.of(reader), up)
+            cut.add_edge(sides.of(reader), sides.of(writer), down)
+    _add_casts(cut, problem, costs, sides)
+    _add_copies(cut, problem, copies, sides)
+    _keep_widest(cut, problem, sides)
+    downstream = _downstream_of_low(problem)
+    preferred = {sides.of(position) for position in problem.free if position in downstream}
+    source_side = cut.solve(preferred - {SOURCE, SINK})
+    return {position for position, where in sides.vertices.items() if where in source_side}
+
+
+class _Sides(NamedTuple):
+    """Where nodes stand in the cut.
+
+    Attributes
+    ----------
+    vertices
+        Node -> its vertex, for those that are low or may be; all others are on the sink's side.
+    """
+
+    vertices: Mapping[int, int]
+
+    def of(self, position: int) -> int:
+        """Return the vertex of a node."""
+        return self.vertices.get(position, SINK)
+
+    def demanding(self, demand: Demand, reader: int) -> int:
+        """Return the vertex on whose side a reader needs what it reads."""
+        return self.of(reader) if demand is Demand.CHOSEN else _SIDES[demand]
+
+
+def _vertices(problem: PlacementProblem, cut: CutProblem) -> Mapping[int, int]:
+    """Return the vertex of every node that is low or may be; what is in a group shares one."""
+    vertices: dict[int, int] = {}
     for group in problem.groups:
         shared = _fixed_side(problem, group)
         if shared is None:
             shared = cut.add_vertex()
         for position in group:
-            vertex[position] = shared
+            vertices[position] = shared
     for position in problem.free:
-        if position not in vertex:
-            vertex[position] = cut.add_vertex()
+        if position not in vertices:
+            vertices[position] = cut.add_vertex()
     for position in problem.low:
-        vertex.setdefault(position, SOURCE)
+        vertices.setdefault(position, SOURCE)
+    return vertices
 
-    def side(position: int) -> int:
-        return vertex.get(position, SINK)
 
-    if costs is not None:
-        _add_node_costs(cut, costs, vertex)
-        _add_prices(cut, costs.prices, vertex)
-        for writer, reader, up, down in costs.crossings:
-            cut.add_edge(side(writer), side(reader), up)
-            cut.add_edge(side(reader), side(writer), down)
-    graph = problem.graph
-    for position, (offers, readers) in enumerate(zip(problem.supply, graph.uses)):
+def _add_casts(
+    cut: CutProblem, problem: PlacementProblem, costs: PlacementCosts | None, sides: _Sides
+) -> None:
+    """Charge for the casts of every entry that comes in one dtype."""
+    for position, (offers, readers) in enumerate(zip(problem.supply, problem.graph.uses)):
         for index, offer in enumerate(offers):
             if offer is Supply.EITHER:
                 continue
-            producer = side(position) if offer is Supply.CHOSEN else SINK if offer is Supply.FP32 else SOURCE
+            producer = (
+                sides.of(position) if offer is Supply.CHOSEN else SINK if offer is Supply.FP32 else SOURCE
+            )
             consumers = set()
             for reader, number in readers.get(index, ()):
                 demand = problem.demand[reader][number]
                 if demand is not Demand.ANY:
-                    consumers.add(side(reader) if demand is Demand.CHOSEN else _SIDES[demand])
+                    consumers.add(sides.demanding(demand, reader))
             for demand in problem.demands_of_heads.get((position, index), ()):
                 consumers.add(_SIDES[demand])
-            _add_cast_costs(
-                cut, producer, consumers, _ONE_A_CAST if costs is None else costs.casts[position][index]
-            )
+            prices = _ONE_A_CAST if costs is None else costs.casts[position][index]
+            _add_cast_costs(cut, producer, consumers, prices)
+
+
+def _add_copies(cut: CutProblem, problem: PlacementProblem, copies: Mapping[int, int], sides: _Sides) -> None:
+    """Charge for parameters that are stored in both dtypes."""
     for parameter, cost in copies.items():
-        consumers = {
-            side(reader) if demand is Demand.CHOSEN else _SIDES[demand]
-            for reader, demand in readers_of(problem, parameter)
-        }
+        consumers = {sides.demanding(demand, reader) for reader, demand in readers_of(problem, parameter)}
         if cost and len(consumers) > 1:
             any_low, all_low = cut.add_vertex(), cut.add_vertex()
             for consumer in consumers:
                 cut.forbid(consumer, any_low)
                 cut.forbid(all_low, consumer)
             cut.add_edge(any_low, all_low, cost)
+
+
+def _keep_widest(cut: CutProblem, problem: PlacementProblem, sides: _Sides) -> None:
+    """Let the widest nodes be low only where all is low that they read in their own dtype."""
     for position in problem.widest & problem.free:
-        for number, entry in enumerate(graph.nodes[position].inputs):
-            if problem.demand[position][number] is Demand.CHOSEN:
+        for entry, demand in zip(problem.graph.nodes[position].inputs, problem.demand[position]):
+            if demand is Demand.CHOSEN:
                 offer = problem.supply[entry.node][entry.output]
                 if offer is Supply.CHOSEN:
-                    cut.forbid(side(position), side(entry.node))
+                    cut.forbid(sides.of(position), sides.of(entry.node))
                 elif offer is Supply.FP32:
-                    cut.forbid(side(position), SINK)
-
-    downstream = _downstream_of_low(problem)
-    preferred = {vertex[position] for position in problem.free if position in downstream}
-    source_side = cut.solve(preferred - {SOURCE, SINK})
-    return {position for position, where in vertex.items() if where in source_side}
+                    cut.forbid(sides.of(position), SINK)
 
 
 _SIDES = {Demand.FP32: SINK, Demand.LOW: SOURCE}
@@ -155,11 +190,11 @@ def _scaled(costs: PlacementCosts, copies: Mapping[int, int]) -> tuple[Placement
     return scaled, {parameter: scale(cost) for parameter, cost in copies.items()}
 
 
-def _add_node_costs(cut: CutProblem, costs: PlacementCosts, vertex: Mapping[int, int]) -> None:
+def _add_node_costs(cut: CutProblem, costs: PlacementCosts, sides: _Sides) -> None:
     """Charge what open nodes cost; of the two costs of a vertex only the difference can be saved."""
     saved: dict[int, int] = {}
     for position, (fp32, low) in costs.nodes.items():
-        where = vertex.get(position, SINK)
+        where = sides.of(position)
         if where > SINK:
             saved[where] = saved.get(where, 0) + fp32 - low
     for where, difference in saved.items():
@@ -169,11 +204,11 @@ def _add_node_costs(cut: CutProblem, costs: PlacementCosts, vertex: Mapping[int,
             cut.add_edge(where, SINK, -difference)
 
 
-def _add_prices(cut: CutProblem, prices: Sequence[Price], vertex: Mapping[int, int]) -> None:
+def _add_prices(cut: CutProblem, prices: Sequence[Price], sides: _Sides) -> None:
     """Charge each price where a node of its set is low; two that share their vertices are one."""
     charged: dict[frozenset[int], int] = {}
     for price in prices:
-        payers = frozenset(vertex.get(position, SINK) for position in price.nodes) - {SINK}
+        payers = frozenset(map(sides.of, price.nodes)) - {SINK}
         if payers and SOURCE not in payers:  # otherwise it is paid never, or always
             charged[payers] = charged.get(payers, 0) + price.cost
     for payers, cost in charged.items():
