@@ -138,14 +138,32 @@ def _uncut(form: Shape, node: Node) -> Shape:
 
 
 def _apart(graph: Graph, params: Mapping[str, Shape], form: Shape, node: Node) -> Shape:
-    """Return the form of what is joined to a form with parameters: so much shorter as these are long."""
+    """Return the form of what is joined to parameters and slices: so much shorter as these are long."""
     axis = (integers(node.attrs.get("dim", "1")) or (1,))[0]
-    joined = [params.get(graph.nodes[entry.node].name) for entry in node.inputs]
-    shapes = [shape for shape in joined if shape is not None and len(shape) == len(form)]
-    if len(shapes) != len(joined) - 1 or not -len(form) <= axis < len(form):
+    if not -len(form) <= axis < len(form):
         return form
-    left = form[axis] - sum(shape[axis] for shape in shapes)
-    return (*form[: axis % len(form)], left, *form[axis % len(form) + 1 :]) if left > 0 else form
+    axis %= len(form)
+    lengths = [_length(graph, params, entry, axis, len(form)) for entry in node.inputs]
+    known = [length for length in lengths if length is not None]
+    if len(known) != len(lengths) - 1:
+        return form
+    left = form[axis] - sum(known)
+    return (*form[:axis], left, *form[axis + 1 :]) if left > 0 else form
+
+
+def _length(graph: Graph, params: Mapping[str, Shape], entry: Entry, axis: int, rank: int) -> int | None:
+    """Return how long a parameter, or what a slice_axis keeps, is along an axis; None for all else."""
+    node = graph.nodes[entry.node]
+    shape = params.get(node.name)
+    if shape is not None and len(shape) == rank:
+        return shape[axis]
+    is_slice = FACTS.canonical(node.op) == "slice_axis"
+    if not is_slice or integers(node.attrs.get("axis", "")) not in ((axis,), (axis - rank,)):
+        return None
+    (begin, *_), end = integers(node.attrs.get("begin", "")) or (0,), integers(node.attrs.get("end", "None"))
+    if end is None:
+        return -begin if begin < 0 else None
+    return end[0] - begin if (begin < 0) == (end[0] < 0) else None
 
 
 def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: int) -> Shape | None:

@@ -278,7 +278,8 @@ def _columns_of_vector(node: Node, shape: Shape) -> int | None:
     """
     gates = _GATES.get(node.attrs.get("mode", ""))
     state, layers = (integers(node.attrs.get(name, "")) or (0,) for name in ("state_size", "num_layers"))
-    if gates is None or "projection_size" in node.attrs or not state[0] or not layers[0]:
+    is_projected = node.attrs.get("projection_size", "None") != "None"
+    if gates is None or is_projected or not state[0] or not layers[0]:
         return None
     directions = 2 if is_true(node.attrs, "bidirectional", default=False) else 1
     rows = directions * gates * state[0]

@@ -6,6 +6,7 @@ Nothing is rewritten here, and the rewriter decides nothing.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import AbstractSet, Mapping, NamedTuple, Sequence
 
 from mxamp.decisions.bodies import decide_bodies
@@ -230,7 +231,7 @@ class _Decider:
         cheapest = None
         if tails and estimates is not None:
             sparing, low_then = spare(problem, estimates, tails)
-            if wanted & low_then or not wanted & place(problem) or self._is_part_low():
+            if wanted & low_then or not wanted & place(problem) or self._already_low:
                 problem, cheapest = sparing, low_then
         is_sparing = cheapest is not None
         if placing is not None:
@@ -298,7 +299,7 @@ class _Decider:
     ) -> Choices:
         """Return the choices without what outputs are spared where no times are known."""
         spared = affordable_unpriced(self.graph, self.context.facts, tails, self.given.params)
-        if not spared or (wanted <= spared and not self._is_part_low()):
+        if not spared or (wanted <= spared and not self._already_low):
             return choices
         return choices.refused(spared, WHY_AFFORDABLE)
 
@@ -319,7 +320,7 @@ class _Decider:
             facts=self.context.facts,
             verdicts=self.verdicts,
             given=self.given,
-            is_part_low=self._is_part_low(),
+            is_part_low=bool(self._already_low),
             estimates=estimates,
         )
         return {**dict.fromkeys(lone, WHY_LONE), **dict.fromkeys(first, WHY_FIRST)}
@@ -330,15 +331,17 @@ class _Decider:
         placing = self.given.placing
         return self._is_open and spares(self.low) and (placing is None or placing.spares)
 
-    def _is_part_low(self) -> bool:
-        """Whether layers are low before the conversion.
+    @cached_property
+    def _already_low(self) -> frozenset[int]:
+        """The layers that are low before the conversion, and so no choice is left about them.
 
         Sparing the outputs must not undo a conversion: where no other layer would be low, they are not
-        spared. In a converted model the others are low and no choice is left about them.
+        spared.
         """
-        return any(
-            dtype is self.low and verdict.color is Color.GREEN
-            for dtype, verdict in zip(self._data_dtypes, self.verdicts)
+        return frozenset(
+            position
+            for position, (dtype, verdict) in enumerate(zip(self._data_dtypes, self.verdicts))
+            if dtype is self.low and verdict.color is Color.GREEN
         )
 
     def _head(self, before: DType | None, wanted: Demand) -> DType | None:
@@ -374,17 +377,10 @@ class _Decider:
             return measured_estimates(self.graph, names, target, shapes, measured, **places)
         unknown = []
         if shapes is not None and target.cost is not None and self._weighs:
-            unknown = unknown_work(self.graph, shapes, choices.low)
+            unknown = unknown_work(self.graph, shapes, choices.low | self._already_low)
             if not unknown:
-                found = estimate(
-                    self.graph,
-                    names,
-                    target,
-                    target.cost,
-                    shapes,
-                    cast_offline=self.castable_params | self.given.free_inputs,
-                    **places,
-                )
+                free = self.castable_params | self.given.free_inputs
+                found = estimate(self.graph, names, target, target.cost, shapes, cast_offline=free, **places)
                 if self.bodies:
                     times = loop_times(self.graph, shapes, self.bodies, target.cost.call_us)
                     found = found.with_loops(times)

@@ -246,11 +246,12 @@ def test_sides_that_strides_leave_over_are_tried() -> None:
     assert sym.infer_shape(data=found)[1] == sym.infer_shape(data=(1, 3, 149, 149))[1]
 
 
-def test_a_recurrent_layer_tells_what_it_reads() -> None:
+@pytest.mark.parametrize("said", [{}, {"projection_size": None}], ids=["unsaid", "as Gluon says it"])
+def test_a_recurrent_layer_tells_what_it_reads(said: dict[str, Any]) -> None:
     steps = mx.sym.transpose(mx.sym.var("data"), axes=(1, 0, 2))
     states = [mx.sym.var(name) for name in ("state", "cell")]
     sym = mx.sym.RNN(
-        steps, mx.sym.var("vector"), *states, mode="lstm", state_size=16, num_layers=2, name="rnn"
+        steps, mx.sym.var("vector"), *states, mode="lstm", state_size=16, num_layers=2, name="rnn", **said
     )
     args, _ = arrays(sym, data=(1, 100, 40))
     assert assumed(sym, args, {}) == (1, 128, 40)
@@ -261,6 +262,21 @@ def test_what_cuts_long_sequences_is_fed_with_such(cut: int, length: int) -> Non
     layer = over_sequence(mx.sym.var("data"), "conv", kernel=3)
     sym = over_sequence(mx.sym.slice_axis(layer, axis=2, begin=cut, end=-cut), "last", kernel=3)
     assert assumed(sym, *arrays(sym, data=(1, 4, 11000))) == (1, 4, length)
+
+
+@pytest.mark.parametrize("channels", [(1, 2), (-1, None), (-3, -2)])
+def test_a_layer_that_reads_a_channel_twice_tells_how_many_there_are(
+    channels: tuple[int, int | None],
+) -> None:
+    """As a conversion leaves layers of an odd number of channels."""
+    data = mx.sym.var("data")
+    begin, end = channels
+    again = mx.sym.Concat(mx.sym.slice_axis(data, axis=1, begin=begin, end=end), data, dim=1)
+    x = mx.sym.Pooling(conv(again, 8, "conv"), global_pool=True, pool_type="avg", kernel=(1, 1))
+    sym = mx.sym.FullyConnected(x, num_hidden=5, name="fc")
+    found = assumed(sym, *arrays(sym, data=(1, 3, 64, 64)))
+    assert found is not None
+    assert found[:2] == (1, 3)
 
 
 def test_a_norm_of_rows_tells_the_length_of_a_sequence() -> None:

@@ -212,3 +212,16 @@ def test_a_sum_with_nothing_in_other_words_is_dropped_at_once(is_number: bool) -
         total = net.op("broadcast_add", data, net.param("zero", 1, value=0.0))
     model = assert_converting_again_changes_nothing(net, net.op("exp", total), target="cpu-bf16-avx2")
     assert [node.op for node in model.graph.nodes if node.op != "null"][-2:] == ["Activation", "exp"]
+
+
+def test_a_layer_of_unknown_shape_leaves_others_undecided_the_second_time_too() -> None:
+    """Then it is low, and no choice is left about it that shapes would have to tell of."""
+    net = Net()
+    data, weight = net.var("data"), net.param("weight", 1, 2, 1, 1, 1)
+    behind = net.op("_shuffle", net.op("elemwise_add", data, data))  # of which nobody says a shape
+    layer = net.op("Convolution", behind, weight, name="conv", kernel="(1, 1, 1)", num_filter=1, no_bias=True)
+    bounded = net.op("_minimum", layer, net.param("bound", 1, 1, 3, 4, 4))
+    model = assert_converting_again_changes_nothing(net, bounded)
+    report = model.report
+    assert report is not None
+    assert {node.name: node.compute for node in report.nodes}["conv"] == "bfloat16"
