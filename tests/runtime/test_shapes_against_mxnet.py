@@ -137,6 +137,94 @@ def test_slices(data: st.DataObject, shape: list[int]) -> None:
     assert_same_or_refused("slice_axis", [shape], {"axis": axis, "begin": first, "end": last})
 
 
+_VALUE_BY_VALUE = (
+    *("_contrib_quadratic", "_linalg_inverse", "_linalg_potrf", "_linalg_potri", "_scatter_minus_scalar"),
+    *("_scatter_plus_scalar", "_npi_around", "_npi_arctan2_scalar", "_npi_bitwise_not", "_npi_cholesky"),
+    *("_npi_copysign_scalar", "_npi_isfinite", "_npi_isinf", "_npi_isnan", "_npi_isneginf"),
+    *("_npi_isposinf", "_npi_ldexp_scalar", "_npi_nan_to_num", "_npi_rarctan2_scalar"),
+    *("_npi_rcopysign_scalar", "_npi_rldexp_scalar", "_npi_tril"),
+)
+
+
+@pytest.mark.parametrize("op", _VALUE_BY_VALUE)
+def test_what_is_shaped_as_its_first_input(op: str) -> None:
+    attrs: dict[str, Any] = {"scalar": 2} if op.endswith("_scalar") else {}
+    assert_same_or_refused(op, [(2, 3, 3)], attrs)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        ("_npi_pad", [(2, 3, 4)], {"pad_width": ((1, 0), (2, 3), (0, 5)), "mode": "constant"}),
+        ("_npi_tensordot_int_axes", [(2, 3, 4), (3, 4, 5)], {"axes": 2}),
+        ("_npi_tensordot_int_axes", [(2, 3), (4, 5)], {"axes": 0}),
+        ("_npi_tensordot_int_axes", [(2, 3), (4, 5)], {"axes": 1}),
+        ("_npi_tensordot", [(2, 3, 4), (4, 5, 2)], {"a_axes_summed": (0, -1), "b_axes_summed": (2, 0)}),
+        ("_npi_diff", [(2, 7)], {"n": 2, "axis": -1}),
+        ("_npi_diff", [(4, 7)], {"n": 1, "axis": 0}),
+        ("_np_diag", [(4,)], {"k": -2}),
+        ("_np_diag", [(4, 6)], {"k": 3}),
+        ("_np_diag", [(4, 6)], {"k": -1}),
+        ("_np_diag", [(6, 4)], {"k": 1}),
+        ("_np_roll", [(2, 3)], {"shift": 1, "axis": 0}),
+        ("_npi_copysign", [(2, 1, 3), (4, 1)], {}),
+        ("_npi_ldexp", [(3,), (2, 3)], {}),
+        ("_npi_where_lscalar", [(2, 1), (1, 3)], {"scalar": 0.0}),
+        ("_npi_where_rscalar", [(2, 3), (3,)], {"scalar": 0.0}),
+        ("_npi_where_scalar2", [(2, 3)], {"x": 0.0, "y": 1.0}),
+        ("_contrib_index_copy", [(5, 3), (2,), (2, 3)], {}),
+        ("_linalg_trmm", [(2, 3, 3), (2, 3, 5)], {}),
+        ("_linalg_trsm", [(3, 3), (4, 3)], {"rightside": True}),
+        ("_linalg_syrk", [(2, 3, 5)], {}),
+        ("_linalg_syrk", [(2, 3, 5)], {"transpose": True}),
+        ("_contrib_fft", [(3, 8)], {}),
+        ("_contrib_ifft", [(1, 2, 3, 8)], {}),
+    ],
+)
+def test_operators_that_cannot_be_exported(op: str, shapes: Any, attrs: Mapping[str, Any]) -> None:
+    assert_same_or_refused(op, shapes, attrs)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("_npi_vstack", [(3,), (3,)]),
+        ("_npi_vstack", [(2, 3), (4, 3)]),
+        ("_npi_hstack", [(3,), (5,)]),
+        ("_npi_hstack", [(2, 3), (2, 4)]),
+        ("_npi_hstack", [(2, 3, 4), (2, 5, 4)]),
+        ("_npi_dstack", [(3,), (3,)]),
+        ("_npi_dstack", [(2, 3), (2, 3)]),
+        ("_npi_dstack", [(2, 3, 4), (2, 3, 5)]),
+        ("_npi_column_stack", [(3,), (3,)]),
+        ("_npi_column_stack", [(3, 2), (3, 5)]),
+    ],
+)
+def test_numpys_stacks(op: str, shapes: Any) -> None:
+    """Of what they are made, of which MXNet then tells a wrong shape, or none."""
+    graph = one_call(op, shapes, {"num_args": 2})
+    inputs = {"in0": shapes[0], "in1": shapes[1]}
+    assert infer_entry_shapes(graph, inputs, {}).entries[-1] == infer_shapes(graph, inputs, {})[-1]
+
+
+@given(
+    sides=st.tuples(st.integers(4, 20), st.integers(4, 20)),
+    kernel=st.sampled_from([1, 3]),
+    displaced=st.integers(1, 4),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 2)),
+    pad=st.integers(4, 6),
+)
+@settings(max_examples=60)
+def test_correlations(
+    sides: tuple[int, int], kernel: int, displaced: int, strides: tuple[int, int], pad: int
+) -> None:
+    attrs = {"kernel_size": kernel, "max_displacement": displaced, "pad_size": pad}
+    shape = (2, 3, *sides)
+    assert_same_or_refused(
+        "Correlation", [shape, shape], {**attrs, "stride1": strides[0], "stride2": strides[1]}
+    )
+
+
 _TWO = st.tuples(st.integers(1, 4), st.integers(1, 4))
 _PADS = st.tuples(st.integers(0, 3), st.integers(0, 3))
 _IMAGES = st.tuples(st.integers(1, 3), st.sampled_from([1, 4, 6]), st.integers(1, 12), st.integers(1, 12))

@@ -10,22 +10,27 @@ _UNARY = """
     Activation BlockGrad Cast Dropout IdentityAttachKLSparseReg L2Normalization LRN LeakyReLU
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SVMOutput SequenceMask
     SequenceReverse SoftmaxActivation SoftmaxOutput _contrib_div_sqrt_dim _contrib_gradientmultiplier
-    _contrib_round_ste _contrib_sign_ste _copy _div_scalar _equal_scalar _greater_equal_scalar _greater_scalar
-    _hypot_scalar _image_normalize _lesser_equal_scalar _lesser_scalar _logical_and_scalar _logical_or_scalar
+    _contrib_index_copy _contrib_quadratic _contrib_round_ste _contrib_sign_ste _copy _div_scalar
+    _equal_scalar _greater_equal_scalar _greater_scalar _hypot_scalar _image_normalize _lesser_equal_scalar
+    _lesser_scalar _linalg_inverse _linalg_potrf _linalg_potri _logical_and_scalar _logical_or_scalar
     _logical_xor_scalar _maximum_scalar _minimum_scalar _minus_scalar _mod_scalar _mul_scalar _mxamp_round
-    _mxamp_round_both_ways _not_equal_scalar _np_copy _npi_absolute _npi_add_scalar _npi_arccos _npi_arccosh
-    _npi_arcsin _npi_arcsinh _npi_arctan _npi_arctanh _npi_cbrt _npi_ceil _npi_cos _npi_cosh _npi_degrees
-    _npi_equal_scalar _npi_exp _npi_expm1 _npi_fix _npi_flip _npi_floor _npi_full_like
-    _npi_greater_equal_scalar _npi_greater_scalar _npi_less_equal_scalar _npi_less_scalar _npi_log _npi_log10
-    _npi_log1p _npi_log2 _npi_logical_not _npi_mod_scalar _npi_multiply_scalar _npi_negative
-    _npi_not_equal_scalar _npi_power_scalar _npi_radians _npi_reciprocal _npi_rint _npi_rmod_scalar
-    _npi_rpower_scalar _npi_rsubtract_scalar _npi_rtrue_divide_scalar _npi_sign _npi_sin _npi_sinh _npi_sqrt
-    _npi_square _npi_subtract_scalar _npi_tan _npi_tanh _npi_true_divide_scalar _npi_trunc _npx_relu
-    _npx_sigmoid _plus_scalar _power_scalar _rdiv_scalar _rminus_scalar _rmod_scalar _rpower_scalar abs
+    _mxamp_round_both_ways _not_equal_scalar _np_copy _np_roll _npi_absolute _npi_add_scalar _npi_arccos
+    _npi_arccosh _npi_arcsin _npi_arcsinh _npi_arctan _npi_arctan2_scalar _npi_arctanh _npi_around
+    _npi_bitwise_and_scalar _npi_bitwise_not _npi_bitwise_or_scalar _npi_bitwise_xor_scalar _npi_cbrt
+    _npi_ceil _npi_cholesky _npi_copysign_scalar _npi_cos _npi_cosh _npi_degrees _npi_equal_scalar _npi_exp
+    _npi_expm1 _npi_fix _npi_flip _npi_floor _npi_full_like _npi_greater_equal_scalar _npi_greater_scalar
+    _npi_isfinite _npi_isinf _npi_isnan _npi_isneginf _npi_isposinf _npi_lcm_scalar _npi_ldexp_scalar
+    _npi_less_equal_scalar _npi_less_scalar _npi_log _npi_log10 _npi_log1p _npi_log2 _npi_logical_not
+    _npi_mod_scalar _npi_multiply_scalar _npi_nan_to_num _npi_negative _npi_not_equal_scalar
+    _npi_power_scalar _npi_radians _npi_rarctan2_scalar _npi_rcopysign_scalar _npi_reciprocal _npi_rint
+    _npi_rldexp_scalar _npi_rmod_scalar _npi_rpower_scalar _npi_rsubtract_scalar _npi_rtrue_divide_scalar
+    _npi_sign _npi_sin _npi_sinh _npi_sqrt _npi_square _npi_subtract_scalar _npi_tan _npi_tanh _npi_tril
+    _npi_true_divide_scalar _npi_trunc _npi_where_scalar2 _npx_relu _npx_sigmoid _plus_scalar _power_scalar
+    _rdiv_scalar _rminus_scalar _rmod_scalar _rpower_scalar _scatter_minus_scalar _scatter_plus_scalar abs
     amp_cast arccos arccosh arcsin arcsinh arctan arctanh cast_storage cbrt ceil clip cos cosh degrees erf
     erfinv exp expm1 fix floor gamma gammaln hard_sigmoid log log10 log1p log2 log_softmax logical_not
-    make_loss negative ones_like radians rcbrt reciprocal relu reverse rint round rsqrt sigmoid sign sin sinh
-    smooth_l1 softmax softmin softsign sqrt square tan tanh trunc zeros_like
+    make_loss negative ones_like radians rcbrt reciprocal relu reverse rint round rsqrt sigmoid sign sin
+    sinh smooth_l1 softmax softmin softsign sqrt square tan tanh trunc zeros_like
 """
 """The first output is shaped as the first input."""
 
@@ -36,12 +41,14 @@ _BINARY = """
 """All inputs and the output have one shape."""
 
 _BROADCASTING = """
-    _npi_add _npi_arctan2 _npi_equal _npi_fmax _npi_fmin _npi_greater _npi_greater_equal _npi_hypot _npi_less
-    _npi_less_equal _npi_logical_and _npi_logical_or _npi_logical_xor  _npi_mod
-    _npi_multiply _npi_not_equal _npi_power _npi_subtract _npi_true_divide _npi_where broadcast_add
+    _npi_add _npi_arctan2 _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor _npi_copysign _npi_equal
+    _npi_fmax _npi_fmin _npi_greater _npi_greater_equal _npi_hypot _npi_lcm _npi_ldexp _npi_less
+    _npi_less_equal _npi_logical_and _npi_logical_or _npi_logical_xor _npi_mod _npi_multiply _npi_not_equal
+    _npi_power _npi_subtract _npi_true_divide _npi_where _npi_where_lscalar _npi_where_rscalar broadcast_add
     broadcast_div broadcast_equal broadcast_greater broadcast_greater_equal broadcast_hypot broadcast_lesser
-    broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_maximum
-    broadcast_minimum broadcast_mod broadcast_mul broadcast_not_equal broadcast_power broadcast_sub
+    broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor
+    broadcast_maximum broadcast_minimum broadcast_mod broadcast_mul broadcast_not_equal broadcast_power
+    broadcast_sub
 """
 
 SHAPED_AS_FIRST = frozenset((*_UNARY.split(), *_BINARY.split()))

@@ -243,6 +243,17 @@ def _crop(call: ShapeCall) -> Shape:
     return (*data[:2], *call.sizes("h_w"))
 
 
+@rule("Correlation")
+def _correlation(call: ShapeCall) -> Shape:
+    batch, _, *sides = call.rank(0, 4)
+    call.expect(1, call.data, "second image")
+    displaced = call.integer("max_displacement", 1)
+    border = displaced + (call.integer("kernel_size", 1) - 1) // 2
+    step, padded = call.integer("stride1", 1), [size + 2 * call.integer("pad_size", 0) for size in sides]
+    channels = (2 * (displaced // call.integer("stride2", 1)) + 1) ** 2
+    return (batch, channels, *(-(-(size - 2 * border) // step) for size in padded))
+
+
 @rule("RNN")
 def _recurrent(call: ShapeCall) -> Sequence[MaybeShape]:
     length, batch, width = call.rank(0, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Sequence
 
 from mxamp.ops.shapes.call import UNKNOWN, MaybeShape, Shape, ShapeCall, merged, rule
@@ -192,6 +193,15 @@ def _transpose(call: ShapeCall) -> Shape:
     return tuple(data[axis] for axis in axes)
 
 
+@rule("_np_diag")
+def _numpy_diagonal(call: ShapeCall) -> Shape:
+    data, above = call.rank(0, 1, 2), call.integer("k", 0)
+    if len(data) == 1:
+        return (data[0] + abs(above),) * 2
+    rows, columns = data
+    return (max(0, min(rows, columns - above) if above >= 0 else min(rows + above, columns)),)
+
+
 @rule("SwapAxis")
 def _swap_axes(call: ShapeCall) -> Shape:
     sizes = list(call.data)
@@ -238,6 +248,13 @@ def _slice_axis(call: ShapeCall) -> Shape:
     if not 0 <= begin < end <= size:
         call.refuse(f"an axis of size {size} has no part from {begin} to {end}")
     return (*data[:axis], end - begin, *data[axis + 1 :])
+
+
+@rule("_npi_diff")
+def _differences(call: ShapeCall) -> Shape:
+    data = call.data
+    axis = call.axis(call.integer("axis", -1), len(data))
+    return (*data[:axis], max(0, data[axis] - call.integer("n", 1)), *data[axis + 1 :])
 
 
 @rule("slice_like")
@@ -292,13 +309,31 @@ def _concat(call: ShapeCall) -> Shape:
     key, default = ("axis", 0) if call.op == "_npi_concatenate" else ("dim", 1)
     if call.op == "_npi_concatenate" and call.attrs.get("axis") == "None":
         return (sum(map(math.prod, shapes)),)
+    return _joined(call, shapes, call.integer(key, default))
+
+
+def _joined(call: ShapeCall, shapes: Sequence[Shape], along: int) -> Shape:
     first = shapes[0]
-    axis = call.axis(call.integer(key, default), len(first))
+    axis = call.axis(along, len(first))
     beside = (*first[:axis], UNKNOWN, *first[axis + 1 :])
     for number, shape in enumerate(shapes):
         if merged(shape, beside) is None:
             call.refuse(f"input {number} has the shape {shape}, and {beside} is wanted")
     return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+
+
+@rule("_npi_vstack _npi_hstack _npi_dstack _npi_column_stack")
+def _numpy_stacks(call: ShapeCall) -> Shape:
+    """Join as NumPy does, which gives what has few axes more of them first."""
+    shapes, axis = call.shapes, {"_npi_vstack": 0, "_npi_dstack": 2}.get(call.op, 1)
+    if call.op == "_npi_hstack":
+        axis = min(axis, len(shapes[0]) - 1)
+    elif call.op == "_npi_column_stack":
+        shapes = [(*shape, 1)[: max(2, len(shape))] for shape in shapes]
+    else:
+        shapes = [(1, *shape) if len(shape) == 1 else shape for shape in shapes]
+        shapes = [(*shape, 1)[: max(axis + 1, len(shape))] for shape in shapes]
+    return _joined(call, shapes, axis)
 
 
 @rule("stack _npi_stack")
@@ -308,6 +343,14 @@ def _stack(call: ShapeCall) -> Shape:
         call.refuse(f"it stacks the shapes {' and '.join(str(each) for each in sorted(set(shapes)))}")
     axis = call.axis(call.integer("axis", 0), len(shapes[0]) + 1)
     return (*shapes[0][:axis], len(shapes), *shapes[0][axis:])
+
+
+@rule("_npi_pad")
+def _numpy_pad(call: ShapeCall) -> Shape:
+    data, widths = call.data, [int(width) for width in re.findall(r"-?\d+", str(call.text("pad_width", "")))]
+    if len(widths) != 2 * len(data):
+        call.refuse(f"it pads {len(widths) // 2} axes of {data}")
+    return tuple(before + size + behind for before, size, behind in zip(widths[::2], data, widths[1::2]))
 
 
 @rule("tile")

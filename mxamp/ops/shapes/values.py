@@ -174,6 +174,39 @@ def _einsum(call: ShapeCall) -> Shape:
     return tuple(sizes[letter] for letter in written)
 
 
+@rule("_npi_tensordot_int_axes _npi_tensordot")
+def _tensordot(call: ShapeCall) -> Shape:
+    one, other = call.data, call.shape(1)
+    if call.op == "_npi_tensordot":
+        left = [call.axis(axis, len(one)) for axis in call.sizes("a_axes_summed", ())]
+        right = [call.axis(axis, len(other)) for axis in call.sizes("b_axes_summed", ())]
+    else:
+        count = call.integer("axes", 2)
+        left, right = list(range(len(one) - count, len(one))), list(range(count))
+    if [one[axis] for axis in left] != [other[axis] for axis in right]:
+        call.refuse(f"it multiplies {one} by {other} along the axes {tuple(left)} and {tuple(right)}")
+    kept = [size for axis, size in enumerate(one) if axis not in left]
+    return (*kept, *(size for axis, size in enumerate(other) if axis not in right))
+
+
+@rule("_linalg_trmm _linalg_trsm")
+def _by_triangle(call: ShapeCall) -> Shape:
+    return call.shape(1)
+
+
+@rule("_linalg_syrk")
+def _by_its_transpose(call: ShapeCall) -> Shape:
+    data = call.data
+    return (*data[:-2], *(data[-1:] if call.flag("transpose") else data[-2:-1]) * 2)
+
+
+@rule("_contrib_fft _contrib_ifft")
+def _spectrum(call: ShapeCall) -> Shape:
+    """Follow MXNet, where a complex number is two values side by side."""
+    *batch, size = call.rank(0, 2, 4)
+    return (*batch, 2 * size if call.op == "_contrib_fft" else size // 2)
+
+
 @rule("_linalg_gemm2 _linalg_gemm")
 def _gemm2(call: ShapeCall) -> Shape:
     one, other = call.data, call.shape(1)
