@@ -70,6 +70,7 @@ def convolution_cases() -> Iterator[Case]:
     yield case("FullyConnected", (3, 4, 5), (7, 20), (7,), num_hidden=7)
     yield case("FullyConnected", (3, 4, 5), (7, 5), (7,), num_hidden=7, flatten=False)
     yield case("FullyConnected", (3, 5), (7, 5), num_hidden=7, no_bias=True, flatten=False)
+    yield from _correlations()
     yield case(
         *("_contrib_DeformableConvolution", X, (2, 18, 9, 11), (8, 6, 3, 3), (8,)),
         kernel="(3, 3)",
@@ -212,3 +213,11 @@ def resampling_cases() -> Iterator[Case]:
         yield case("Pad", X, mode=mode, pad_width="(0, 0, 0, 0, 1, 2, 3, 4)", constant_value=1.5, tolerance=0)
     yield case("Crop", X, h_w="(4, 5)", offset="(2, 3)", num_args=1, tolerance=0)
     yield case("Crop", X, (2, 6, 5, 7), center_crop=True, num_args=2, tolerance=0)
+
+
+def _correlations() -> Iterator[Case]:
+    images = (2, 3, 9, 10), (2, 3, 9, 10)
+    yield case("Correlation", *images, kernel_size=1, max_displacement=2, pad_size=2)
+    yield case("Correlation", *images, kernel_size=3, max_displacement=3, pad_size=4, stride2=2)
+    yield case("Correlation", *images, kernel_size=3, max_displacement=2, pad_size=1, stride1=2)
+    yield case("Correlation", *images, max_displacement=1, pad_size=1, is_multiply=False)

@@ -13,6 +13,9 @@ __all__ = ["numpy_cases"]
 
 INTEGERS = np.random.default_rng(9).integers(1, 9, (2, 3, 4)).astype(np.int32)
 
+MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
+EXTREME = np.array([[np.nan, np.inf, -np.inf], [0.0, -1.5, 3e38]], np.float32)
+
 
 def np_case(op: str, *inputs: Any, **options: Any) -> Case:
     return case(op, *inputs, numpy=True, **options)
@@ -93,3 +96,33 @@ def numpy_cases() -> Iterator[Case]:
     yield np_case("_npi_matmul", (2, 3, 4), (4, 5))
     yield np_case("_np_dot", (3, 4), (4, 5))
     yield np_case("_np_cumsum", X)
+    yield from _stacks_and_parts()
+    for name in ("isnan", "isinf", "isposinf", "isneginf", "isfinite"):
+        yield np_case(f"_npi_{name}", EXTREME, tolerance=0)
+    yield np_case("_npi_nan_to_num", EXTREME, tolerance=0)
+    yield np_case("_npi_nan_to_num", EXTREME, nan=2.5, posinf=7.0, neginf=-8.0, tolerance=0)
+    for side in "lr":
+        yield np_case(f"_npi_where_{side}scalar", GRID, X, scalar=-1.5, tolerance=0)
+    yield np_case("_contrib_quadratic", X, a=0.5, b=-2, c=0.25)
+
+
+def _stacks_and_parts() -> Iterator[Case]:
+    rows = np.arange(4, dtype=np.float32)
+    for name in ("vstack", "hstack", "dstack", "column_stack"):
+        yield np_case(f"_npi_{name}", rows, rows + 4, num_args=2, tolerance=0)
+        yield np_case(f"_npi_{name}", MATRIX, MATRIX + 1, num_args=2, tolerance=0)
+    for name in ("vstack", "hstack", "dstack"):
+        yield np_case(f"_npi_{name}", X, X, X, num_args=3, tolerance=0)
+    for mode in ("constant", "edge", "reflect"):
+        widths = "((1, 0), (2, 1), (0, 3))"
+        yield np_case("_npi_pad", X, pad_width=widths, mode=mode, constant_value=1.5, tolerance=0)
+    yield np_case("_np_roll", X, shift="(3,)", axis="(1,)", tolerance=0)
+    yield np_case("_np_roll", X, shift="(1, -1)", axis="(0, -1)", tolerance=0)
+    yield np_case("_np_roll", X, shift="(5,)", tolerance=0)
+    for above in (-1, 0, 2):
+        yield np_case("_npi_tril", X, k=above, tolerance=0)
+    yield np_case("_npi_diff", X)
+    yield np_case("_npi_diff", X, n=2, axis=1)
+    yield np_case("_npi_tensordot_int_axes", (2, 3, 4), (3, 4, 5), axes=2)
+    yield np_case("_npi_tensordot_int_axes", (2, 3), (4, 5), axes=0)
+    yield np_case("_npi_tensordot", (2, 3, 4), (4, 5, 2), a_axes_summed="(0, -1)", b_axes_summed="(2, 0)")

@@ -286,6 +286,21 @@ def _where(call: Call) -> Written:
     return call.emit("Where", _truth(call, condition), left, right)
 
 
+@mapping("_npi_where_lscalar _npi_where_rscalar", "Where")
+def _where_scalar(call: Call) -> Written:
+    condition, other = call.inputs
+    scalar = call.scalar(call.number("scalar"), other)
+    sides = (scalar, other) if call.node.op == "_npi_where_lscalar" else (other, scalar)
+    return call.emit("Where", _truth(call, condition), *sides)
+
+
+@mapping("_contrib_quadratic", "(a * x + b) * x + c")
+def _quadratic(call: Call) -> Written:
+    a, b, c = (call.scalar(call.number(key, 0), call.data) for key in "abc")
+    inner = call.emit("Add", call.emit("Mul", call.data, a), b)
+    return call.emit("Add", call.emit("Mul", inner, call.data), c)
+
+
 # ---------------------------------------------------------------------- casts
 
 
