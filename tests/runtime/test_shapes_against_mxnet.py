@@ -75,6 +75,10 @@ def test_networks_have_the_shapes_that_mxnet_infers(name: str) -> None:
         assert_same(model.graph, shapes, {**model.arg_params, **model.aux_params})
 
 
+_FORGETFUL = ("_npi_vstack", "_npi_hstack", "_npi_dstack", "_npi_column_stack")
+"""Operators of whose inputs MXNet tells no shape, or a wrong one, once it has inferred theirs."""
+
+
 def test_operators_have_the_shapes_that_mxnet_infers() -> None:
     pytest.importorskip("onnx", reason="the calls are those of the exporter's tests")
     pytest.importorskip("onnxruntime", reason="the calls are those of the exporter's tests")
@@ -82,6 +86,8 @@ def test_operators_have_the_shapes_that_mxnet_infers() -> None:
     from tests.onnx.operators import array_shapes, graph_of_case
 
     for case in CASES:
+        if case.op in _FORGETFUL:
+            continue  # has a test of its own
         shapes = array_shapes(case)
         params = {name: _Shaped(shapes.pop(name)) for name in [f"in{number}" for number in case.parameters]}
         try:
@@ -200,8 +206,7 @@ def test_operators_that_cannot_be_exported(op: str, shapes: Any, attrs: Mapping[
         ("_npi_column_stack", [(3, 2), (3, 5)]),
     ],
 )
-def test_numpys_stacks(op: str, shapes: Any) -> None:
-    """Of what they are made, of which MXNet then tells a wrong shape, or none."""
+def test_what_mxnet_forgets_the_inputs_of(op: str, shapes: Any) -> None:
     graph = one_call(op, shapes, {"num_args": 2})
     inputs = {"in0": shapes[0], "in1": shapes[1]}
     assert infer_entry_shapes(graph, inputs, {}).entries[-1] == infer_shapes(graph, inputs, {})[-1]
