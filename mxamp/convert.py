@@ -18,11 +18,13 @@ from mxamp.conversion import (
     known_shapes,
 )
 from mxamp.conversion.emulation import emulate_model, emulation_target
+from mxamp.conversion.notes import unfused_notes
 from mxamp.decisions import IoDtype, LowPrecision
 from mxamp.dtypes import GivenDType
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
 from mxamp.graph.shapes import InputShapes, named_input_shapes
+from mxamp.graph.unfused import unfused
 from mxamp.guard import Guard
 from mxamp.messages.arguments import check_flag, one_of, settings_of
 from mxamp.model import Model, graph_of
@@ -203,7 +205,7 @@ def convert_model(
     aux_params = one_of("convert_model", aux_params=aux_params, auxs=auxs)
     *triple, fed = _parts(sym, arg_params, aux_params)
     model = Model.of(*triple)
-    graph = model.graph
+    graph, fused = unfused(model.graph)
     emulation = settings_of(Emulation, emulate, "emulate")
     chosen = resolve_policy(
         policy,
@@ -223,12 +225,20 @@ def convert_model(
     known = KnownShapes(None)
     input_shapes = named_input_shapes(graph, input_shapes, params)
     if input_shapes is not None:
-        known = known_shapes(graph, input_shapes, params, sym=None if isinstance(sym, Graph) else sym)
+        whole = None if fused or isinstance(sym, Graph) else sym
+        known = known_shapes(graph, input_shapes, params, sym=whole)
         declared += input_shapes
     check_params(graph, params, inputs=declared)
     names = [name for name in graph.variables if name not in params]
     converted = convert_source(
-        Source(graph, model.arg_params, model.aux_params, names, known.entries, known.notes),
+        Source(
+            graph,
+            model.arg_params,
+            model.aux_params,
+            names,
+            known.entries,
+            (*known.notes, *unfused_notes(fused)),
+        ),
         chosen,
         target=target,
         profile=profile,
@@ -324,7 +334,7 @@ def convert_symbol(
             "convert_symbol has no parameter values to clamp. Use convert_model(sym, args, auxs, ..., "
             "saturate=True)."
         )
-    graph = graph_of(sym)
+    graph, fused = unfused(graph_of(sym))
     for name in names_given(data_names, "data_names"):
         if name not in graph.variables:
             raise UnknownNameError(
@@ -343,7 +353,7 @@ def convert_symbol(
         conditional_fp32_ops=conditional_fp32_ops,
         excluded_sym_names=excluded_sym_names,
     )
-    source = Source(graph, {}, {}, list(graph.variables))
+    source = Source(graph, {}, {}, list(graph.variables), notes=unfused_notes(fused))
     model = convert_source(source, chosen, cast_op=cast_op, rewrite_masks=rewrite_masks, prepare=prepare)
     return cast("SomeSymbol", model.graph if isinstance(sym, Graph) else model.sym)
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Sequence
 from mxamp.calibration import Calibration, Compensation
 from mxamp.calibration.ranges import HEADROOM
 from mxamp.conversion import PREPARATIONS, KnownShapes, Source, known_shapes
+from mxamp.conversion.notes import unfused_notes
 from mxamp.convert import convert_source
 from mxamp.decisions import IoDtype, LowPrecision
 from mxamp.dtypes import GivenDType
+from mxamp.graph.unfused import unfused
 from mxamp.guard import Guard
 from mxamp.messages.arguments import one_of
 from mxamp.messages.warn import warn_user
@@ -133,7 +135,7 @@ def convert_block(
     dtype = Policy.default(target_dtype).target_dtype
     contexts = resolve_contexts(ctx, dtype, default=block_contexts(net))
     traced = trace_block(net, inputs=inputs, input_shapes=input_shapes)
-    graph = traced.graph
+    graph, fused = unfused(traced.graph)
     args = parameters_from_ndarrays(traced.args)
     auxs = parameters_from_ndarrays(traced.auxs)
     chosen = resolve_policy(
@@ -154,9 +156,9 @@ def convert_block(
     known = KnownShapes(None)
     if traced.input_shapes is not None:
         read = {name: shape for name, shape in traced.input_shapes.items() if name in input_names}
-        known = known_shapes(graph, read, {**args, **auxs}, sym=traced.sym)
+        known = known_shapes(graph, read, {**args, **auxs}, sym=None if fused else traced.sym)
     model = convert_source(
-        Source(graph, args, auxs, input_names, known.entries, known.notes),
+        Source(graph, args, auxs, input_names, known.entries, (*known.notes, *unfused_notes(fused))),
         chosen,
         target=target,
         profile=profile,

@@ -19,7 +19,6 @@ from mxamp.messages.installation import why_no_mxnet
 from mxamp.model import Model, PathLike
 from mxamp.model.accepted import AnyModel, BlockShapes
 from mxamp.onnx import OnnxExport, OnnxSession
-from mxamp.onnx.walk import input_names
 from mxamp.openvino.export import OpenvinoExport
 from mxamp.ops.rounding import is_rounding
 from mxamp.passes import Emulation
@@ -214,7 +213,7 @@ def _as_model(given: Any, input_shapes: Any) -> tuple[Model, Mapping[str, Sequen
     if isinstance(given, (tuple, list)) and len(given) == 3:
         return Model.of(*given), input_shapes
     if isinstance(getattr(given, "model", None), Model):  # what convert_block returned
-        return given.model, _shapes_by_name(given.model, input_shapes)
+        return given.model, _shapes_by_name(given.input_names, input_shapes)
     if hasattr(given, "collect_params"):
         from mxamp.runtime.trace import check_block, trace_block
 
@@ -227,11 +226,10 @@ def _as_model(given: Any, input_shapes: Any) -> tuple[Model, Mapping[str, Sequen
     )
 
 
-def _shapes_by_name(model: Model, given: Any) -> Any:
+def _shapes_by_name(names: Sequence[str], given: Any) -> Any:
     """Return the shapes of a block's inputs by name, where they are given in order, or as the only one."""
     if given is None or isinstance(given, Mapping):
         return given
-    names = input_names(model.graph, {**model.arg_params, **model.aux_params})
     shapes = [given] if all(isinstance(size, (int, np.integer)) for size in given) else list(given)
     if len(shapes) != len(names):
         raise DataError(

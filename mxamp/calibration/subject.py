@@ -8,6 +8,7 @@ from pathlib import Path
 from mxamp.compare.inputs import as_model
 from mxamp.graph.graph import Entry
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
+from mxamp.graph.unfused import unfused
 from mxamp.model import Model, load
 from mxamp.model.accepted import AnyModel, BlockShapes
 
@@ -28,6 +29,12 @@ def any_model(model: AnyModel, *, input_shapes: BlockShapes | None = None) -> Mo
     DataError
         When it is something else.
     """
+    given = _any_model(model, input_shapes)
+    graph, fused = unfused(given.graph)
+    return Model(graph, given.arg_params, given.aux_params) if fused else given
+
+
+def _any_model(model: AnyModel, input_shapes: BlockShapes | None) -> Model:
     if isinstance(model, (str, os.PathLike)):
         return load(Path(model))
     of_block = getattr(model, "model", None)

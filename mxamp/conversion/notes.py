@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, Sequence
 
 from mxamp.calibration import Calibration, ModelRecord
 from mxamp.calibration.ranges import knows_some_of
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
+from mxamp.messages.counts import some_of
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST
 from mxamp.ops.facts_table import operator_label
@@ -43,6 +44,16 @@ def graph_notes(graph: Graph, policy: Policy, cast_op: str) -> tuple[str, ...]:
             "every cast at run time is biased by half an ulp. Use amp_cast wherever the consumer knows it."
         )
     return tuple(notes)
+
+
+def unfused_notes(layers: Sequence[str]) -> tuple[str, ...]:
+    """Return what the user should know of nodes that were taken apart (:mod:`mxamp.graph.unfused`)."""
+    if not layers:
+        return ()
+    return (
+        f"Nodes that had been fused for oneDNN ({some_of(layers)}) are taken apart: what is inside cannot be "
+        "converted otherwise. MXNet fuses what comes of it anew.",
+    )
 
 
 def calibration_notes(

@@ -9,6 +9,7 @@ from typing import Mapping, Sequence
 
 from mxamp.errors import ExportError
 from mxamp.graph.graph import Graph
+from mxamp.graph.unfused import unfused
 from mxamp.onnx.file import MOST_IN_ONE_FILE, Progress, write_file
 from mxamp.onnx.runtime_gaps import NO_GAPS, RuntimeGaps
 from mxamp.onnx.walk import write_graph
@@ -87,7 +88,7 @@ def export_graph(
     if not isinstance(dynamic_batch, bool):
         raise ExportError(f"dynamic_batch must be True or False, not {dynamic_batch!r:.80}.")
     written = write_graph(
-        graph,
+        unfused(graph).graph,
         params,
         input_shapes=input_shapes,
         opset=opset,

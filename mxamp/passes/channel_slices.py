@@ -6,6 +6,7 @@ from typing import Sequence
 
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops.attributes import elements
+from mxamp.ops.casts import CASTABLE
 from mxamp.passes.drop_no_ops import is_whole
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite, own_attributes
@@ -28,8 +29,9 @@ class SliceChannels(NodeRewrite):
         x -> slice_axis {axis: 1, begin: 3, end: 10}
           -> slice {begin: (None, None, 2), end: (None, None, 9)} (name)
 
-    Where it takes all channels it says so. Refuses: bounds that are multiples of 16; steps; a node that a
-    rule of the user's picks; the bodies of control flow. The node may be a graph output, for its name stays.
+    Where it takes all channels it says so. Refuses: bounds that are multiples of 16; steps; what is not
+    certainly of a dtype that layers write, for MXNet has no ``slice_axis`` of booleans; a node that a rule of
+    the user's picks; the bodies of control flow. The node may be a graph output, for its name stays.
 
     Notes
     -----
@@ -38,7 +40,7 @@ class SliceChannels(NodeRewrite):
     may be plain as the graph is, and in blocks once a pass has given a layer whole blocks of filters, or put
     one in front of a pooling.
 
-    Bit-exact, for every shape and dtype. Linear in nodes.
+    Bit-exact, for every shape. Linear in nodes.
     """
 
     step = "channel_slices"
@@ -48,6 +50,8 @@ class SliceChannels(NodeRewrite):
     def rewrite_node(self, state: State, edit: GraphEdit, position: int) -> str | None:
         """Cut the channels of one slice by themselves."""
         node = state.graph.nodes[position]
+        if state.certain_dtypes[position][0] not in CASTABLE:
+            return None
         begins, ends, steps = (elements(node.attrs.get(key, "()")) for key in ("begin", "end", "step"))
         if not _CHANNELS < len(begins) == len(ends) or set(steps) - {"None", "1"}:
             return None

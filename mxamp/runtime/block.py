@@ -139,6 +139,11 @@ class MixedPrecisionBlock(SymbolBlock):
         )
 
     @property
+    def input_names(self) -> Sequence[str]:
+        """The names of the inputs in the order in which the block takes them."""
+        return [variable.name for variable in self._unfused_graph[0]]
+
+    @property
     def report(self) -> Report | None:
         """What the conversion did to each node, and why."""
         return self._report

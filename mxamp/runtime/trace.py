@@ -160,7 +160,8 @@ def _cached(net: Any, request: Request) -> tuple[list[str], Any, Format, Format]
     """Return the graph of a previous forward pass, where there is one that fits."""
     if not net._cached_graph:
         return None
-    symbols, sym = net._cached_graph
+    # A block of ours that has run keeps the graph beside the one that MXNet fused.
+    symbols, sym = getattr(net, "_unfused_graph", net._cached_graph)
     found = [symbol.name for symbol in symbols], sym, net._in_format, net._out_format
     if isinstance(net, mx.gluon.SymbolBlock):
         return found

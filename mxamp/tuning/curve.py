@@ -15,6 +15,7 @@ from mxamp.conversion.shapes import known_shapes
 from mxamp.decisions.placing import Placing
 from mxamp.dtypes import DType
 from mxamp.errors import TargetError
+from mxamp.graph.unfused import unfused
 from mxamp.model import Model
 from mxamp.placement import (
     PlacementProblem,
@@ -153,7 +154,7 @@ def explore(
     TargetError
         When the target says nothing of costs.
     """
-    graph, params = model.graph, {**model.arg_params, **model.aux_params}
+    graph, params = unfused(model.graph).graph, {**model.arg_params, **model.aux_params}
     chosen = resolve_policy(policy, target_dtype, graph, exclude=exclude)
     machine = Target.for_dtype(chosen.target_dtype)
     if target is not None:

@@ -166,3 +166,26 @@ def test_bert_of_gluonnlp_is_the_same_in_onnx_runtime(tmp_path: Path) -> None:
     rounded = OnnxSession(low_export.path).run(dict(zip(low_export.inputs, (words, types, lengths))))
     for ours, theirs in zip(rounded, expected):
         assert relative_error(ours, theirs.asnumpy()) <= 1e-2
+
+
+def test_the_shapes_of_a_converted_blocks_inputs_come_in_its_own_order(tmp_path: Path) -> None:
+    """Its graph may read the second first."""
+
+    class Net(mx.gluon.HybridBlock):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.first, self.second = mx.gluon.nn.Dense(8), mx.gluon.nn.Dense(8)
+
+        def hybrid_forward(self, api: Any, x: Any, y: Any) -> Any:
+            return self.second(y) + self.first(x)
+
+    net = Net()
+    net.initialize()
+    shapes = [(2, 3), (2, 5)]
+    given = [mx.nd.ones(shape) for shape in shapes]
+    expected = net(*given).asnumpy()
+    low = mxamp.convert_block(net, "float16", target="onnx-cuda-fp16", input_shapes=shapes)
+    export = mxamp.export_onnx(low, tmp_path / "net.onnx", input_shapes=shapes)
+    found = OnnxSession(export.path).run({f"data{n}": array.asnumpy() for n, array in enumerate(given)})
+    np.testing.assert_allclose(found[0], expected, rtol=1e-2, atol=1e-3)

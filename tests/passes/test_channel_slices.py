@@ -24,6 +24,16 @@ def cut(begin: Any, end: Any, *, op: str = "slice", filters: int = 20, **attrs: 
     return net, net.graph(net.op(op, layer, name="y", begin=begin, end=end, **attrs))
 
 
+@pytest.mark.parametrize("dtype", ["7", "6", ""], ids=["booleans", "integers", "unsaid"])
+def test_what_no_layer_writes_stays(dtype: str) -> None:
+    """MXNet has no slice_axis of booleans, and what a model is fed with may be such."""
+    net = Net()
+    data = net.var("x", **({"__dtype__": dtype} if dtype else {}))
+    graph = net.graph(net.op("slice", data, name="y", begin="(None, 1)", end="(None, 3)"))
+    state = prepare_graph(graph, {}, Policy.default(BF16), [SliceChannels.step])
+    assert [node.op for node in state.graph.nodes] == ["null", "slice"]
+
+
 CHANNELS: dict[str, tuple[Any, Any, list[str]]] = {
     "the first": ("(None, 0)", "(None, 3)", ["y = slice_axis(layer) {axis: 1, begin: 0, end: 3}"]),
     "the last": ("(None, -7)", "(None, None)", ["y = slice_axis(layer) {axis: 1, begin: -7, end: None}"]),

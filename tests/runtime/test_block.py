@@ -27,6 +27,7 @@ from mxamp.errors import (
     UnknownNameError,
 )
 from mxamp.graph.symbol_reader import read_symbol
+from mxamp.graph.symbol_writer import write_symbol
 from mxamp.runtime.trace import trace_block
 
 TOLERANCE = 2e-2
@@ -265,6 +266,33 @@ def test_a_block_partitioned_for_a_backend_is_traced_anew():
     low = mxamp.convert_block(net, target_dtype="bfloat16", low_precision="required")
     assert not [node for node in low.model.graph.nodes if node.op.startswith("_sg_mkldnn")]
     assert low.report.low_nodes > 0
+
+
+def test_a_converted_block_that_has_run_is_converted_as_one_that_has_not():
+    """It runs fused, and what is fused holds its layers inside."""
+    low = mxamp.convert_block(small_net(), target_dtype="bfloat16", input_shapes=image().shape)
+    before = mxamp.convert_block(low, target_dtype="bfloat16", input_shapes=image().shape)
+    low(image())
+    assert fused_kernels(low._cached_graph[1])
+    after = mxamp.convert_block(low, target_dtype="bfloat16", input_shapes=image().shape)
+    assert write_symbol(after.model.graph) == write_symbol(before.model.graph)
+
+
+def test_a_block_of_files_that_has_run_fused_is_taken_apart(tmp_path):
+    net = small_net()
+    net.hybridize()
+    expected = net(image())
+    net.export(str(tmp_path / "net"))
+    files = str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0000.params")
+    block = mx.gluon.SymbolBlock.imports(*files)
+    block.hybridize(backend="MKLDNN", static_alloc=True, static_shape=True)
+    block(image())
+    assert fused_kernels(block._cached_graph[1])
+    with pytest.warns(mxamp.MxampWarning, match=r"Nodes that had been fused for oneDNN \(sg_mkldnn_"):
+        low = mxamp.convert_block(block, target_dtype="bfloat16", low_precision="required")
+    assert not [node for node in low.model.graph.nodes if node.op.startswith("_sg_mkldnn")]
+    assert low.report.low_nodes > 0
+    assert_close(low(image()), expected)
 
 
 # ---------------------------------------------------------------------- inputs and outputs
