@@ -11,6 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mxamp.compare.inputs import with_labels
 from mxamp.conversion.emulation import emulate_model
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, ExportError, TargetError
@@ -348,7 +349,8 @@ def _in_mxnet(model: Model, data: Mapping[str, NDArray[Any]]) -> Sequence[NDArra
     from mxamp.runtime.executor import run_outputs
 
     reference = explicit_casts_of(model) if _is_low(model) else model
-    return run_outputs(defined_reference(reference), data, fusion=False)
+    arrays = with_labels(reference, data, ()).arrays
+    return run_outputs(defined_reference(reference), arrays, fusion=False)
 
 
 def _in_float32(model: Model, data: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:

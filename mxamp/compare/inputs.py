@@ -9,9 +9,10 @@ from typing import Any, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxamp.compare.training_heads import label_names, label_shapes, open_variables
+from mxamp.compare.training_heads import label_shapes, open_variables
 from mxamp.dtypes import DType
 from mxamp.errors import DataError, nearest_names
+from mxamp.graph.labels import label_names
 from mxamp.graph.output_names import output_names
 from mxamp.messages.arguments import setting
 from mxamp.model import Model
@@ -75,8 +76,12 @@ def as_model(model: Any, label: str) -> Model:
 
 def input_names(model: Model) -> tuple[str, ...]:
     """Return the names of the variables that have no parameter, labels of training heads left out."""
-    labels = label_names(model)
+    labels = _labels(model)
     return tuple(name for name in open_variables(model) if name not in labels)
+
+
+def _labels(model: Model) -> frozenset[str]:
+    return label_names(model.graph, {*model.arg_params, *model.aux_params})
 
 
 def fed_inputs(model: Model, data: Any) -> list[str]:
@@ -376,7 +381,7 @@ def with_labels(model: Model, arrays: Mapping[str, NDArray[Any]], notes: Sequenc
     batched = len({values.shape[0] for values in arrays.values()}) == 1
     samples = min(values.shape[0] for values in arrays.values())
     inputs = Inputs(arrays, samples if batched else 1, batched, tuple(notes))
-    names = label_names(model)
+    names = _labels(model)
     labels = [name for name in open_variables(model) if name in names]
     if not labels:
         return inputs

@@ -9,16 +9,6 @@ from numpy.typing import NDArray
 from mxamp.errors import DataError, MxnetMissingError
 from mxamp.model import Model
 
-_LABELLED = {
-    "SoftmaxOutput",
-    "Softmax",
-    "LinearRegressionOutput",
-    "LogisticRegressionOutput",
-    "MAERegressionOutput",
-    "SVMOutput",
-}
-"""Training heads: their second input is a label, which inference does not read."""
-
 
 def open_variables(model: Model) -> list[str]:
     """Return the variables that have no parameter: inputs, and labels."""
@@ -27,17 +17,6 @@ def open_variables(model: Model) -> list[str]:
         for name in model.graph.variables
         if name not in model.arg_params and name not in model.aux_params
     ]
-
-
-def label_names(model: Model) -> frozenset[str]:
-    """Return the variables that are read as labels alone."""
-    graph = model.graph
-    found = set()
-    for name in open_variables(model):
-        uses = graph.uses[graph.variables[name]].get(0, ())
-        if uses and all(use.input == 1 and graph.nodes[use.node].op in _LABELLED for use in uses):
-            found.add(name)
-    return frozenset(found)
 
 
 def label_shapes(

@@ -11,6 +11,7 @@ from mxamp.errors import DataError, ExportError, MxampError, UnknownNameError, n
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import variable_dtypes
+from mxamp.graph.labels import label_names
 from mxamp.graph.output_names import output_name, output_names
 from mxamp.onnx import tables
 from mxamp.onnx.batch import batch_axes, with_sizes
@@ -34,14 +35,6 @@ NEWEST_OPSET = 22
 
 _BFLOAT16_OPSET = 22
 """The first at which Conv, pooling and HardSigmoid take bfloat16."""
-
-_LABELLED = frozenset(
-    {
-        *("SoftmaxOutput", "Softmax", "LinearRegressionOutput", "LogisticRegressionOutput"),
-        *("MAERegressionOutput", "SVMOutput"),
-    }
-)
-"""Training heads: their second input is a label, which inference does not read."""
 
 _NAMED_AT_MOST = 6
 
@@ -81,16 +74,9 @@ class OnnxGraph:
 
 def input_names(graph: Graph, params: Mapping[str, Parameter]) -> list[str]:
     """Return the names of the inputs in MXNet's order, without labels that only training reads."""
-    found = []
-    for position in graph.input_order():
-        name = graph.nodes[position].name
-        uses = graph.uses[position].get(0, ())
-        is_label = bool(uses) and all(
-            use.input == 1 and graph.nodes[use.node].op in _LABELLED for use in uses
-        )
-        if name not in params and not is_label:
-            found.append(name)
-    return found
+    labels = label_names(graph, params)
+    names = [graph.nodes[position].name for position in graph.input_order()]
+    return [name for name in names if name not in params and name not in labels]
 
 
 def write_graph(
@@ -172,14 +158,15 @@ def write_graph(
 def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor]) -> None:
     """Write every operator, and add what it computes to what is known: at first the variables.
 
-    A variable that is not known is a label, which nothing reads.
+    A variable that is not known is a label. Nothing reads it but what rounds it, and heads that leave it out.
     """
+    labels: set[int] = set()
     for position, node in enumerate(graph.nodes):
-        if node.is_variable:
+        reads = [entry for entry in node.inputs if entry.node not in labels]
+        if (node.is_variable and Entry(position) not in tensors) or (node.inputs and not reads):
+            labels.add(position)
+        if node.is_variable or position in labels:
             continue
-        reads = [
-            entry for entry in node.inputs if entry in tensors or not graph.nodes[entry.node].is_variable
-        ]
         for entry in reads:
             if entry not in tensors:
                 raise ExportError(

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from mxamp.model import load
+from mxamp.model import Model, load
+from tests.building import Net, parameters
 
 
 @pytest.fixture
@@ -77,6 +78,19 @@ def test_compare_emulates_mixed_and_pure_beside_each_other(images, mxamp):
     text = " ".join(result.out.split())
     assert "mixed float16 emulates float16. Range: none of" in text
     assert "Mixed precision keeps 1 node in float32 that pure float16 computes low: exp (1)." in text
+
+
+def test_compare_emulates_what_ends_in_a_training_head(images, mxamp):
+    """Its label is rounded in pure precision, and read by nobody there either."""
+    pytest.importorskip("mxnet", reason="runs models")
+    net = Net()
+    head = net.op("SoftmaxOutput", net.fc(net.var("data"), "fc"), net.var("softmax_label"), name="softmax")
+    model = Model.of(net.graph(head), parameters(net.params), {})
+    model.save("labelled")
+    np.savez("rows.npz", data=np.ones((6, 4), "float32"))
+    result = mxamp("compare", "labelled", "--emulate", "bfloat16", "--data", "rows.npz")
+    assert (result.status, result.err) == (0, "")
+    assert "Labels of training heads were fed zeros" in " ".join(result.out.split())
 
 
 def test_compare_shows_an_emulated_file_as_any_converted_one(images, mxamp):

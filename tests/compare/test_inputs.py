@@ -157,6 +157,19 @@ def test_labels_of_training_heads_are_fed_zeros():
     assert "fed zeros" in found.notes[0]
 
 
+@pytest.mark.parametrize("op", ["amp_cast", "_mxamp_round", "_mxamp_round_both_ways"])
+def test_a_label_that_is_rounded_is_one(op):
+    nodes = (
+        Node(VARIABLE, "data"),
+        Node(VARIABLE, "softmax_label"),
+        Node(op, "rounded", {"dtype": "bfloat16"}, (Entry(1),)),
+        Node("SoftmaxOutput", "softmax", {}, (Entry(0), Entry(2))),
+        Node(op, "data_rounded", {"dtype": "bfloat16"}, (Entry(0),)),
+    )
+    model = Model(Graph(nodes, (Entry(3), Entry(4))), {}, {})
+    assert input_names(model) == ("data",)
+
+
 def test_models_with_other_outputs_have_nothing_to_compare(conv_net):
     model = conv_net()
     other = dataclasses.replace(model, graph=dataclasses.replace(model.graph, heads=(Entry(6),)))
