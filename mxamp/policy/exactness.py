@@ -13,9 +13,10 @@ forward
     position stays a position (add, scale, floor, minimum ...).
 
 It stops at GREEN operators, and at features: entries that a GREEN operator reads as data, whose rounding
-is accepted already. A user's own color is never overridden; spreading passes on through it.
-TensorFlow's AMP spreads its deny list forward in the same spirit
-(tensorflow/core/grappler/optimizers/auto_mixed_precision.cc); the backward half is ours.
+is accepted already. But the dense layer that computes an affine transform of positions is FP32 itself: its
+result multiplies positions, one part in 256 of 256 pixels is a pixel, and the layer is a small one. A user's
+own color is never overridden; spreading passes on through it. TensorFlow's AMP spreads its deny list forward
+in the same spirit (tensorflow/core/grappler/optimizers/auto_mixed_precision.cc); the backward half is ours.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _INTEGER_ORDERING = frozenset(
     }
 )
 """Read their data to rank it: what decides the rank must not tie for want of digits."""
+
+_TRANSFORM = {"GridGenerator": 0, "SpatialTransformer": 1}
+"""Which input of an operator is an affine transform of positions."""
 
 
 def exact_region(context: ColoringContext, verdicts: Sequence[Verdict]) -> dict[int, str]:
@@ -109,6 +113,7 @@ def _spread_backward(
     graph = context.graph
     # Which node wants the values of this node's outputs exact; the first that asks is named in the reason.
     wanted_by: dict[int, int] = {}
+    transforms = _layers_of_transforms(context)
     for position in range(len(graph.nodes) - 1, -1, -1):
         node, facts = graph.nodes[position], context.facts[position]
         if node.is_variable:
@@ -125,15 +130,36 @@ def _spread_backward(
                 wanted_by.setdefault(entry.node, source)
     for position in sorted(wanted_by):
         color = verdicts[position].color
+        consumer = graph.nodes[wanted_by[position]]
+        if color is Color.GREEN and not verdicts[position].by_user and position in transforms:
+            region[position] = f"{consumer.name!r} ({consumer.op}) multiplies positions by what it computes"
+            continue
         if color is not Color.GRAY or verdicts[position].by_user:
             continue
         if _kind(context, position) is ValueKind.MOVE and _only_moves_rounded_values(
             context, verdicts, region, position
         ):
             continue
-        consumer, facts = graph.nodes[wanted_by[position]], context.facts[wanted_by[position]]
+        facts = context.facts[wanted_by[position]]
         how = "puts its values in order" if _orders(facts) else "reads its values as indices or coordinates"
         region[position] = f"{consumer.name!r} ({consumer.op}) {how}"
+
+
+def _layers_of_transforms(context: ColoringContext) -> frozenset[int]:
+    """Return the dense layers that compute affine transforms of positions, moved as they are or not."""
+    graph, found = context.graph, set()
+    for position, node in enumerate(graph.nodes):
+        facts = context.facts[position]
+        number = None if facts is None else _TRANSFORM.get(facts.name)
+        if number is None or node.attrs.get("transform_type", "affine") != "affine":
+            continue
+        at = node.inputs[number].node
+        while _kind(context, at) is ValueKind.MOVE and graph.nodes[at].inputs:
+            at = graph.nodes[at].inputs[0].node
+        facts = context.facts[at]
+        if facts is not None and facts.is_dense:
+            found.add(at)
+    return frozenset(found)
 
 
 def _carries_values(facts: OperatorFacts | None, number: int, attrs: Mapping[str, str]) -> bool:

@@ -232,6 +232,30 @@ def test_the_reason_names_who_reads_or_makes_the_positions(dtype: DType) -> None
     assert region(verdicts) == {"before", "after"}
 
 
+@pytest.mark.parametrize("op", ["SpatialTransformer", "GridGenerator"])
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_the_layer_that_computes_an_affine_transform_is_exact(dtype: DType, op: str, is_moved: bool) -> None:
+    net = Net()
+    data = net.var("data")
+    hidden = net.fc(net.op("Flatten", net.conv(data, "trunk"), name="flat"), "hidden")
+    theta = net.fc(hidden, "theta")
+    if is_moved:
+        theta = net.op("Reshape", theta, name="moved", shape="(-1, 6)")
+    reads = (data, theta) if op == "SpatialTransformer" else (theta,)
+    warped = net.op(op, *reads, name="warped", transform_type="affine", target_shape="(8, 8)")
+    verdicts = colors(net.graph(warped), net.params, dtype)
+    assert region(verdicts) == {"theta", "moved"} & set(verdicts)
+    assert verdicts["theta"].reason == f"'warped' ({op}) multiplies positions by what it computes"
+    assert (verdicts["hidden"].color, verdicts["trunk"].color) == (Color.GREEN, Color.GREEN)
+
+
+def test_a_layer_that_computes_a_field_of_displacements_is_not(dtype: DType) -> None:
+    net = Net()
+    flow = net.conv(net.var("data"), "flow", 2)
+    warped = net.op("GridGenerator", flow, name="warped", transform_type="warp")
+    assert colors(net.graph(warped), net.params, dtype)["flow"].color is Color.GREEN
+
+
 def test_a_long_chain_of_positions_needs_no_recursion(dtype: DType) -> None:
     net = Net()
     last = net.op("argmax", net.var("x"), axis=1)
