@@ -38,10 +38,10 @@ class RewriteDenseLayer(NodeRewrite):
     ``linalg_gemm2``, of matrices.
 
     Refuses: where x may have one axis, be empty or be sparse; ``transpose_a``; products times a number, and
-    along another axis; a matrix that is no dense
-    float32 parameter, or that others than such products read; other dtypes than float32; a node that a rule
-    of the user's picks; targets that do not name the pass; the bodies of control flow. The node may be a
-    graph output, for its name stays, but for a ``np.matmul``.
+    along another axis; a matrix that is no dense float32 parameter, is declared sparse, or must be turned and
+    is read by others than such products; other dtypes than float32; a node that a rule of the user's picks;
+    targets that do not name the pass; the bodies of control flow. The node may be a graph output, for its
+    name stays, but for a ``np.matmul``.
 
     Notes
     -----
@@ -62,10 +62,15 @@ class RewriteDenseLayer(NodeRewrite):
         node = state.graph.nodes[position]
         data, weight = node.inputs
         matrix = state.parameter(weight)
-        if matrix is None or not all(_is_layer(state, use, node) for use in state.graph.uses_of(weight)):
+        if matrix is None:
+            return None
+        # One that stays as it is may be read by others, such as the Embedding that it is tied to.
+        is_kept = _is_transposed(node)
+        uses = [Use(position, 1)] if is_kept else state.graph.uses_of(weight)
+        if not all(_is_layer(state, use, node) for use in uses):
             return None
         units = matrix.shape[1]
-        if _is_transposed(node):
+        if is_kept:
             units = matrix.shape[0]
         else:  # once, also where several layers share it
             turned = RearrangedParameter(matrix, (1, 0), matrix.shape[::-1])
@@ -89,10 +94,10 @@ def _is_layer(state: State, use: Use, like: Node) -> bool:
         and matrix.dtype is DType.FLOAT32
         and not matrix.is_sparse
         and len(matrix.shape) == _MATRIX
-        and weight not in state.graph.heads
+        and (_is_transposed(node) or weight not in state.graph.heads)
         and (_is_plain(node) if node.op in _OF_MATRICES else _axes(state, data) >= _MATRIX)
         and data.node in state.never_empty
-        and "__storage_type__" not in state.graph.nodes[data.node].attrs
+        and not any("__storage_type__" in state.graph.nodes[entry.node].attrs for entry in node.inputs)
         and not is_true(node.attrs, "transpose_a", default=False)
         and _is_transposed(node) == _is_transposed(like)
         and state.dtypes[use.node][0] is DType.FLOAT32

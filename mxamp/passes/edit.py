@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Callable, Hashable, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, cast
+from typing import (
+    Callable,
+    Hashable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    cast,
+)
 
-from mxamp.dtypes import DType
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node, Use
 from mxamp.graph.node_map import NodeMap
@@ -45,6 +55,26 @@ class Edited:
     made_from: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shapes: Mapping[int, NodeShapes] | None = field(default_factory=dict)
     inserted: Mapping[int, int] = field(default_factory=dict)
+
+
+def said_of(parameter: Parameter) -> dict[str, str]:
+    """Return what the variable of a parameter says of it, where none of its readers may tell Module."""
+    return {"__shape__": str(parameter.shape), "__dtype__": str(parameter.dtype.value)}
+
+
+class _Unread(NamedTuple):
+    """What an edit leaves without readers.
+
+    Attributes
+    ----------
+    nodes
+        The parameters that had readers before, and the nodes put in, that have none.
+    less_read
+        The parameters that have fewer than before.
+    """
+
+    nodes: frozenset[int]
+    less_read: Sequence[int]
 
 
 class GraphEdit:
@@ -171,12 +201,10 @@ class GraphEdit:
         is_variable = name in self._params or name in self._values or name in self._graph.variables
         if is_variable or name != self._graph.nodes[before].name:
             name = self._builder.free_name(name)
-        attrs = {"__shape__": str(parameter.shape)}
-        if parameter.dtype is not DType.FLOAT32:
-            attrs["__dtype__"] = str(parameter.dtype.value)
         self._values[name] = parameter
         self._made_from[name] = tuple(made_from)
-        return self._put_in(Node(VARIABLE, name, attrs), before, None, None, (parameter.shape,))
+        variable = Node(VARIABLE, name, said_of(parameter))
+        return self._put_in(variable, before, None, None, (parameter.shape,))
 
     def change_parameter(self, position: int, parameter: Parameter) -> None:
         """Give a parameter other values."""
@@ -192,11 +220,13 @@ class GraphEdit:
         graph, builder = self._graph, self._builder
         order = list(self._order())
         unread = self._unread(order)
+        for position in unread.less_read:
+            self._say_what_it_is(position)
         places: dict[int, int] = {}
         origins = []
         is_moved = False
         for position in order:
-            if position in unread:
+            if position in unread.nodes:
                 continue
             node = self._nodes[position]
             if node.inputs:
@@ -300,8 +330,13 @@ class GraphEdit:
                 yield position
             yield from self._behind.get(position, ())
 
-    def _unread(self, order: Sequence[int]) -> frozenset[int]:
-        """Return the parameters that had readers before, and the nodes put in, that have none."""
+    def _say_what_it_is(self, position: int) -> None:
+        """Let a parameter say shape and dtype: Module infers them from readers, and who told may be gone."""
+        node = self._nodes[position]
+        self._nodes[position] = node._replace(attrs={**node.attrs, **said_of(self._params[node.name])})
+
+    def _unread(self, order: Sequence[int]) -> _Unread:
+        """Return what nobody reads any more, and the parameters that have lost some of their readers."""
         readers = [0] * len(self._nodes)
 
         def count(position: int, change: int) -> None:
@@ -325,4 +360,10 @@ class GraphEdit:
             ):
                 unread.add(position)
                 count(position, -1)
-        return frozenset(unread)
+        less_read = [
+            position
+            for name, position in self._graph.variables.items()
+            if name in self._params
+            and 0 < readers[position] < sum(map(len, self._graph.uses[position].values()))
+        ]
+        return _Unread(frozenset(unread), less_read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import AbstractSet, Iterable, Mapping, Sequence
+from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.decisions import Decision, Plan
 from mxamp.dtypes import DType
@@ -16,8 +16,9 @@ from mxamp.graph.node_map import NodeMap
 from mxamp.graph.output_names import cast_names
 from mxamp.ops import FACTS
 from mxamp.ops.casts import AMP_CAST, AMP_MULTICAST, CAST_OPERATORS, CASTABLE, cast_target
+from mxamp.params.parameter import Parameter
 from mxamp.passes.base import Pass
-from mxamp.passes.edit import Edited
+from mxamp.passes.edit import Edited, said_of
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.records import BodyCasts, InsertedCast, InsertedCasts, StoredParameter
 from mxamp.passes.state import Done, State
@@ -119,7 +120,7 @@ class InsertCasts(PlannedPass):
     def run(self, state: State) -> Done | None:
         """Return the graph with the casts in it, and what they are, even where there are none."""
         # A file may hold parameters that the graph does not use; their names are taken too.
-        rewriter = _Rewriter(state.graph, self.plan(state), self._cast_op, reserved_names=[*state.params])
+        rewriter = _Rewriter(state.graph, self.plan(state), self._cast_op, params=state.params)
         after = rewriter.rewrite()
         record = InsertedCasts(
             tuple(rewriter.casts), tuple(rewriter.body_casts), rewriter.stored, rewriter.variables
@@ -173,7 +174,7 @@ class _Rewriter:
         cast_op: str,
         *,
         named_outputs: bool = True,
-        reserved_names: Iterable[str] = (),
+        params: Mapping[str, Parameter] | None = None,
     ) -> None:
         self.graph = graph
         self.plan = plan
@@ -181,7 +182,8 @@ class _Rewriter:
         self.cast_op = cast_op
         # The heads of a control-flow body have no names that anybody sees.
         self.names = cast_names(graph) if named_outputs else {}
-        self.builder = GraphBuilder({*_all_names(graph), *reserved_names, *self.names.values()})
+        self.builder = GraphBuilder({*_all_names(graph), *(params or {}), *self.names.values()})
+        self.params = params or {}
         self.positions: list[int] = []
         self.origins: list[int] = []
         self.at = 0
@@ -238,9 +240,11 @@ class _Rewriter:
             self.positions.append(self._store(node, name, before, low[0]))
             self.stored[name] = StoredParameter(name, low[0])
             return
-        if not low and before is DType.FLOAT32 and self._is_cast_at_run_time(position):
-            # MXNet infers the dtype of an input from its readers, but not through a cast.
-            node = node._replace(attrs={**node.attrs, "__dtype__": str(before.value)})
+        if before is DType.FLOAT32 and (low or self._is_cast_at_run_time(position)):
+            # MXNet infers the dtype of an input from its readers, but not through a cast, and not from what
+            # takes any; others that would tell may read the copy.
+            said = said_of(self.params[name]) if name in self.params else {"__dtype__": str(before.value)}
+            node = node._replace(attrs={**node.attrs, **said})
         own = self._add(node, (before,))
         self.positions.append(own)
         for dtype in low:  # readers disagree: one more array, in their dtype

@@ -6,6 +6,7 @@ import math
 from functools import partial
 
 from mxamp.graph.graph import Entry
+from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import AS_ROWS, PLACES_BACK
 from mxamp.passes.preparation import NodeRewrite, own_attributes
@@ -95,8 +96,13 @@ class PlainConcat(NodeRewrite):
 
 
 def _is_plain(state: State, entry: Entry) -> bool:
-    """Return whether a value is in plain order: it lies in that of no layer, or of one that writes plain."""
+    """Return whether a value is in plain order: it lies in that of no layer, or of one that writes plain.
+
+    What a conversion casts is plain as well, and not looked at: it is cast where this was decided without.
+    """
     graph = state.graph
+    while graph.nodes[entry.node].op in CAST_OPERATORS:
+        entry = graph.nodes[entry.node].inputs[0]
     if graph.nodes[entry.node].op in WRITE_OVER:
         return False
     return all(writes_plain(graph.nodes[layer]) for layer in layout_writers(graph, entry.node))

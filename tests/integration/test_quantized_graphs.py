@@ -88,13 +88,14 @@ def test_wholly_quantized_graph_converts_to_itself(network) -> None:
     np.testing.assert_array_equal(run(model.sym, model.args), run(sym, args))
 
 
-def test_fused_graph_stays_float32_and_the_report_says_to_convert_before_fusing(network) -> None:
+def test_a_fused_graph_is_taken_apart_and_converted_as_it_was_before(network) -> None:
     sym, args = network
     fused = sym.get_backend_symbol("MKLDNN")
     assert any(node["op"].startswith("_sg_mkldnn") for node in json.loads(fused.tojson())["nodes"])
-    model = mxamp.convert_model(fused, args, {}, "bfloat16")
-    assert not model.report.casts
-    reasons = [node.reason for node in model.report.nodes if node.op.startswith("_sg_mkldnn")]
-    assert reasons
-    assert all("convert the model first, then fuse it" in reason for reason in reasons)
-    np.testing.assert_array_equal(run(model.sym, model.args), run(fused, args))
+    with pytest.warns(mxamp.MxampWarning, match="had been fused for oneDNN"):
+        model = mxamp.convert_model(fused, args, {}, "bfloat16")
+    plain = mxamp.convert_model(sym, args, {}, "bfloat16")
+    assert [node.op for node in model.graph.nodes] == [node.op for node in plain.graph.nodes]
+    assert len(model.report.casts) == len(plain.report.casts) > 0
+    expected = run(fused, args)
+    np.testing.assert_allclose(run(model.sym, model.args), expected, rtol=2e-2, atol=2e-2)

@@ -65,6 +65,19 @@ def test_a_transposed_matrix_is_the_weight() -> None:
     np.testing.assert_array_equal(done.params["w"].values(), net.params["w"])
 
 
+@pytest.mark.parametrize("beside", ["an Embedding", "an output"])
+def test_what_need_not_be_turned_may_be_read_by_others(beside: str) -> None:
+    """As the last layer of a language model that is tied to its first."""
+    net = Product(transpose_b=True)
+    other = net.weight
+    if beside == "an Embedding":
+        other = net.op("Embedding", net.var("words"), net.weight, input_dim=CHANNELS, output_dim=UNITS)
+    graph = net.graph(net.product(net.var("x")), other)
+    after, done = prepared(RewriteDenseLayer, graph, net.params, shapes=net.shapes(graph, 3, CHANNELS))
+    assert named(after, "y").op == "FullyConnected"
+    np.testing.assert_array_equal(done.params["w"].values(), net.params["w"])
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_product_of_matrices_is_a_layer(monkeypatch: pytest.MonkeyPatch, turned: bool) -> None:
     """As models have it that were read from ONNX: shapes need not be known."""
@@ -109,6 +122,7 @@ def test_without_shapes_what_is_flat_has_two_axes() -> None:
         "read by others",
         "an output",
         "sparse data",
+        "a sparse matrix",
         "a matrix fed",
         "rule",
     ],
@@ -118,6 +132,8 @@ def test_refuses(case: str) -> None:
     data = net.var("x", **({"__storage_type__": "2"} if case == "sparse data" else {}))
     if case == "a matrix fed":
         net.weight = net.var("fed")
+    elif case == "a sparse matrix":  # what is stored is dense, and Module makes an array as declared
+        net.nodes[net.weight.node] = net.nodes[net.weight.node]._replace(attrs={"__storage_type__": "1"})
     heads = [net.product(data, op="_npi_matmul" if case == "another name" else "dot")]
     if case == "read by others":
         heads.append(net.op("exp", net.weight))

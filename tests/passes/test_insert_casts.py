@@ -116,7 +116,7 @@ def test_a_parameter_whose_readers_disagree_is_stored_once_per_dtype() -> None:
     assert reads(after, "e") == reads(after, "l") == ["fc_weight"]
     assert reads(after, "fc_bfloat16")[1] == "fc_weight_bfloat16"
     assert list(after.variables) == ["x", "fc_weight", "fc_weight_bfloat16"]
-    assert "__dtype__" not in named(after, "fc_weight").attrs
+    assert named(after, "fc_weight").attrs["__dtype__"] == "0"  # for Module, which its readers may not tell
     assert casts(after) == ["x -> bfloat16", "fc_bfloat16 -> float32"]
 
 

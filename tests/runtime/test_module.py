@@ -201,3 +201,38 @@ def test_a_function_that_makes_no_symbols_is_an_error() -> None:
     generator = mxamp.convert_symbol(lambda key: None, "bfloat16")
     with pytest.raises(GraphError, match=r"sym_gen must return \(symbol, data_names, label_names\)"):
         generator(3)
+
+
+def of_dtypes_that_no_layer_tells(kind: str) -> Any:
+    """Return a network with parameters that something reads which takes any dtype."""
+    weight, bias = mx.sym.var("weight"), mx.sym.var("bias")
+    layer = mx.sym.Convolution(mx.sym.var("data"), weight, bias, kernel=(3, 3), num_filter=24, name="layer")
+    decay = mx.sym.MakeLoss(1e-4 * mx.sym.sum(mx.sym.square(weight)))  # left over from training
+    return mx.sym.Group([layer, decay if kind == "a constant" else bias * 2])
+
+
+@pytest.mark.parametrize("target", ["cpu-bf16", "cpu-bf16-avx2"])
+@pytest.mark.parametrize("kind", ["a constant", "a second reader"])
+def test_parameters_say_their_dtypes_where_no_layer_tells_them(kind: str, target: str) -> None:
+    sym, shape = of_dtypes_that_no_layer_tells(kind), (2, 3, 8, 8)
+    shapes, _, _ = sym.infer_shape(data=shape)
+    random = np.random.RandomState(0)
+    args = {
+        name: mx.nd.array(random.uniform(-1, 1, size))
+        for name, size in zip(sym.list_arguments(), shapes)
+        if name != "data"
+    }
+    data = mx.nd.array(random.uniform(-1, 1, shape))
+    low = "required" if target == "cpu-bf16" else None
+    converted = mxamp.convert_model(sym, args, {}, "bfloat16", target=target, low_precision=low)
+    found, expected = (in_module(*model, data) for model in (converted, (sym, args, {})))
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-2)
+
+
+def in_module(sym: Any, args: Any, auxs: Any, data: Any) -> list[Any]:
+    module = mx.mod.Module(sym, label_names=None)
+    module.bind([("data", data.shape)], for_training=False)
+    module.set_params(args, auxs)
+    module.forward(mx.io.DataBatch([data]), is_train=False)
+    return [output.asnumpy() for output in module.get_outputs()]
