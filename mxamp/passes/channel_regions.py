@@ -60,6 +60,14 @@ _MUCH = 4 / 3
 """An image's 1 channel -> 20 (to 32), 5x5: 2.9 and 0.7 times as fast; 3 -> 10 (to 16): 1.2 and 1.0, 2.4 and
 1.0 without a slice; 1 -> 100 (to 112), 3x300: 0.4 and 0.9."""
 
+_PRODUCTS = (25, 120)
+"""So many products a value outweigh the slice that what is read in plain order needs, of one block of
+filters and of several. Times as fast padded, an image of 96 x 96 through a layer that is an output (Intel
+Xeon without AMX, float32, one thread): 1 -> 10 (to 16), 3x3 0.67, 5x5 1.25; 3 -> 10, 3x3 1.2, 5x5 2.1; 1 ->
+20 (to 32), 5x5 0.45, 7x7 0.73, 11x11 1.3; 3 -> 20, 3x3 0.42, 5x5 0.87, 7x7 1.25. Without a slice, before
+another layer, both together are 0.9 to 2.4. Eights of filters, which float32 has kernels for, are 0.14 to 0.6
+with a slice up to 5x5, and 0.85 to 0.99 without."""
+
 _MUCH_WITH_SLOPES = 1.0
 """With a PReLU, which is a loop over values where channels fill no blocks: MTCNN's second stage, 3 -> 28 (to
 32), takes 0.23 ms instead of 0.46 for eight images, 0.078 instead of 0.093 for one (float32, AMD EPYC)."""
@@ -205,9 +213,13 @@ class ChannelRegions:
                         return False
                     continue
                 least = _MUCH_WITH_SLOPES if rectifies else _MUCH
+                is_cut = is_sliced and not are_slices_small and not rectifies
                 fits = columns % self._block == 0 or (
                     columns <= _FEW
-                    and (least <= growth < _TOO_MUCH or self._gains_by_window(position, region.channels))
+                    and (
+                        (least <= growth < _TOO_MUCH and self._outweighs(position, region.channels, is_cut))
+                        or self._gains_by_window(position, region.channels)
+                    )
                 )
                 in_pieces = are_slices_small and self._fits_in_pieces(position, columns, region)
                 if not fits and not in_pieces and not gains_depthwise:
@@ -250,17 +262,31 @@ class ChannelRegions:
             )
         )
 
+    def _outweighs(self, position: int, filters: int, is_cut: bool) -> bool:
+        """Return whether a layer over few channels gains more than what is cut off behind it costs."""
+        if self._stays_float32 and filters % _SMALL_BLOCK == 0:
+            return False
+        weight = self.parameter_of(self.graph.nodes[position], 1)
+        assert weight is not None  # it is a layer
+        products = self._columns(position) * math.prod(weight.shape[2:])
+        return not is_cut or products >= _PRODUCTS[filters > self._block]
+
+    @property
+    def _stays_float32(self) -> bool:
+        """Whether layers stay FP32 on the target, for they are no faster in the low dtype."""
+        cost = self.state.target.cost
+        return cost is not None and cost.gain_of_products < 1
+
     def _gains_by_window(self, position: int, filters: int) -> bool:
         """Return whether a layer over few channels gains by whole blocks, since its window is wide."""
-        node, cost = self.graph.nodes[position], self.state.target.cost
+        node = self.graph.nodes[position]
         weight = self.parameter_of(node, 1)
         assert weight is not None  # it is a layer
         if self.names[position] != "Convolution":
             return False
-        stays_float32 = cost is not None and cost.gain_of_products < 1
         written = self.state.usual_shape(Entry(position))
         return exceeds_product(node, weight.shape, filters) or (
-            stays_float32 and gains_in_float32(node, weight.shape, written, filters=filters)
+            self._stays_float32 and gains_in_float32(node, weight.shape, written, filters=filters)
         )
 
     def _fits_in_pieces(self, position: int, columns: int, region: Region) -> bool:

@@ -453,6 +453,37 @@ def test_wide_windows_over_few_channels_are_computed_in_blocks_where_layers_are_
         assert done.params["layer_weight"].shape[0] == 112
 
 
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel", "target", "is_read_by", "is_padded"),
+    [
+        pytest.param(3, 20, 3, "cpu-bf16", "a layer", True, id="nothing is cut off"),
+        pytest.param(3, 20, 3, "cpu-bf16", "nobody", False, id="few products for what is cut off"),
+        pytest.param(3, 20, 3, "cpu-bf16", "what sums", False, id="likewise inside"),
+        pytest.param(3, 20, 7, "cpu-bf16", "nobody", True, id="more products"),
+        pytest.param(1, 20, 7, "cpu-bf16", "nobody", False, id="fewer again"),
+        pytest.param(3, 10, 3, "cpu-bf16", "nobody", True, id="one block"),
+        pytest.param(1, 10, 3, "cpu-bf16", "nobody", False, id="few products for one block"),
+        pytest.param(3, 24, 3, "cpu-bf16", "a layer", True, id="eights of filters"),
+        pytest.param(3, 24, 3, "cpu-bf16-intel", "a layer", False, id="eights where layers are float32"),
+        pytest.param(3, 20, 3, "cpu-bf16-intel", "a layer", True, id="others where they are"),
+    ],
+)
+def test_layers_over_few_channels_are_padded_where_that_outweighs_a_slice(
+    channels: int, filters: int, kernel: int, target: str, is_read_by: str, is_padded: bool
+) -> None:
+    net = Layers()
+    layer = net.layer(net.var("x"), "layer", channels, filters, kernel=kernel)
+    if is_read_by == "a layer":
+        layer = net.layer(relu(net, layer), "behind", filters, 32)
+    elif is_read_by == "what sums":
+        layer = net.op("sum", layer, name="total", axis=1)
+    graph = net.graph(layer)
+    named = replace(Target.builtin(target), rewrites=("pad_channels",))
+    inserted = ["layer_padded", "layer_channels"]
+    after, _ = prepared(PadChannels, graph, net.params, inserted=inserted, target=named)
+    assert (after is not graph) is is_padded
+
+
 @pytest.mark.parametrize("channels", [16, 20])
 def test_weights_of_places_have_one_channel_beside_many(channels: int) -> None:
     """CBAM multiplies all channels with what a layer of one filter makes of their mean and their maximum."""
