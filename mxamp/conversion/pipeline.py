@@ -37,6 +37,7 @@ from mxamp.passes import (
     PlainConcat,
     PlainForLowPooling,
     PlainForPooling,
+    PlainSoftmax,
     PlainSums,
     PlannedPass,
     PreparationPass,
@@ -185,6 +186,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(PlainForPooling),
     preparing(PlainConcat),
     preparing(PlainSums),
+    preparing(PlainSoftmax),
     preparing(SliceShortRows),  # behind all that looks for slices along one axis
     preparing(ShareLayout),  # behind all that puts in readers of a convolution, or takes them away,
     preparing(SeparateDenseInput),

@@ -55,6 +55,7 @@ from mxamp.passes.pixel_shuffle import RewritePixelShuffle
 from mxamp.passes.plain_concat import PlainConcat
 from mxamp.passes.plain_for_low_pooling import PlainForLowPooling
 from mxamp.passes.plain_for_pooling import PlainForPooling
+from mxamp.passes.plain_softmax import PlainSoftmax
 from mxamp.passes.plain_sums import PlainSums
 from mxamp.passes.planned import PlannedPass
 from mxamp.passes.prelu import RewritePReLU
@@ -119,6 +120,7 @@ __all__ = [
     "PlainConcat",
     "PlainForLowPooling",
     "PlainForPooling",
+    "PlainSoftmax",
     "PlainSums",
     "PlannedNode",
     "PlannedPass",

@@ -221,6 +221,7 @@ _PREPARED = {
     "hard_sigmoid": ("hard sigmoid", "computed by one operator"),
     "relu": ("relu", "written as Activation"),
     "gelu": ("node", "of GELUs written as LeakyReLU"),
+    "plain_softmax": ("softmax", "computed in plain order"),
     "plain_sums": ("activation", "computed apart from a sum"),
     "layer_norm": ("node", "of normalisations written as LayerNorm"),
     "activations": ("activation", "written as Activation"),

@@ -103,6 +103,16 @@ def layout_writer(graph: Graph, position: int) -> int | None:
     return next(layout_writers(graph, position), None)
 
 
+def lies_in_layout(graph: Graph, position: int) -> bool:
+    """Return whether what a node writes lies in the order of a layer, unless its kernel is another one.
+
+    So does what is written over such, where nothing else reads that.
+    """
+    while graph.nodes[position].op in WRITE_OVER:
+        (position, _), *_ = graph.nodes[position].inputs
+    return any(not writes_plain(graph.nodes[layer]) for layer in layout_writers(graph, position))
+
+
 def writes_plain(node: Node) -> bool:
     """Return whether a layer writes plain order, in FP32 as in low dtypes: its filters fill no block of any.
 

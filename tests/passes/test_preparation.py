@@ -115,6 +115,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "gelu",
         "layer_norm",
         "plain_sums",
+        "plain_softmax",
         "last_axis_sum",
         "second_axis_sum",
         "last_axis_softmax",
