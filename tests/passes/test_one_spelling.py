@@ -23,6 +23,12 @@ NUMPY_SHAPES = {
 SCALARS = ["add", "subtract", "rsubtract", "multiply", "true_divide", "rtrue_divide", "power"]
 ARITHMETIC = ["add", "subtract", "multiply", "true_divide"]
 
+UNARY = (
+    *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "cos", "cosh"),
+    *("degrees", "exp", "expm1", "fix", "floor", "log", "log10", "log1p", "log2", "negative", "radians"),
+    *("reciprocal", "rint", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),
+)
+
 
 def on(op: str, count: int = 1, **attrs: Any) -> Graph:
     """Return a graph of one operator on inputs that are declared float32."""
@@ -59,9 +65,15 @@ def pooled(net: Net) -> Entry:
     return net.op("Pooling", net.var("x0", **FLOAT), name="p", kernel=(1, 1), pool_type="avg")
 
 
+def padding(widths: str, **attrs: Any) -> Graph:
+    return behind_a_layer("_npi_pad", pad_width=widths, **{"mode": "constant", **attrs})
+
+
 TWINS = [
     (on("_npx_relu"), "relu(x0)"),
     (on("_npx_sigmoid"), "sigmoid(x0)"),
+    (on("_npi_absolute"), "abs(x0)"),
+    *((on(f"_npi_{name}"), f"{name}(x0)") for name in UNARY),
     (on("_maximum_scalar", scalar=0), "relu(x0)"),
     (on("_npi_maximum_scalar", scalar="0.0", is_int=False), "relu(x0)"),
     (on("_power_scalar", scalar=2), "square(x0)"),
@@ -91,6 +103,49 @@ TWINS = [
     (inside("_npi_concatenate", 2, axis=1, num_args=2), "Concat(x0, x1) {dim: 1, num_args: 2}"),
     (inside("_npi_concatenate", 2, axis=-1, num_args=2), "Concat(x0, x1) {dim: -1, num_args: 2}"),
 ]
+
+
+WITH_AXES = [
+    *(
+        (
+            behind_a_layer(op, axis="(2, -1)", keepdims=keeps),
+            f"{twin}(p) {{axis: (2, -1), keepdims: {keeps}}}",
+        )
+        for op, twin in zip(["_np_max", "_np_min", "_np_sum", "_npi_mean"], ["max", "min", "sum", "mean"])
+        for keeps in (False, True)
+    ),
+    (
+        behind_a_layer("_npi_mean", axis="(0, 1, 2, 3)", keepdims=True),
+        "mean(p) {axis: (0, 1, 2, 3), keepdims: True}",
+    ),
+    *(
+        (
+            padding("((0, 0), (0, 0), (1, 2), (0, 3))", mode=mode, constant_value=1.5),
+            f"Pad(p) {{constant_value: 1.5, mode: {mode}, pad_width: (0, 0, 0, 0, 1, 2, 0, 3)}}",
+        )
+        for mode in ("constant", "edge", "reflect")
+    ),
+]
+"""What has a twin where the number of axes is certain."""
+
+
+@pytest.mark.parametrize(("graph", "expected"), WITH_AXES, ids=[expected for _, expected in WITH_AXES])
+def test_so_does_what_has_a_certain_number_of_axes(graph: Graph, expected: str) -> None:
+    mx = pytest.importorskip("mxnet", reason="both graphs are executed")
+    from mxamp.runtime.symbol import symbol_from_graph
+
+    shape = (2, 4, 8, 9)
+    shapes: list[Any] = [(shape,), (shape,), (None,)]
+    after, _ = prepared(OneSpelling, graph, shapes=shapes)
+    assert the_node(after) == expected
+    assert prepared(OneSpelling, graph)[0] is graph
+    with mx.util.np_shape(True):
+        fed = {"x0": mx.nd.array(np.random.default_rng(0).normal(0, 10, shape).astype(np.float32))}
+        before, found = (
+            symbol_from_graph(each).bind(mx.cpu(), fed).forward()[0].asnumpy() for each in (graph, after)
+        )
+    assert found.shape == before.shape
+    np.testing.assert_array_equal(found.view(np.uint32), before.view(np.uint32))
 
 
 def the_node(graph: Graph) -> str:
@@ -291,10 +346,43 @@ def with_dtypes(op: str, *dtypes: str | None, **attrs: Any) -> Graph:
         pytest.param(in_numpy_mode(on("_np_reshape", newshape="(-1, 8)")), id="may be empty"),
         pytest.param(in_numpy_mode(on("_grad_add", 2)), id="a sum that may be empty"),
         pytest.param(on("elemwise_add", 2), id="that spelling already"),
+        pytest.param(with_dtypes("_npi_exp", "4"), id="a function of integers"),
     ],
 )
 def test_refuses(graph: Graph) -> None:
     assert prepared(OneSpelling, graph)[0] is graph
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(behind_a_layer("_npi_mean", axis=None), id="a scalar"),
+        pytest.param(behind_a_layer("_npi_mean", axis="(0, 1, 2, 3)"), id="a scalar, axis by axis"),
+        pytest.param(behind_a_layer("_npi_mean", axis="(1,)", dtype="float64"), id="in another dtype"),
+        pytest.param(behind_a_layer("_np_sum", axis="(1,)", initial="2.0"), id="begun with a number"),
+        pytest.param(padding("((1, 0), (0, 0), (1, 1), (1, 1))"), id="padded samples"),
+        pytest.param(padding("((0, 0), (0, 1), (1, 1), (1, 1))"), id="padded channels"),
+        pytest.param(padding("((0, 0), (0, 0), (1, 1), (1, 1))", mode="maximum"), id="padded otherwise"),
+        pytest.param(
+            padding("((0, 0), (0, 0), (1, 1), (1, 1))", mode="reflect", reflect_type="odd"), id="mirrored"
+        ),
+    ],
+)
+def test_refuses_whatever_is_known_of_axes(graph: Graph) -> None:
+    shapes: list[Any] = [((2, 4, 8, 9),), ((2, 4, 8, 9),), (None,)]
+    assert prepared(OneSpelling, graph, shapes=shapes)[0] is graph
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(in_numpy_mode(on("_np_max", axis="(1,)")), id="of what may be empty"),
+        pytest.param(in_numpy_mode(on("_npi_pad", pad_width="((0, 0),) * 4")), id="padding of such"),
+    ],
+)
+def test_what_may_be_empty_stays(graph: Graph) -> None:
+    shapes: list[Any] = [((2, 4, 8, 9),), (None,)]
+    assert prepared(OneSpelling, graph, shapes=shapes)[0] is graph
 
 
 @pytest.mark.parametrize(("shape", "stays"), [((1,), True), ((), False)])
