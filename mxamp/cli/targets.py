@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.cli.console import print_json
 from mxamp.dtypes import DType
+from mxamp.measuring.machine import cpu_flags
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 from mxamp.targets import AUTO, CostModel, Support, Target, automatic_target, resolve_target
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print_json([{**_document(target), AUTO: target.name in here} for target in targets])
         else:
-            print("\n".join(_list(targets, here)))
+            print("\n".join([*_list(targets, here), *_advice()]))
         return 0
     target = resolve_target(args.target, DType.parse(args.dtype))
     if args.json:
@@ -98,6 +99,14 @@ def _list(targets: Sequence[Target], here: set[str]) -> list[str]:
             hanging="  ",
         ),
     ]
+
+
+def _advice() -> list[str]:
+    """Return what would make MXNet faster on this machine, whatever a model is converted for."""
+    from mxamp.runtime.blas import blas_advice, blas_kernels
+
+    advice = blas_advice(blas_kernels(), cpu_flags())
+    return [] if advice is None else ["", *paragraph(advice, terminal_width())]
 
 
 def _basis(cost: CostModel | None) -> str:
