@@ -374,6 +374,58 @@ def test_refuses_whatever_is_known_of_axes(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"axis": 1, "sections": 3}, "{axis: 1, num_outputs: 3}"),
+        (
+            {"axis": -3, "sections": 2, "squeeze_axis": False},
+            "{axis: -3, num_outputs: 2, squeeze_axis: False}",
+        ),
+        ({"axis": 1, "indices": "[0, 2, 4]", "sections": 0}, "{axis: 1, num_outputs: 3}"),
+        ({"axis": 1, "sections": 6, "squeeze_axis": True}, "{axis: 1, num_outputs: 6, squeeze_axis: True}"),
+        ({"axis": 1, "sections": 4}, None),
+        ({"axis": 1, "indices": "[0, 2, 3]", "sections": 0}, None),
+        ({"axis": 1, "indices": "[2, 4]", "sections": 0}, None),
+        ({"axis": 0, "sections": 2}, None),
+        ({"axis": 7, "sections": 2}, None),
+    ],
+)
+def test_equal_parts_are_cut_apart_as_channels_are(given: dict[str, Any], expected: str | None) -> None:
+    """Of an axis that is as long in every call: six channels, and a batch of two."""
+    net = Net()
+    weight = net.param("w", 6, 4, 1, 1)
+    layer = net.op(
+        "Convolution", net.var("x0", **FLOAT), weight, name="l", kernel="(1, 1)", num_filter=6, no_bias=True
+    )
+    counts = given["sections"] or given["indices"].count(",") + 1
+    parts = net.op("_split_v2", layer, name="y", outputs=counts, **{"indices": "[]", **given})
+    graph = net.graph(*(net.op("tanh", Entry(parts.node, number)) for number in range(counts)))
+    after, _ = prepared(OneSpelling, graph, net.params)
+    if expected is None:
+        assert after is graph
+        return
+    assert the_node(after) == f"SliceChannel(l) {expected}"
+    mx = pytest.importorskip("mxnet", reason="both graphs are executed")
+    from mxamp.runtime.symbol import symbol_from_graph
+
+    data = np.random.default_rng(0).normal(size=(2, 4, 3, 5)).astype(np.float32)
+    fed = {"x0": mx.nd.array(data), "w": mx.nd.array(net.params["w"])}
+    before, found = (
+        [each.asnumpy() for each in symbol_from_graph(one).bind(mx.cpu(), fed).forward()]
+        for one in (graph, after)
+    )
+    for one, other in zip(before, found):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_parts_that_are_outputs_keep_their_names() -> None:
+    net = Net()
+    parts = net.op("_split_v2", pooled(net), name="y", outputs=2, axis=1, sections=2)
+    shapes: list[Any] = [((2, 4, 8, 9),), ((2, 4, 8, 9),), (None, None)]
+    assert prepared(OneSpelling, net.graph(parts), shapes=shapes)[0].nodes[-1].op == "_split_v2"
+
+
+@pytest.mark.parametrize(
     "graph",
     [
         pytest.param(in_numpy_mode(on("_np_max", axis="(1,)")), id="of what may be empty"),
