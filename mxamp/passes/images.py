@@ -28,21 +28,27 @@ KEEPS_RANK = frozenset(
         "LeakyReLU",
         "Pooling",  # a global pooling may have no kernel
         "_copy",
-        "_div_scalar",
-        "_minus_scalar",
-        "_mul_scalar",
-        "_plus_scalar",
         "add_n",
         "amp_cast",
         "clip",
         "elemwise_add",
+        "elemwise_div",
         "elemwise_mul",
         "elemwise_sub",
         "hard_sigmoid",
         "relu",
         "sigmoid",
-        "square",
-        "tanh",
+        *(
+            "_div_scalar",
+            "_maximum_scalar",
+            "_minimum_scalar",
+            "_minus_scalar",
+            "_mul_scalar",
+            "_plus_scalar",
+        ),
+        *("_power_scalar", "_rdiv_scalar", "_rminus_scalar", "_rpower_scalar"),
+        *("abs", "ceil", "cos", "erf", "exp", "expm1", "floor", "log", "log1p", "negative", "reciprocal"),
+        *("rint", "round", "rsqrt", "sign", "sin", "softsign", "sqrt", "square", "tanh"),
     }
 )
 """Operators whose first output certainly has as many axes as their first input."""
@@ -60,10 +66,15 @@ _KEEPS_CHANNELS = frozenset(KEEPS_RANK - {"Concat"}) | {ADAPTIVE_POOLING, RESIZE
 _KEEPS_AXES = KEEPS_RANK | {"Pad", "slice", "slice_axis", "slice_like"}
 """Some channels, some places, or more of both, are a batch of channels of places still."""
 _CUTS = "SliceChannel"
-_OF_ONE_SHAPE = frozenset({"add_n", "elemwise_add", "elemwise_mul", "elemwise_sub"})
+_OF_ONE_SHAPE = frozenset({"add_n", "elemwise_add", "elemwise_div", "elemwise_mul", "elemwise_sub"})
 _OF_ONE_RANK = _OF_ONE_SHAPE | {"Concat"}
 """Operators of which all inputs have as many axes."""
-_BROADCAST = frozenset({"broadcast_add", "broadcast_div", "broadcast_mul", "broadcast_sub"})
+_BROADCAST = frozenset(
+    {
+        *("broadcast_add", "broadcast_div", "broadcast_maximum", "broadcast_minimum", "broadcast_mul"),
+        *("broadcast_power", "broadcast_sub"),
+    }
+)
 _REDUCES = frozenset({"max", "mean", "min", "sum"})
 _CHANNELS = 1
 """The axis of channels."""

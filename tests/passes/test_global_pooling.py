@@ -71,6 +71,24 @@ def test_what_is_reduced_over_an_image_is_global_pooling(op: str, kind: str, axi
     )
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        *((op, {}) for op in ("abs", "erf", "exp", "log", "negative", "rsqrt", "sqrt")),
+        *((f"_{op}_scalar", {"scalar": 2}) for op in ("maximum", "minimum", "power", "rdiv", "rminus")),
+        ("broadcast_maximum", {}),
+        ("elemwise_div", {}),
+    ],
+)
+def test_what_is_computed_value_by_value_of_an_image_is_one(op: str, attrs: dict[str, object]) -> None:
+    net = Net()
+    pool = net.op("Pooling", net.var("data"), name="pool", kernel=(1, 1))
+    others = [pool] if op in ("broadcast_maximum", "elemwise_div") else []
+    mean = net.op("mean", net.op(op, pool, *others, **attrs), name="reduced", axis="(2, 3)")
+    after, _ = prepared(RewriteGlobalPooling, net.graph(mean), inserted=["reduced_pooled"])
+    assert "Pooling" in [node.op for node in after.nodes if node.name != "pool"]
+
+
 def test_what_is_larger_by_upsampling_is_an_image() -> None:
     """Converted again it is: UpSampling has become a Deconvolution."""
     net = Net()
