@@ -86,6 +86,21 @@ def calibration_notes(
     return ()
 
 
+def kept_weight_notes(state: State) -> tuple[str, ...]:
+    """Return a warning for weights that MXNet's fusion keeps, though the graph computes them anew."""
+    graph = state.graph
+    layers = state.target.backend.layers_of_computed_weights(graph, state.params)
+    if not layers or not state.params:  # of a Symbol alone nobody knows what is an input
+        return ()
+    kept = some_of([graph.nodes[position].name for position in layers])
+    return (
+        "MXNet's oneDNN fusion, which Module and bind use, computes every forward pass but the first wrongly "
+        f"on CPUs, in float32 as well: it keeps the weights of {kept}, which the model computes from its "
+        "inputs. Set MXNET_SUBGRAPH_BACKEND=NONE in the environment before a model is bound. A block that "
+        "convert_block returns is not fused, and right.",
+    )
+
+
 def lost_branch_notes(user: State, prepared: State) -> list[str]:
     """Return a warning for what MXNet's fusion computes wrongly, at the least before conversion."""
     if not user.lost_branches:

@@ -15,6 +15,7 @@ from mxamp.runtime.executor import is_fusion_on
 from mxamp.runtime.mxnet import import_mxnet
 from mxamp.runtime.parameter import NDArrayParameter, ndarray_from_parameter
 from mxamp.runtime.trace import TracedBlock
+from mxamp.targets.kept_weights import layers_of_computed_weights
 
 mx = import_mxnet()
 
@@ -97,6 +98,9 @@ class MixedPrecisionBlock(SymbolBlock):
         self._unfused_graph = self._cached_graph
         # oneDNN fuses where one CPU runs it; a graph of NumPy's operators would come back as another kind.
         fuses = not numpy and len(ctx) == 1 and ctx[0].device_type == "cpu" and is_fusion_on()
+        # A fused layer keeps the weights of the first forward pass.
+        held_names = {*model.arg_params, *model.aux_params}
+        fuses = fuses and not layers_of_computed_weights(model.graph, held_names)
         # oneDNN has no float64, and MXNet raises where it fused a layer of that.
         values = (*model.arg_params.values(), *model.aux_params.values())
         fuses = fuses and not any(value.dtype is DType.FLOAT64 for value in values)

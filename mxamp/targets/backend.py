@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Use
 from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches, order_of_readers_matters
+from mxamp.targets.kept_weights import layers_of_computed_weights
 from mxamp.targets.memory_defect import references
 
 MXNET = "mxnet"
@@ -79,6 +80,10 @@ class Backend:
     def lost_branches(self, graph: Graph) -> Sequence[LostBranch]:
         """Return every place where fusion computes something else than the graph says."""
         return lost_branches(graph) if self.has_onednn else ()
+
+    def layers_of_computed_weights(self, graph: Graph, params: Collection[str]) -> Sequence[int]:
+        """Return the layers that fusion computes with weights of the first forward pass in every other."""
+        return layers_of_computed_weights(graph, params) if self.has_onednn else ()
 
     def order_of_readers_matters(self, graph: Graph) -> bool:
         """Return whether casts may make fusion lose what it does not lose without them."""

@@ -1,0 +1,48 @@
+"""Layers whose weights MXNet 1.9.1's oneDNN fusion keeps from the first forward pass on."""
+
+from __future__ import annotations
+
+from typing import Collection, Sequence
+
+from mxamp.graph.graph import Graph
+from mxamp.ops.attributes import integers
+
+_CONVOLUTIONS = frozenset({"Convolution", "_npx_convolution"})
+_DENSE = frozenset({"FullyConnected", "_npx_fully_connected"})
+
+_WEIGHT = 1
+"""The number of the input."""
+
+_PLACES = 2
+"""Axes of places from which on convolutions are fused."""
+
+
+def layers_of_computed_weights(graph: Graph, params: Collection[str]) -> Sequence[int]:
+    """Return the layers that fusion computes with the weights of the first forward pass, in graph order.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    params
+        The names of its parameters and auxiliary states: what is computed from these alone stays as it is.
+
+    Notes
+    -----
+    A fused node brings its weight into oneDNN's order once, and keeps that: right for a parameter, and wrong
+    for a weight that the graph computes from an input, as where one network makes the weights of another.
+    Deconvolutions and convolutions over sequences are not fused, and biases not kept. Linear in nodes.
+    """
+    changes = bytearray(len(graph.nodes))
+    found = []
+    for position, node in enumerate(graph.nodes):
+        if node.is_variable:
+            changes[position] = node.name not in params
+            continue
+        changes[position] = any(changes[entry.node] for entry in node.inputs)
+        is_fused = node.op in _DENSE or (
+            node.op in _CONVOLUTIONS and len(integers(node.attrs.get("kernel", "")) or ()) >= _PLACES
+        )
+        if is_fused and len(node.inputs) > _WEIGHT and changes[node.inputs[_WEIGHT].node]:
+            found.append(position)
+    return found
