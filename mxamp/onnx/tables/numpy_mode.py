@@ -12,6 +12,7 @@ from mxamp.dtypes import DType
 from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
+from mxamp.ops.promotion import promoted
 
 
 def _joined(call: Call, tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -120,6 +121,29 @@ def _tensordot(call: Call) -> Written:
 def _wide(call: Call) -> Tensor:
     """Return data of which every runtime tells what is no number."""
     return call.cast(call.data, DType.FLOAT32) if call.data.dtype.is_low_precision else call.data
+
+
+def _promoted(call: Call) -> list[Tensor]:
+    dtype = promoted([tensor.dtype for tensor in call.inputs])
+    return [call.cast(tensor, dtype if dtype.is_float else DType.FLOAT32) for tensor in call.inputs]
+
+
+@mapping("_npi_hypot", "Sqrt(a * a + b * b)")
+def _hypotenuse(call: Call) -> Written:
+    squares = [call.emit("Mul", side, side) for side in _promoted(call)]
+    return call.emit("Sqrt", call.emit("Add", *squares))
+
+
+@mapping("_npi_arctan2", "Atan(y / x), in the right quadrant; signs of zeros are lost")
+def _angle(call: Call) -> Written:
+    y, x = _promoted(call)
+    zero, half, whole = (call.scalar(value, y) for value in (0.0, math.pi / 2, math.pi))
+    is_below = call.emit("Less", y, zero)
+    angle = call.emit("Atan", call.emit("Div", y, x))
+    turned = call.emit("Where", is_below, call.emit("Sub", angle, whole), call.emit("Add", angle, whole))
+    upright = call.emit("Mul", call.emit("Sign", y), half)
+    beside = call.emit("Where", call.emit("Equal", x, zero), upright, angle)
+    return call.emit("Where", call.emit("Less", x, zero), turned, beside)
 
 
 @mapping("_npi_isnan", "IsNaN")

@@ -389,7 +389,7 @@ def _linspace(call: Call) -> Written:
     return call.array(values, call.dtype(default=DType.FLOAT32))
 
 
-@mapping("_eye", "a constant")
+@mapping("_eye _npi_eye", "a constant")
 def _eye(call: Call) -> Written:
     rows = call.integer("N")
     values = np.eye(rows, call.integer("M", 0) or rows, call.integer("k", 0))
