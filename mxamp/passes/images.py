@@ -25,6 +25,7 @@ KEEPS_RANK = frozenset(
         "BatchNorm",
         "Concat",
         "Dropout",
+        "InstanceNorm",
         "LeakyReLU",
         "Pooling",  # a global pooling may have no kernel
         "_copy",

@@ -225,3 +225,13 @@ def test_a_layer_of_unknown_shape_leaves_others_undecided_the_second_time_too() 
     report = model.report
     assert report is not None
     assert {node.name: node.compute for node in report.nodes}["conv"] == "bfloat16"
+
+
+def test_images_are_known_behind_an_instance_norm_the_first_time_too() -> None:
+    """Both become LayerNorms over rows, without shapes: a pooling before them says that they read images."""
+    net = Net()
+    pooled = net.op("Pooling", net.var("data"), kernel="(3, 3)", pool_type="sum")
+    first = net.op("InstanceNorm", pooled, net.param("gamma0", 1), net.param("beta0", 1), name="first")
+    second = net.op("InstanceNorm", first, net.param("gamma1", 1), net.param("beta1", 1), name="second")
+    model = assert_converting_again_changes_nothing(net, second)
+    assert not [node.name for node in model.graph.nodes if node.op == "InstanceNorm"]
