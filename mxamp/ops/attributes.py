@@ -59,3 +59,9 @@ def integers(text: str) -> tuple[int, ...] | None:
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         return None
     return tuple(value)
+
+
+@lru_cache(maxsize=1024)
+def all_integers(text: str) -> tuple[int, ...]:
+    """Return the integers of an attribute in their order, those of pairs within a tuple one after another."""
+    return tuple([int(number) for number in re.findall(r"-?\d+", text)])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Mapping
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true, real_number
+from mxamp.ops.attributes import all_integers, integers, is_true, real_number
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
@@ -286,7 +285,7 @@ def _split(state: State, node: Node) -> Node | None:
 def _pad(state: State, node: Node) -> Node | None:
     """Return the Pad of the places of images or volumes."""
     source, mode = node.inputs[0], node.attrs.get("mode", "constant")
-    widths = tuple([int(width) for width in re.findall(r"\d+", node.attrs.get("pad_width", ""))])
+    widths = all_integers(node.attrs.get("pad_width", ""))
     if (
         state.axes(source) not in _PADDED
         or len(widths) != 2 * (state.axes(source) or 0)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Collection, Sequence
 
 from mxamp.graph.graph import Graph
+from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-
-_CONVOLUTIONS = frozenset({"Convolution", "_npx_convolution"})
-_DENSE = frozenset({"FullyConnected", "_npx_fully_connected"})
 
 _WEIGHT = 1
 """The number of the input."""
@@ -40,8 +38,9 @@ def layers_of_computed_weights(graph: Graph, params: Collection[str]) -> Sequenc
             changes[position] = node.name not in params
             continue
         changes[position] = any(changes[entry.node] for entry in node.inputs)
-        is_fused = node.op in _DENSE or (
-            node.op in _CONVOLUTIONS and len(integers(node.attrs.get("kernel", "")) or ()) >= _PLACES
+        op = FACTS.canonical(node.op)
+        is_fused = op == "FullyConnected" or (
+            op == "Convolution" and len(integers(node.attrs.get("kernel", "")) or ()) >= _PLACES
         )
         if is_fused and len(node.inputs) > _WEIGHT and changes[node.inputs[_WEIGHT].node]:
             found.append(position)

@@ -9,10 +9,9 @@ and plain matrix products where they do not; with AMX, blocks of 32 inputs.
 from __future__ import annotations
 
 import math
-import re
-from functools import lru_cache
 from typing import Dict, Mapping, Sequence
 
+from mxamp.ops.attributes import all_integers
 from mxamp.targets.image_layout import CHANNELS_LAST, PLAIN, layer_layout, stride_fits
 from mxamp.targets.layout import KEEP_LAYOUT
 from mxamp.targets.work import Work
@@ -71,7 +70,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
     extra = max(0, work.elements - sum(math.prod(shape) for shape in work.inputs) - written)
     # A BatchNorm in the chain reads but vectors; a sum reads as much as is written.
     extra = extra if 2 * extra >= written else 0
-    strides = _integers(work.attributes.get("stride", "")) or (1,)
+    strides = all_integers(work.attributes.get("stride", "")) or (1,)
     stride = max(strides)
     row = work.output[-1] if len(work.output) > 2 else rows
     padded = products * _up(channels, 4) * _up(filters, work.block)
@@ -111,7 +110,7 @@ def _layer(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "taps": taps,
         "stride": stride,
         "stride_fits": float(op != "Convolution" or stride_fits(strides, data[2:], work.output[2:])),
-        "dilate": max(_integers(work.attributes.get("dilate", "")) or (1,)),
+        "dilate": max(all_integers(work.attributes.get("dilate", "")) or (1,)),
         "rows": rows,
         "row": row,
         "batch": data[0],
@@ -214,7 +213,7 @@ def _other(op: str, work: Work, itemsize: int) -> tuple[Amounts, Traits]:
         "window": window,
         "is_average": float(work.attributes.get("pool_type", "max") == "avg"),
         "is_global": float(work.attributes.get("global_pool", "False") in ("True", "1", "true")),
-        "stride": max(_integers(work.attributes.get("stride", "")) or (1,)),
+        "stride": max(all_integers(work.attributes.get("stride", "")) or (1,)),
         "outer": outer,
         "reduced": reduced,
         "inner": inner,
@@ -235,7 +234,7 @@ def _window(op: str, work: Work) -> int:
         return 1
     if work.attributes.get("global_pool", "False") in ("True", "1", "true"):
         return math.prod(work.inputs[0][2:]) if work.inputs else 1
-    return math.prod(_integers(work.attributes.get("kernel", "")) or (1,))
+    return math.prod(all_integers(work.attributes.get("kernel", "")) or (1,))
 
 
 _REGIONS = frozenset({"ROIPooling", "_contrib_ROIAlign"})
@@ -247,10 +246,10 @@ before data are."""
 
 def _region_window(op: str, work: Work) -> int:
     """Return how many values of a region are looked at for each that is written."""
-    each = max(0, (_integers(work.attributes.get("sample_ratio", "")) or (0,))[0])
+    each = max(0, (all_integers(work.attributes.get("sample_ratio", "")) or (0,))[0])
     if op != "ROIPooling" and each:
         return each * each
-    pooled = _integers(work.attributes.get("pooled_size", "")) or (1,)
+    pooled = all_integers(work.attributes.get("pooled_size", "")) or (1,)
     # A bin of a ROIPooling holds every pixel that it touches.
     touched = 1 if op == "ROIPooling" else 0
     sides = zip(work.inputs[0][2:], pooled * 2)
@@ -285,23 +284,23 @@ def _axes(op: str, attributes: Mapping[str, str], shape: tuple[int, ...]) -> tup
     """Return how many values lie before, within and behind the axes that an operator goes over."""
     if op in _LIE_ALONG:
         name, default = _LIE_ALONG[op]
-        axis = _integers(attributes.get(name, default))[0] % max(1, len(shape))
+        axis = all_integers(attributes.get(name, default))[0] % max(1, len(shape))
         return math.prod(shape[:axis]), math.prod(shape[axis : axis + 1]), math.prod(shape[axis + 1 :])
     if op == "transpose":
         # What stays in place behind is moved as one.
-        order = _integers(attributes.get("axes", "")) or tuple(reversed(range(len(shape))))
+        order = all_integers(attributes.get("axes", "")) or tuple(reversed(range(len(shape))))
         kept = len(shape)
         while kept and order[kept - 1] == kept - 1:
             kept -= 1
         return math.prod(shape[:kept]), 1, math.prod(shape[kept:])
     if op == "tile":
-        times = _integers(attributes.get("reps", ""))[-len(shape) :] if shape else ()
+        times = all_integers(attributes.get("reps", ""))[-len(shape) :] if shape else ()
         axes = [axis + len(shape) - len(times) for axis, number in enumerate(times) if number > 1]
         return _split_at(shape, axes)
     if op not in _GO_OVER_AXES:
         return 1, 1, 1
     given = attributes.get("axis", "-1" if op in _LAST_AXIS else "")
-    return _split_at(shape, [axis % len(shape) for axis in _integers(given) if shape])
+    return _split_at(shape, [axis % len(shape) for axis in all_integers(given) if shape])
 
 
 def _split_at(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, int]:
@@ -313,7 +312,7 @@ def _split_at(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, in
 
 
 def _last_axis_moves(attributes: Mapping[str, str], rank: int) -> float:
-    axes = _integers(attributes.get("axes", ""))
+    axes = all_integers(attributes.get("axes", ""))
     return float(bool(axes) and axes[-1] != rank - 1)
 
 
@@ -355,7 +354,7 @@ def _layout(work: Work, itemsize: int) -> int:
 
 def groups_of(attributes: Mapping[str, str]) -> int:
     """Return into how many groups a layer's channels are cut."""
-    return max(1, (_integers(attributes.get("num_group", "")) or (1,))[0])
+    return max(1, (all_integers(attributes.get("num_group", "")) or (1,))[0])
 
 
 def _up(size: int, block: int) -> int:
@@ -365,11 +364,6 @@ def _up(size: int, block: int) -> int:
 def _fill(size: int) -> int:
     """Return the largest power of two that divides a size, up to :data:`_FILL`."""
     return min(_FILL, size & -size) if size else 1
-
-
-@lru_cache(maxsize=256)
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple([int(number) for number in re.findall(r"-?\d+", text)])
 
 
 def _names(number: int) -> frozenset[str]:

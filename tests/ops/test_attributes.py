@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxamp.ops.attributes import integers, is_true, real_number
+from mxamp.ops.attributes import all_integers, integers, is_true, real_number
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,17 @@ def test_a_number_is_read_and_nothing_else(text: str, value: float | None) -> No
     assert real_number({"scalar": text}, "scalar", 7.0) == value
     assert real_number({}, "scalar", 7.0) == 7.0
     assert real_number({}, "scalar") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("((0, 0), (1, 2))", (0, 0, 1, 2)),
+        ("[[0,0],[-1,2]]", (0, 0, -1, 2)),
+        ("(3L, 1L)", (3, 1)),
+        ("", ()),
+        ("None", ()),
+    ],
+)
+def test_integers_of_pairs_are_read_one_after_another(text: str, value: tuple[int, ...]) -> None:
+    assert all_integers(text) == value

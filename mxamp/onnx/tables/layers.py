@@ -234,14 +234,14 @@ def _nearest(call: Call, data: Tensor, scale: int) -> Tensor:
 
 @mapping("Pad", "Pad")
 def _pad(call: Call) -> Written:
-    widths = call.sizes("pad_width")
-    value = call.scalar(call.number("constant_value", 0), call.data)
+    return padded(call, call.sizes("pad_width"))
+
+
+def padded(call: Call, widths: Sequence[int]) -> Tensor:
+    """Return data with places before and behind each axis, by turns, in the order of the axes."""
     mode = call.text("mode", "constant")
-    return call.emit(
-        *("Pad", call.data, call.indices([*widths[0::2], *widths[1::2]])),
-        value if mode == "constant" else None,
-        mode=mode,
-    )
+    value = call.scalar(call.number("constant_value", 0), call.data) if mode == "constant" else None
+    return call.emit("Pad", call.data, call.indices([*widths[0::2], *widths[1::2]]), value, mode=mode)
 
 
 @mapping("Crop", "Slice")

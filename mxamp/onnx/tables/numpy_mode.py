@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Sequence
 
 import numpy as np
@@ -11,7 +10,9 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
+from mxamp.onnx.tables.layers import padded
 from mxamp.onnx.tensor import Tensor
+from mxamp.ops.attributes import all_integers
 from mxamp.ops.promotion import promoted
 
 
@@ -48,9 +49,7 @@ def _pad(call: Call) -> Written:
         call.refuse(f"padding with mode={mode!r} has no mapping.")
     if mode == "reflect" and call.text("reflect_type", "even") != "even":
         call.refuse("padding with reflect_type='odd' has no mapping.")
-    widths = [int(width) for width in re.findall(r"\d+", str(call.text("pad_width")))]
-    value = call.scalar(call.number("constant_value", 0), call.data) if mode == "constant" else None
-    return call.emit("Pad", call.data, call.indices([*widths[0::2], *widths[1::2]]), value, mode=mode)
+    return padded(call, all_integers(str(call.text("pad_width"))))
 
 
 @mapping("_np_roll", "Slice, Concat")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Sequence
 
+from mxamp.ops.attributes import all_integers
 from mxamp.ops.shapes.call import UNKNOWN, MaybeShape, Shape, ShapeCall, merged, rule
 
 
@@ -347,7 +347,7 @@ def _stack(call: ShapeCall) -> Shape:
 
 @rule("_npi_pad")
 def _numpy_pad(call: ShapeCall) -> Shape:
-    data, widths = call.data, [int(width) for width in re.findall(r"-?\d+", str(call.text("pad_width", "")))]
+    data, widths = call.data, all_integers(str(call.text("pad_width", "")))
     if len(widths) != 2 * len(data):
         call.refuse(f"it pads {len(widths) // 2} axes of {data}")
     return tuple(before + size + behind for before, size, behind in zip(widths[::2], data, widths[1::2]))
