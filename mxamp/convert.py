@@ -145,10 +145,11 @@ def convert_model(
     low_precision
         ``"required"``: GREEN nodes are low wherever that is possible, though parameters that others share
         may then be stored twice and the model grow, as it never does otherwise. ``"profitable"``: where the
-        model is then faster, as the target's costs say. By default the latter where ``input_shapes`` and the
+        model is then faster, as the target's costs say. ``"none"``: nowhere; the model stays float32, its
+        graph prepared and BatchNorms folded. By default ``"profitable"`` where ``input_shapes`` and the
         target tell costs. Without ``input_shapes`` it is so for the shapes that are usual for such a model
         (``report.assumed_shapes``); where nothing tells them, or so short a forward pass that they would not
-        say what is faster, it is the former.
+        say what is faster, it is ``"required"``.
     profile
         Whether to measure this very model, on this machine, instead of estimating from the target's costs:
         its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan

@@ -66,7 +66,8 @@ def add_deciding_options(parser: argparse.ArgumentParser) -> None:
         "--low-precision",
         choices=[member.value for member in LowPrecision],
         help="required: low wherever that is wanted and possible; profitable: where it makes the model "
-        "faster, by the target's costs (default: profitable where shapes and the target tell costs)",
+        "faster, by the target's costs; none: nowhere, the graph is prepared in float32 (default: profitable "
+        "where shapes and the target tell costs)",
     )
     deciding.add_argument(
         "--profile",

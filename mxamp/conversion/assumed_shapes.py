@@ -12,6 +12,7 @@ from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
 from mxamp.conversion.told_form import LENGTH, OPEN, told_form
 from mxamp.conversion.told_size import sizes_said, told_side, told_size
+from mxamp.decisions import LowPrecision
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph, Node
 from mxamp.graph.shapes import infer_entry_shapes
@@ -88,7 +89,8 @@ def assumed_for(options: Options, graph: Graph, params: Mapping[str, Parameter])
     that is made without shapes. And not where low precision is an order.
     """
     cost = options.target.cost
-    if cost is None or not cost.is_measured or options.low_precision is not None or options.policy.is_pure:
+    is_ordered = options.policy.is_pure or options.low_precision not in (None, LowPrecision.NONE)
+    if cost is None or not cost.is_measured or is_ordered:
         return None
     shapes = {name: parameter.shape for name, parameter in params.items()}
     inputs = [name for name in graph.variables if name not in params]

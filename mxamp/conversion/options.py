@@ -98,6 +98,9 @@ class Options:
         check_flag(self.rewrite_masks, "rewrite_masks")
         self._set("low_precision", as_low_precision(self.low_precision))
         self._set("compensate", as_compensation(self.compensate))
+        if self.stays_float32:
+            self._check_stays_float32()
+            self._set("target", self.target.in_float32())
         if policy.target_dtype.is_emulated_only:
             # No operator of MXNet's casts to such a format; emulation replaces every cast by a rounding.
             self._set("cast_op", AMP_CAST)
@@ -122,6 +125,24 @@ class Options:
                 f"The policy is for {policy.target_dtype} and the target {self.target.name} for "
                 f"{self.target.dtype}; they must be for the same dtype. Give "
                 f"{setting('target_dtype', self.target.dtype.label)}, or a target for {policy.target_dtype}."
+            )
+
+    def _check_stays_float32(self) -> None:
+        against = [
+            text
+            for is_given, text in (
+                (self.policy.is_pure, "a pure policy"),
+                (self.io_dtype is not None, argument("io_dtype")),
+                (self.saturate, setting("saturate", True)),
+                (self.compensate is not None, argument("compensate")),
+                (self.time_budget is not None, argument("time_budget")),
+            )
+            if is_given
+        ]
+        if against:
+            raise PolicyError(
+                f"{setting('low_precision', LowPrecision.NONE.value)} keeps all of the model float32, and "
+                f"{against[0]} is about what becomes low. Leave one of the two out."
             )
 
     def _check_compensate(self, compensate: Compensation) -> None:
@@ -155,6 +176,11 @@ class Options:
     def prepares(self, step: str) -> bool:
         """Return whether a pass that prepares the graph is asked for."""
         return self.prepare is None or step in self.prepare
+
+    @property
+    def stays_float32(self) -> bool:
+        """Whether the graph is prepared, and nothing is to be low."""
+        return self.low_precision is LowPrecision.NONE
 
     @property
     def leaves_parameters(self) -> bool:

@@ -192,11 +192,13 @@ PREPARING: tuple[Step, ...] = (
     preparing(SeparateDenseInput),
     preparing(KeepBranches),  # and last what MXNet's fusion makes of all these.
     # No value of a mask counts but that it is far below all others: the rules are to see one in range.
-    Step(lambda o: RewriteMasks(), lambda o: o.rewrite_masks and not o.policy.is_pure),
+    Step(
+        lambda o: RewriteMasks(), lambda o: o.rewrite_masks and not o.policy.is_pure and not o.stays_float32
+    ),
     # What values would leave the range is known by a calibration, and of masks their old value.
     Step(
         lambda o: RescaleOverflows(partial(largest_values, o), o.headroom),
-        lambda o: o.calibration is not None and not o.policy.is_pure,
+        lambda o: o.calibration is not None and not o.policy.is_pure and not o.stays_float32,
     ),
 )
 

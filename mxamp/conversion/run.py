@@ -251,5 +251,5 @@ class _Conversion:
                     "runs both. Convert the float32 model."
                 )
             return said
-        is_told = guard is not None and guard.warning is not None
-        return () if is_told or before is low else (f"Nothing was converted to {low}: {nothing}.",)
+        is_known = self.options.stays_float32 or (guard is not None and guard.warning is not None)
+        return () if is_known or before is low else (f"Nothing was converted to {low}: {nothing}.",)

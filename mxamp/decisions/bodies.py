@@ -70,9 +70,9 @@ def decide_bodies(
                     shapes=None if outer_shapes is None else infer_body_shapes(node, number, outer_shapes),
                     are_shapes_assumed=given.are_shapes_assumed,
                     # Where costs must decide outside, they do in a body whose shapes are known.
-                    low_precision=LowPrecision.REQUIRED
-                    if given.low_precision is LowPrecision.REQUIRED
-                    else None,
+                    low_precision=None
+                    if given.low_precision is LowPrecision.PROFITABLE
+                    else given.low_precision,
                     # What was measured is of nodes outside.
                     placing=None
                     if given.placing is None or not given.placing.in_bodies

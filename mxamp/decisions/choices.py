@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import AbstractSet, Mapping, Sequence
 
 from mxamp.decisions.inputs import DecisionInputs
+from mxamp.decisions.low_precision import WHY_NONE, LowPrecision
 from mxamp.dtypes import DType
 from mxamp.ops.casts import CAST
 from mxamp.policy.color import Color, Verdict
@@ -88,6 +89,9 @@ def find_choices(
         if facts is None or data_dtypes[position] is not DType.FLOAT32:
             continue
         if facts.name == CAST or verdicts[position].color is Color.RED:
+            continue
+        if given.low_precision is LowPrecision.NONE:
+            refusals[position] = WHY_NONE
             continue
         if node.name in kept:
             refusals[position] = kept[node.name]

@@ -19,6 +19,13 @@ class LowPrecision(enum.Enum):
     PROFITABLE = "profitable"
     """Where the whole model is then faster, by 3 % at least, by what the target says of costs."""
 
+    NONE = "none"
+    """Never: the graph is prepared, and all that is float32 stays so."""
+
+
+WHY_NONE = "float32 was asked for, with its graph prepared"
+"""Why a node stays FP32 where nothing is to be low."""
+
 
 def as_low_precision(given: object) -> LowPrecision | None:
     """Return what an argument means; None leaves it to what is known of the model.
@@ -34,7 +41,7 @@ def as_low_precision(given: object) -> LowPrecision | None:
         if isinstance(given, str) and given == member.value:
             return member
     raise PolicyError(
-        f"{argument('low_precision')} must be 'required', 'profitable' or None, not {given!r:.80}."
+        f"{argument('low_precision')} must be 'required', 'profitable', 'none' or None, not {given!r:.80}."
     )
 
 

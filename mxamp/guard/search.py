@@ -225,6 +225,9 @@ class _Search:
             reason = f"nothing in the model became {self._low}, and its prepared graph was slower"
             unchanged = MeasuredRatio.of(measured, 0)
             return _found(ORIGINAL, reason, original, result=unchanged, prepared=result)
+        if self._options.stays_float32:
+            reason = "it is float32 with its graph prepared, as asked for, and no slower"
+            return _found(CONVERTED, reason, result=result, prepared=result)
         reason = f"nothing in the model became {self._low}; it is float32 with its graph prepared"
         return _found(PREPARED, reason, result=result, prepared=result)
 

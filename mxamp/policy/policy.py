@@ -13,7 +13,7 @@ from typing import Iterable, Mapping, Sequence, TypeVar
 from mxamp.dtypes import EMULATED_ONLY, DType
 from mxamp.errors import ExportError, MxampError, PolicyError, TargetError, nearest_names
 from mxamp.files import atomic_write, existing_file
-from mxamp.messages.arguments import path_fault
+from mxamp.messages.arguments import path_fault, setting
 from mxamp.ops import FACTS
 from mxamp.policy.built_in import built_in_document
 from mxamp.policy.color import Color
@@ -85,11 +85,14 @@ class Policy:
         except TargetError:
             dtype = None
         if dtype is None or not dtype.is_low_precision:
+            given = " ".join(repr(target_dtype).split())  # an array's has many lines
+            in_float32 = setting("low_precision", "none")
             raise PolicyError(
-                f"target_dtype={target_dtype!r} is not a low precision of MXNet."
+                f"target_dtype={given:.60} is not a low precision of MXNet."
                 f"{nearest_names(str(target_dtype), ['float16', 'bfloat16'])} "
                 "Use 'float16' (GPUs) or 'bfloat16' (CPUs); emulation also knows "
                 f"{', '.join(member.label for member in EMULATED_ONLY)}."
+                + (f" With {in_float32} all of the model stays float32." if dtype is DType.FLOAT32 else "")
             )
         cached = _DEFAULTS.get(dtype)
         if cached is None:

@@ -40,7 +40,7 @@ def short_summary(report: Report) -> list[tuple[str, str]]:
         kept = reason_groups(report)
         if kept:
             reason, nodes = kept[0]
-            count = count_of(len(report.nodes) - report.low_nodes, "node")
+            count = count_of(sum(len(others) for _, others in kept), "node")
             which = f"{count}: {reason}"
             if len(kept) > 1:
                 which = f"{count} for {len(kept)} reasons, {len(nodes)} of them: {reason}"

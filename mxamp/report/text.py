@@ -305,10 +305,13 @@ def _color_table(report: Report, width: int) -> list[str]:
 
 
 def reason_groups(report: Report) -> list[tuple[str, list[NodeReport]]]:
-    """Return the nodes that are not low by the reason for it, the most frequent first."""
+    """Return the nodes that are not low by the reason for it, the most frequent first.
+
+    Without those that are folded, which compute no more, and are counted apart.
+    """
     groups: dict[str, list[NodeReport]] = {}
     for node in report.nodes:
-        if node.compute != report.target_dtype:
+        if node.compute != report.target_dtype and node.rule != FOLDED:
             groups.setdefault(node.reason, []).append(node)
     return sorted(groups.items(), key=lambda group: -len(group[1]))
 

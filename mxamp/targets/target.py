@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -94,6 +94,11 @@ class Target:
     def runs_nothing_low(self) -> bool:
         """Whether no operator at all runs in the low dtype, so that models stay FP32 and are prepared."""
         return self.default is Support.UNSUPPORTED and not self.operators
+
+    def in_float32(self) -> Target:
+        """Return the same for models that stay FP32: nothing runs low, and no form of a graph pays for it."""
+        cost = None if self.cost is None else replace(self.cost, low_over_float32=_LOW_OVER_FLOAT32)
+        return replace(self, operators={}, default=Support.UNSUPPORTED, cost=cost, warning="")
 
     @property
     def block(self) -> int:
@@ -254,6 +259,9 @@ class Target:
         }[found.support]
         return f"{op} {what} on {self.name}" + (f": {found.note}" if found.note else "")
 
+
+_LOW_OVER_FLOAT32 = 4.0
+"""How many times as long low precision takes where it is not to be used; more than it could ever gain."""
 
 _CACHE: dict[str, Target] = {}
 

@@ -555,5 +555,5 @@ def test_low_precision_is_named_or_left_open(given: Any) -> None:
 
 @pytest.mark.parametrize("given", ["always", True, 1, []], ids=str)
 def test_another_low_precision_is_refused(given: Any) -> None:
-    with pytest.raises(PolicyError, match="must be 'required', 'profitable' or None"):
+    with pytest.raises(PolicyError, match="must be 'required', 'profitable', 'none' or None"):
         as_low_precision(given)

@@ -14,7 +14,6 @@ from model_zoo_eval.registry import find_entry
 from model_zoo_eval.rows import CRASHED, OK, TIMEOUT
 from mxamp.errors import DataError, UnknownNameError
 from mxamp.model import Model
-from mxamp.targets import Target
 from tests.building import AUXILIARY, F32, Net
 from tests.machines import needs_bfloat16
 from tools.benchmark_models import cli
@@ -138,8 +137,7 @@ def test_an_unknown_model_is_refused_with_the_nearest():
 # ---------------------------------------------------------------------- variants
 
 
-def test_the_prepared_model_is_float32_with_its_batch_norm_folded(monkeypatch):
-    monkeypatch.setattr("tools.benchmark_models.variants.automatic_target", Target.for_dtype)
+def test_the_prepared_model_is_float32_with_its_batch_norm_folded():
     net = Net()
     norm = net.bn(net.conv(net.var("data"), "layer"), "norm")
     graph = net.graph(net.op("Activation", norm, name="relu", act_type="relu"))

@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 
 import mxamp
 from mxamp.compare.inputs import as_model
-from mxamp.conversion import Options, Source, convert_graph
-from mxamp.dtypes import DType
-from mxamp.guard.regions import names_of_operators
 from mxamp.model import Model
 from mxamp.params.parameter import Parameter
-from mxamp.policy.policy import Policy
-from mxamp.runtime.shapes import infer_shapes
-from mxamp.targets import Target
-from mxamp.targets.choose import automatic_target
 from tools.benchmark_models.names import (
     MXAMP,
     MXAMP_NO_SHAPES,
@@ -77,44 +70,22 @@ def converters(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, C
 def prepared_model(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
     """Return a model after the passes that prepare its graph, with BatchNorm folded, all of it FP32.
 
-    That is what ``target="auto"`` would make on a CPU without bfloat16 instructions that takes as long in
-    FP32 as this one.
-
     Parameters
     ----------
     model
         The FP32 model; never changed.
     shapes
         Input name -> shape, the batch included, for the passes that need it.
-
-    Notes
-    -----
-    A conversion to bfloat16 with its defaults, in which every node is kept FP32. Excluding the nodes instead
-    would stop the passes as well: they leave alone what a rule of the user's picks.
     """
-    graph = model.graph
-    params = {**model.arg_params, **model.aux_params}
-    source = Source(
-        graph,
+    return mxamp.convert_model(
+        model.graph,
         model.arg_params,
         model.aux_params,
-        shapes=None if shapes is None else infer_shapes(graph, shapes, params),
+        _DTYPE,
+        target="auto",
+        input_shapes=shapes,
+        low_precision="none",
     )
-    options = Options(
-        Policy.default(_DTYPE),
-        _in_float32(automatic_target(DType.parse(_DTYPE))),
-        rewrite_masks=False,
-        kept=dict.fromkeys(names_of_operators(graph), "to measure the passes alone"),
-    )
-    return convert_graph(source, options, warn=False)
-
-
-def _in_float32(target: Target) -> Target:
-    """Return a target with costs of another in FP32 by which no form of a graph pays for being low."""
-    if target.cost is not None and target.cost.low_over_float32:
-        return target
-    document = {"name": f"{target.name} in float32", "based_on": target.name, "cost": {"low_over_float32": 4}}
-    return Target.from_document(document, source="the target of prepared graphs")
 
 
 def first_equals(models: Mapping[str, Model]) -> dict[str, str]:
