@@ -6,6 +6,7 @@ from typing import Mapping, Sequence
 
 from mxamp.calibration import Calibration, ModelRecord
 from mxamp.calibration.ranges import knows_some_of
+from mxamp.dtypes import DType
 from mxamp.graph.control_flow import graphs_within, is_control_flow
 from mxamp.graph.graph import VARIABLE, Graph, Node
 from mxamp.messages.counts import some_of
@@ -98,6 +99,23 @@ def kept_weight_notes(state: State) -> tuple[str, ...]:
         f"on CPUs, in float32 as well: it keeps the weights of {kept}, which the model computes from its "
         "inputs. Set MXNET_SUBGRAPH_BACKEND=NONE in the environment before a model is bound. A block that "
         "convert_block returns is not fused, and right.",
+    )
+
+
+def misread_order_notes(user: State) -> tuple[str, ...]:
+    """Return a warning for what MXNet misreads in the float32 model, and not in the converted one."""
+
+    def is_plain(position: int) -> bool:
+        return user.dtypes[position][0] is not DType.FLOAT32
+
+    misread = user.target.backend.misread_orders(user.graph, is_plain)
+    if not misread:
+        return ()
+    which = some_of([user.graph.nodes[position].name for position in misread])
+    return (
+        "On CPUs MXNet may raise or be wrong in the float32 model: it says another shape of values in "
+        f"{which} that a convolution left in blocks of channels, and takes them for plain ones behind that. "
+        "This model reads a copy in plain order there.",
     )
 
 

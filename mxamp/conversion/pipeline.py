@@ -26,6 +26,7 @@ from mxamp.passes import (
     FoldScale,
     InsertCasts,
     KeepBranches,
+    KeepOrder,
     KeepPlannedBranches,
     KeepReferences,
     MergeCommonSubexpressions,
@@ -230,6 +231,7 @@ PLANNING: tuple[Step, ...] = (
     # What is only known to do nothing now that there is a plan.
     Step(lambda o: DropNeedlessCasts(), lambda o: o.prepares(DropNoOps.step) and not o.policy.is_pure),
     # And last what MXNet's fusion and its plan of memory make of all these, and of the casts.
+    Step(lambda o: KeepOrder(), lambda o: True),
     Step(lambda o: KeepPlannedBranches(o.cast_op), lambda o: True),
     Step(lambda o: KeepReferences(o.cast_op), lambda o: True),
 )

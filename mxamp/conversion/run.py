@@ -9,7 +9,13 @@ from typing import Any, Callable, Mapping, Sequence
 
 from mxamp.conversion import pipeline
 from mxamp.conversion.assumed_shapes import AssumedShapes, assumed_for
-from mxamp.conversion.notes import calibration_notes, graph_notes, kept_weight_notes, lost_branch_notes
+from mxamp.conversion.notes import (
+    calibration_notes,
+    graph_notes,
+    kept_weight_notes,
+    lost_branch_notes,
+    misread_order_notes,
+)
 from mxamp.conversion.options import Options
 from mxamp.conversion.parameters import Casting, run_unmeasured
 from mxamp.conversion.pipeline import run_steps
@@ -102,6 +108,7 @@ def convert_graph(
     user, inputs, notes = _start(source, options)
     prepared = run_steps(pipeline.PREPARING, user, options)
     notes.extend(lost_branch_notes(user, prepared))
+    notes.extend(misread_order_notes(user))
     notes.extend(kept_weight_notes(prepared))
     conversion = _Conversion(options, user, inputs, notes, build_symbol, observe)
 

@@ -37,6 +37,7 @@ from mxamp.passes.hard_swish import RewriteHardSwish
 from mxamp.passes.insert_casts import InsertCasts, offline_dtypes
 from mxamp.passes.instance_norm import RewriteInstanceNorm
 from mxamp.passes.keep_branches import KeepBranches
+from mxamp.passes.keep_order import KeepOrder
 from mxamp.passes.keep_planned_branches import KeepPlannedBranches
 from mxamp.passes.keep_references import KeepReferences
 from mxamp.passes.known_choice import DropKnownChoices
@@ -108,6 +109,7 @@ __all__ = [
     "InsertedCasts",
     "InsertedRound",
     "KeepBranches",
+    "KeepOrder",
     "KeepPlannedBranches",
     "KeepReferences",
     "MergeCommonSubexpressions",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, Mapping, Sequence
+from typing import Callable, Collection, Mapping, Sequence
 
 from mxamp.graph.graph import Entry, Graph, Use
 from mxamp.targets.fusion_defect import LostBranch, handed_on, lost_branches, order_of_readers_matters
 from mxamp.targets.kept_weights import layers_of_computed_weights
 from mxamp.targets.memory_defect import references
+from mxamp.targets.order_defect import misread_orders
 
 MXNET = "mxnet"
 
@@ -92,6 +93,10 @@ class Backend:
     def handed_on(self, graph: Graph) -> Mapping[Entry, Entry]:
         """Return what is deleted before fusion -> the value that is read in its place."""
         return handed_on(graph) if self.has_onednn else {}
+
+    def misread_orders(self, graph: Graph, is_plain: Callable[[int], bool]) -> Sequence[int]:
+        """Return the operators behind which values in oneDNN's order are taken for plain ones."""
+        return misread_orders(graph, is_plain) if self.has_onednn else ()
 
     def uncounted_references(self, graph: Graph) -> Sequence[Use]:
         """Return where shapes are read of tensors whose memory may be another's by then."""
