@@ -78,6 +78,8 @@ class Draft:
     def __init__(self, random: np.random.Generator, *, numpy_mode: bool = False) -> None:
         self.random = random
         self.numpy_mode = numpy_mode
+        # Many forms are for whole blocks of channels, or for so many values that they pay.
+        self.is_large = self.chance(0.3)
         self.nodes: list[Node] = []
         self.values: list[Value] = []
         self.args: dict[str, NDArray[Any]] = {}
@@ -101,6 +103,10 @@ class Draft:
         if not items:
             raise NothingFitsError
         return items[int(self.random.integers(len(items)))]
+
+    def width(self, *small: int) -> int:
+        """Return a number of channels, or of features: one of some, or in a large model of whole blocks."""
+        return self.choice([8, 16, 16, 24, 32] if self.is_large and self.chance(0.7) else small)
 
     def number(self, low: float, high: float) -> float:
         """Return a number of few digits, as people write them."""

@@ -76,8 +76,9 @@ def _heads(draft: Draft, added: list[Value]) -> list[Value]:
 
 
 def _inputs(draft: Draft) -> None:
-    batch, channels = draft.choice([1, 2, 2, 3]), draft.choice([1, 2, 3, 4, 4, 8])
-    side = draft.choice([1, 4, 5, 6, 7])
+    batch, channels = draft.choice([1, 2, 2, 3]), draft.width(1, 2, 3, 4, 4, 8)
+    side = draft.choice([7, 12, 16, 20, 28] if draft.is_large else [1, 4, 5, 6, 7])
+    depth = draft.choice([3, 4, 8]) if draft.is_large else 3
 
     def image() -> NDArray[Any]:
         return draft.normal(batch, channels, side, side)
@@ -92,7 +93,7 @@ def _inputs(draft: Draft) -> None:
         return draft.normal(batch, channels, length)
 
     def volume() -> NDArray[Any]:
-        return draft.normal(batch, channels, 3, 4, 4)
+        return draft.normal(batch, channels, depth, depth + 1, depth + 1)
 
     def features() -> NDArray[Any]:
         return draft.normal(batch, width)
@@ -100,7 +101,8 @@ def _inputs(draft: Draft) -> None:
     def words() -> NDArray[Any]:
         return np.asarray(draft.random.integers(0, 4, (batch, length)), kind)
 
-    length, width = draft.integer(2, 5), draft.choice([2, 3, 4, 8])
+    length = draft.integer(8, 64) if draft.is_large else draft.integer(2, 5)
+    width = draft.width(2, 3, 4, 8)
     kind = draft.choice(["float32", "float32", "int32", "int64"])
     kinds = {"data": image, "sequence": sequence, "signal": signal, "volume": volume, "features": features}
     for _ in range(draft.choice([1, 1, 1, 2, 2, 3])):

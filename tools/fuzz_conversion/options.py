@@ -25,6 +25,9 @@ _WITHOUT_AVX512 = "cpu-bf16-avx2"
 _LOW_ALL_THE_SAME = ("io_dtype", "low_precision", "policy")
 """Options by which values would be bfloat16 even so."""
 
+_OF_LOW = (*_LOW_ALL_THE_SAME, "saturate")
+"""Options that say how to be low, which a model that is to stay float32 is not."""
+
 _NARROW = ("columns", "explicit_padding", "skipped_places", "short_rows", "take_rows")
 """The passes that are for CPUs without AVX-512 alone."""
 
@@ -86,6 +89,9 @@ def random_options(seed: int, model: RandomModel) -> dict[str, Any]:
     if options["emulate"] is None and has_avx512() is False:
         options = {name: value for name, value in options.items() if name not in _LOW_ALL_THE_SAME}
         options["target"] = _WITHOUT_AVX512
+    if options["emulate"] is None and chance(0.15):
+        options = {name: value for name, value in options.items() if name not in _OF_LOW}
+        options["low_precision"] = "none"
     return options
 
 

@@ -26,7 +26,8 @@ def convolution(draft: Draft) -> Any:
     channels = x.shape[1]
     attrs = _window(draft, x)
     groups = draft.choice([1, 1, 1, *(size for size in (2, 3, 4, 8) if channels % size == 0), channels])
-    filters = groups * draft.choice([1, 2, 3, 4])
+    is_depthwise = groups == channels > 1
+    filters = groups * (draft.choice([1, 2, 3, 4]) if is_depthwise else draft.width(1, 2, 3, 4))
     if draft.chance(0.2):
         filters = channels if groups == 1 else filters
         attrs["stride"] = (1,) * len(attrs["kernel"])
@@ -68,7 +69,7 @@ def deconvolution(draft: Draft) -> Any:
         attrs["adj"] = (draft.choice([0, stride - 1]),) * dims
     return mx.sym.Deconvolution(
         x.sym,
-        num_filter=groups * draft.choice([1, 2, 3, 16]),
+        num_filter=groups * (draft.width(1, 2, 3, 16) if groups == 1 else draft.choice([1, 2])),
         num_group=groups,
         no_bias=draft.chance(),
         **attrs,
@@ -78,7 +79,7 @@ def deconvolution(draft: Draft) -> Any:
 def dense(draft: Draft) -> Any:
     """Apply a dense layer, flattening or not, with an activation or not."""
     x = draft.pick(ndim=(2, 3, 4))
-    attrs = {"num_hidden": draft.choice([1, 2, 4, 5, 8]), "flatten": draft.chance()}
+    attrs = {"num_hidden": draft.width(1, 2, 4, 5, 8), "flatten": draft.chance()}
     if draft.chance():
         attrs["no_bias"] = draft.chance()
     shared = {}
