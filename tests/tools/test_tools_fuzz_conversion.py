@@ -74,7 +74,7 @@ def test_a_case_survives_its_file(tmp_path):
 
 def test_random_models_hold_operators_of_every_family():
     found = set()
-    for seed in range(150):
+    for seed in range(600):
         found.update(operators_of(random_model(seed).graph))
     assert len(found) > 150
     assert {"Convolution", "FullyConnected", "RNN", "_foreach", "softmax", "topk", "BatchNorm"} <= found

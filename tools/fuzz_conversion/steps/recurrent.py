@@ -17,7 +17,7 @@ _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 def unrolled(draft: Draft) -> Any:
     """Unroll a cell over a sequence, with the default states."""
-    x = draft.pick(lambda value: value.shape[1] <= 5, ndim=3)
+    x = draft.pick(lambda value: value.shape[1] <= 8, ndim=3)
     prefix = f"cell{len(draft.nodes)}_"
     cell = _CELLS[draft.choice(sorted(_CELLS))](draft.choice([2, 4]), prefix=prefix)
     if draft.chance(0.2):
@@ -32,7 +32,7 @@ def unrolled(draft: Draft) -> Any:
 
 def fused(draft: Draft) -> Any:
     """Run the fused operator, with its states as outputs or without."""
-    x = draft.pick(lambda value: value.shape[0] <= 6, ndim=3)
+    x = draft.pick(lambda value: value.shape[0] <= 24, ndim=3)
     _, batch, width = x.shape
     mode = draft.choice(sorted(_GATES))
     layers, both, hidden = draft.choice([1, 1, 2]), draft.chance(0.3), draft.choice([2, 3, 4])
@@ -64,7 +64,7 @@ def fused(draft: Draft) -> Any:
 
 def layer(draft: Draft) -> Any:
     """Run a Gluon layer, whose parameters are joined when it runs."""
-    x = draft.pick(lambda value: value.shape[0] <= 6, ndim=3)
+    x = draft.pick(lambda value: value.shape[0] <= 24, ndim=3)
     kind = draft.choice([mx.gluon.rnn.LSTM, mx.gluon.rnn.GRU, mx.gluon.rnn.RNN])
     block = kind(draft.choice([2, 4]), input_size=x.shape[2], prefix=f"layer{len(draft.nodes)}_")
     return block(x.sym)
