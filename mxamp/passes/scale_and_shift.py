@@ -18,7 +18,7 @@ from mxamp.passes.fold_bias import LARGEST_SUM, along_channels
 from mxamp.passes.fold_scale import LARGEST_FACTOR
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
-from mxamp.passes.unit_norm import put_unit_norm
+from mxamp.passes.unit_norm import unit_norm
 from mxamp.targets.layout import READ_BLOCKS
 
 _IMAGE = 4
@@ -107,7 +107,7 @@ class RewriteScaleAndShift(PreparationPass):
                 for what, numbers in (("gamma", scale), ("beta", shift))
                 for values in [np.broadcast_to(numbers, channels).astype(np.float32)]
             )
-            put_unit_norm(edit, last, source, gamma, beta, channels)
+            edit.replace(last, unit_norm(edit, last, source, gamma, beta, channels))
             for step in chain:
                 if step.position != last:
                     edit.drop(step.position, source)

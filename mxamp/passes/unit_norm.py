@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxamp.graph.graph import Entry
+from mxamp.graph.graph import Entry, Node
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import own_attributes
@@ -13,15 +13,13 @@ _EPSILON = 2.0**-10
 """With a variance of 1 - 2^-10 it divides by exactly 1: FP32 holds both, and their sum."""
 
 
-def put_unit_norm(
-    edit: GraphEdit, position: int, image: Entry, gamma: Entry, beta: Entry, channels: int
-) -> None:
-    """Replace a node by a BatchNorm that returns gamma times an image plus beta.
+def unit_norm(edit: GraphEdit, position: int, image: Entry, gamma: Entry, beta: Entry, channels: int) -> Node:
+    """Return a BatchNorm that returns gamma times an image plus beta, for the place of a node.
 
     Parameters
     ----------
     edit
-        The edit.
+        The edit, to which the BatchNorm's mean and variance are added.
     position
         The node, whose name and own attributes stay.
     image
@@ -36,7 +34,7 @@ def put_unit_norm(
     attrs = own_attributes(node)
     attrs.update(eps=str(_EPSILON), fix_gamma="False", use_global_stats="True")
     inputs = (image, gamma, beta, *statistics)
-    edit.replace(position, node._replace(op="BatchNorm", attrs=attrs, inputs=inputs, num_outputs=3))
+    return node._replace(op="BatchNorm", attrs=attrs, inputs=inputs, num_outputs=3)
 
 
 def _statistics(edit: GraphEdit, name: str, channels: int, before: int) -> tuple[Entry, Entry]:

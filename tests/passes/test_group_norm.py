@@ -26,13 +26,14 @@ PARTS = (
     "whole",
 )
 INSERTED = [f"n_{part}" for part in PARTS]
+INSERTED_OF_SEQUENCES = [name for name in INSERTED if name != "n_flat"]
 
 
-def network(groups: int = 2, *, kernel: str = "(1, 1)", **attrs: Any) -> tuple[Net, Entry]:
+def network(groups: int = 2, *, kernel: str = "(1, 1)", channels: int = 8, **attrs: Any) -> tuple[Net, Entry]:
     """Return data of 4 channels -> Convolution to 8 -> GroupNorm."""
     net = Net()
-    weight = net.param("weight", 8, 4, *([1] * kernel.count("1")))
-    options = {"num_filter": 8, "kernel": kernel, "no_bias": True}
+    weight = net.param("weight", channels, 4, *([1] * kernel.count("1")))
+    options = {"num_filter": channels, "kernel": kernel, "no_bias": True}
     layer = net.op("Convolution", net.var("data"), weight, name="conv", **options)
     gamma, beta = (net.param(name, groups) for name in ("gamma", "beta"))
     return net, net.op("GroupNorm", layer, gamma, beta, name="n", outputs=3, num_groups=groups, **attrs)
@@ -52,9 +53,35 @@ def test_group_norm_becomes_layer_norm_over_rows() -> None:
     assert (change.node, change.op, change.into) == ("n", "GroupNorm", "n")
 
 
-def test_shapes_are_handed_on() -> None:
-    net, last = network()
-    graph, shapes = net.graph(last), {"data": (2, 4, 32, 40)}
+def norm_of(sides: int, channels: int = 8, groups: int = 2) -> tuple[dict[str, str], Net]:
+    """Return the nodes that a norm of a layer's result becomes, by their names."""
+    net, last = network(groups, kernel=str((1,) * sides), channels=channels)
+    axes = {1: INSERTED_OF_SEQUENCES, 2: INSERTED, 3: [*INSERTED, "n_planes"]}
+    after, _ = prepared(RewriteGroupNorm, net.graph(last), net.params, inserted=axes[sides])
+    return {line.split(" = ")[0]: line.split(" = ")[1] for line in operators(after)}, net
+
+
+def test_volumes_have_two_axes_as_one() -> None:
+    lines, _ = norm_of(3)
+    assert lines["n_planes"] == "Reshape(conv) {shape: (0, -3, 0, 0)}"
+    assert lines["n_flat"] == "Reshape(n_planes) {shape: (0, -3, 0)}"
+    assert lines["n_rows"] == "Reshape(n_flat) {shape: (0, -4, 2, -1, 0)}"
+    assert lines["n"] == "reshape_like(n_whole, conv)"
+
+
+@pytest.mark.parametrize(
+    ("channels", "said"), [(8, "(0, -4, 2, -1, 0)"), (62, "(0, -4, 2, -1, 0)"), (64, "(0, 2, -1, 32)")]
+)
+def test_rows_of_sequences_are_as_long_as_groups_have_channels(channels: int, said: str) -> None:
+    lines, _ = norm_of(1, channels)
+    assert lines["n_rows"] == f"Reshape(conv) {{shape: {said}}}"
+    assert lines["n"] == "reshape_like(n_whole, conv)"
+
+
+@pytest.mark.parametrize("sides", [(32, 40), (3200,), (8, 10, 12)], ids=str)
+def test_shapes_are_handed_on(sides: tuple[int, ...]) -> None:
+    net, last = network(kernel=str((1,) * len(sides)))
+    graph, shapes = net.graph(last), {"data": (2, 4, *sides)}
     stored = {name: values.shape for name, values in net.params.items()}
     done = prepare_graph(
         graph,
@@ -74,7 +101,7 @@ def test_shapes_are_handed_on() -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *("volumes", "an input", "float16", "rule", "statistics", "no image", "small", "other shapes"),
+        *("an input", "float16", "rule", "statistics", "unknown", "small", "other shapes"),
         *("uneven", "a small epsilon"),
     ],
 )
@@ -82,14 +109,14 @@ def test_refuses(case: str) -> None:
     policy = shapes = None
     groups = 3 if case == "uneven" else 2
     attrs = {"eps": "1e-10"} if case == "a small epsilon" else {}
-    net, last = network(groups, kernel="(1, 1, 1)" if case == "volumes" else "(1, 1)", **attrs)
+    net, last = network(groups, **attrs)
     if case == "an input":
         del net.params["gamma"]
     elif case == "float16":
         net.params = {name: values.astype(np.float16) for name, values in net.params.items()}
     elif case == "rule":
         policy = Policy.default(BF16).excluding(names=["n"])
-    elif case == "no image":
+    elif case == "unknown":
         net = Net()
         g, b = net.param("g", 2), net.param("b", 2)
         last = net.op("GroupNorm", net.var("data"), g, b, outputs=3, num_groups=2)
@@ -135,12 +162,17 @@ def computed(
     from mxamp.runtime.executor import BoundModel
 
     net = Net()
-    image = net.op("Pooling", net.var("data"), name="image", kernel="(1, 1)", pool_type="avg")
+    channels, kernel = data.shape[1], (1,) * (data.ndim - 2)
+    # A layer, which says how many channels there are, and leaves values as they are.
+    weight = net.param("ones", channels, 1, *kernel, value=1.0)
+    attrs = {"num_filter": channels, "num_group": channels, "no_bias": True}
+    image = net.op("Convolution", net.var("data"), weight, name="image", kernel=kernel, **attrs)
     net.params.update(gamma=gamma, beta=beta)
     inputs = image, net.var("gamma"), net.var("beta")
     last = net.op("GroupNorm", *inputs, name="n", outputs=3, eps=epsilon, num_groups=len(gamma))
     given = net.graph(last)
-    after, done = prepared(RewriteGroupNorm, given, net.params, inserted=INSERTED)
+    inserted = {3: INSERTED_OF_SEQUENCES, 4: INSERTED, 5: [*INSERTED, "n_planes"]}[data.ndim]
+    after, done = prepared(RewriteGroupNorm, given, net.params, inserted=inserted)
     assert done.changes
     args = {name: ArrayParameter(values) for name, values in net.params.items()}
     models = Model(given, args, {}), Model(after, dict(done.params), {})
@@ -150,8 +182,9 @@ def computed(
 def drawn(shape: tuple[int, ...], groups: int, middle: float = 0.0) -> list[NDArray[Any]]:
     random = np.random.default_rng(0)
     channels = shape[1]
-    data = random.standard_normal(shape) * random.uniform(0.1, 9, (1, channels, 1, 1))
-    data += random.standard_normal((1, channels, 1, 1)) * 5 + middle
+    each = (1, channels, *(1 for _ in shape[2:]))
+    data = random.standard_normal(shape) * random.uniform(0.1, 9, each)
+    data += random.standard_normal(each) * 5 + middle
     scale, shift = random.uniform(-2, 2, groups), random.standard_normal(groups)
     return [each.astype(np.float32) for each in (data, scale, shift)]
 
@@ -165,6 +198,10 @@ def drawn(shape: tuple[int, ...], groups: int, middle: float = 0.0) -> list[NDAr
         ((1, 64, 14, 14), 32),
         ((3, 6, 7, 1), 2),
         ((2, 4, 1, 90), 4),
+        ((2, 80, 3000), 2),
+        ((1, 64, 900), 1),
+        ((1, 8, 12, 20, 24), 4),
+        ((2, 6, 5, 7, 9), 3),
     ],
 )
 def test_errors_are_those_of_mxnets_own_norm(shape: Any, groups: int, middle: float) -> None:
@@ -214,24 +251,25 @@ def test_converting_again_changes_nothing_for_what_is_made_of_parameters_is_one(
     assert operators(again.graph) == operators(first.graph)
 
 
-@pytest.mark.parametrize("side", [12, 33])
-def test_a_converted_network_runs_at_every_size(side: int) -> None:
-    """A padded convolution, norm and relu, twice; converted for images of 24."""
+@pytest.mark.parametrize("sides", [(12, 12), (33, 33), (12,), (330,), (6, 7, 8), (20, 15, 18)], ids=str)
+def test_a_converted_network_runs_at_every_size(sides: tuple[int, ...]) -> None:
+    """A padded convolution, norm and relu, twice; converted for sides of 24."""
     pytest.importorskip("mxnet", reason="runs the network")
     from mxamp.runtime.executor import BoundModel
 
     net = Net()
     x = net.var("data")
     for number in range(2):
-        attrs = {"num_filter": 32, "kernel": "(3, 3)", "pad": "(1, 1)", "no_bias": True}
-        weight = net.param(f"w{number}", 32, 32 if number else 3, 3, 3)
+        kernel, pad = (3,) * len(sides), (1,) * len(sides)
+        attrs = {"num_filter": 32, "kernel": kernel, "pad": pad, "no_bias": True}
+        weight = net.param(f"w{number}", 32, 32 if number else 3, *kernel)
         x = net.op("Convolution", x, weight, name=f"conv{number}", **attrs)
         gamma, beta = net.param(f"gamma{number}", 8, value=1.2), net.param(f"beta{number}", 8)
         x = net.op("GroupNorm", x, gamma, beta, name=f"n{number}", outputs=3, eps="1e-05", num_groups=8)
         x = net.op("Activation", x, act_type="relu")
     graph = net.graph(x)
     args = {name: ArrayParameter(values) for name, values in net.params.items()}
-    shapes = {"data": (1, 3, 24, 24)}
+    shapes = {"data": (1, 3, *(512 if len(sides) == 1 else 24 for _ in sides))}
     converted = mxamp.convert_model(
         graph, args, {}, "bfloat16", target="cpu-bf16-amx", input_shapes=shapes, low_precision="required"
     )
@@ -240,7 +278,7 @@ def test_a_converted_network_runs_at_every_size(side: int) -> None:
     assert {"conv0", "conv1"} <= low
     moved = {f"n{number}_{part}" for number in range(2) for part in ("flat", "rows")}
     assert {name for name in low if name.startswith(("n0_", "n1_"))} <= moved
-    image = np.random.default_rng(0).standard_normal((2, 3, side, side)).astype(np.float32)
+    image = np.random.default_rng(0).standard_normal((2, 3, *sides)).astype(np.float32)
     expected, found = (
         BoundModel(each).run({"data": image})[0] for each in (Model(graph, args, {}), converted)
     )

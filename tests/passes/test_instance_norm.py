@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_instance_norm_becomes_layer_norm_over_rows(attrs: dict[str, str], epsil
     net, last = network(**attrs)
     after, done = prepared(RewriteInstanceNorm, net.graph(last), net.params, inserted=INSERTED)
     assert operators(after)[1:] == [
-        "n_rows = Reshape(conv) {shape: (-3, -3)}",
+        "n_rows = Reshape(conv) {shape: (-3, -1)}",
         "n_first_row = slice_axis(n_rows) {axis: 0, begin: 0, end: 1}",
         "n_row = Reshape(n_first_row) {shape: (-1,)}",
         "n_ones = ones_like(n_row)",
@@ -63,6 +64,28 @@ def test_instance_norm_becomes_layer_norm_over_rows(attrs: dict[str, str], epsil
     assert (change.node, change.op, change.into) == ("n", "InstanceNorm", "n")
 
 
+@pytest.mark.parametrize("kernel", ["(1,)", "(1, 1, 1)", None], ids=["sequence", "volume", "unknown"])
+def test_places_of_any_number_of_axes_become_one(kernel: str | None) -> None:
+    net, last = network(kernel=kernel or "(1, 1)")
+    if kernel is None:
+        net = Net()
+        norms = (net.var("conv"), net.param("gamma", 4), net.param("beta", 4))
+        last = net.op("InstanceNorm", *norms, name="n", outputs=3)
+    inserted = [*INSERTED, "n_places", "n_scaled"]
+    after, _ = prepared(RewriteInstanceNorm, net.graph(last), net.params, inserted=inserted)
+    lines = [line for line in operators(after) if line.startswith("n")]
+    assert lines[:2] == [
+        "n_places = Reshape(conv) {shape: (0, 0, -1, 1)}",
+        "n_rows = Reshape(n_places) {shape: (-3, -1)}",
+    ]
+    assert lines[-3:] == [
+        "n_image = reshape_like(n_normalized, n_places)",
+        "n_scaled = BatchNorm(n_image, gamma, beta, n_moving_mean, n_moving_var) "
+        "{eps: 0.0009765625, fix_gamma: False, use_global_stats: True}",
+        "n = reshape_like(n_scaled, conv)",
+    ]
+
+
 def test_norms_of_as_many_channels_share_their_statistics() -> None:
     net, first = network()
     gamma, beta = net.param("g", 4), net.param("b", 4)
@@ -74,10 +97,11 @@ def test_norms_of_as_many_channels_share_their_statistics() -> None:
     assert len(after.uses[after.variables["n_moving_var"]][0]) == 2
 
 
-def test_shapes_are_handed_on() -> None:
-    net, last = network()
+@pytest.mark.parametrize("sides", [(32, 40), (320,), (8, 10, 12)], ids=str)
+def test_shapes_are_handed_on(sides: tuple[int, ...]) -> None:
+    net, last = network(kernel=str((1,) * len(sides)))
     graph = net.graph(last)
-    shapes = {"data": (2, 4, 32, 40)}
+    shapes = {"data": (2, 4, *sides)}
     stored = {name: values.shape for name, values in net.params.items()}
     done = prepare_graph(
         graph,
@@ -95,24 +119,26 @@ def test_shapes_are_handed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["volumes", "an input", "float16", "rule", "statistics", "no image", "small", "two shapes"]
+    "case", ["an input", "float16", "rule", "statistics", "numpy shapes", "small", "two shapes"]
 )
 def test_refuses(case: str) -> None:
     policy = shapes = None
-    net, last = network(kernel="(1, 1, 1)" if case == "volumes" else "(1, 1)")
+    net, last = network()
     if case == "an input":
         del net.params["gamma"]
     elif case == "float16":
         net.params = {name: values.astype(np.float16) for name, values in net.params.items()}
     elif case == "rule":
         policy = Policy.default(BF16).excluding(names=["n"])
-    elif case == "no image":
+    elif case == "numpy shapes":  # where a size of 0 is one
         net = Net()
         last = net.op("InstanceNorm", net.var("data"), net.param("g", 2), net.param("b", 2), outputs=3)
     elif case == "two shapes":
         net.params["beta"] = net.params["beta"][:1]
     heads = [last, Entry(last.node, 1)] if case == "statistics" else [last]
     graph = net.graph(*heads)
+    if case == "numpy shapes":
+        graph = replace(graph, attrs={**graph.attrs, "is_np_shape": ["int", 1]})
     if case == "small":
         stored = {name: values.shape for name, values in net.params.items()}
         shapes = infer_entry_shapes(graph, {"data": (1, 4, 8, 8)}, stored).entries
@@ -134,9 +160,9 @@ def reference(
     data: NDArray[Any], gamma: NDArray[Any], beta: NDArray[Any], epsilon: float
 ) -> NDArray[np.float64]:
     """Return the norm in float64."""
-    images = data.astype(np.float64)
-    mean, var = (getattr(images, what)(axis=(2, 3), keepdims=True) for what in ("mean", "var"))
-    scale, shift = (each.astype(np.float64).reshape(1, -1, 1, 1) for each in (gamma, beta))
+    images, places = data.astype(np.float64), tuple(range(2, data.ndim))
+    mean, var = (getattr(images, what)(axis=places, keepdims=True) for what in ("mean", "var"))
+    scale, shift = (each.astype(np.float64).reshape(1, -1, *(1 for _ in places)) for each in (gamma, beta))
     result: NDArray[np.float64] = (images - mean) / np.sqrt(var + epsilon) * scale + shift
     return result
 
@@ -149,11 +175,13 @@ def computed(
     from mxamp.runtime.executor import BoundModel
 
     net = Net()
-    image = net.op("Pooling", net.var("data"), name="image", kernel="(1, 1)", pool_type="avg")
+    kernel = str((1,) * (data.ndim - 2))
+    image = net.op("Pooling", net.var("data"), name="image", kernel=kernel, pool_type="avg")
     net.params.update(gamma=gamma, beta=beta)
     last = net.op("InstanceNorm", image, net.var("gamma"), net.var("beta"), name="n", outputs=3, eps=epsilon)
     given = net.graph(last)
-    after, done = prepared(RewriteInstanceNorm, given, net.params, inserted=INSERTED)
+    inserted = INSERTED if data.ndim == 4 else [*INSERTED, "n_places", "n_scaled"]
+    after, done = prepared(RewriteInstanceNorm, given, net.params, inserted=inserted)
     assert done.changes
     states = {name: value for name, value in done.params.items() if "moving" in name}
     form = Model(after, {name: value for name, value in done.params.items() if name not in states}, states)
@@ -164,14 +192,22 @@ def computed(
 def drawn(shape: tuple[int, ...], seed: int = 0) -> list[NDArray[Any]]:
     random = np.random.default_rng(seed)
     channels = shape[1]
-    data = random.standard_normal(shape) * random.uniform(0.1, 9, (1, channels, 1, 1))
-    data += random.standard_normal((1, channels, 1, 1)) * 5
+    each = (1, channels, *(1 for _ in shape[2:]))
+    data = random.standard_normal(shape) * random.uniform(0.1, 9, each)
+    data += random.standard_normal(each) * 5
     scale, shift = random.uniform(-2, 2, channels), random.standard_normal(channels)
     return [each.astype(np.float32) for each in (data, scale, shift)]
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-3])
-@pytest.mark.parametrize("shape", [(1, 8, 128, 128), (2, 3, 33, 47), (3, 6, 7, 5), (1, 16, 64, 64)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((1, 8, 128, 128), (2, 3, 33, 47), (3, 6, 7, 5), (1, 16, 64, 64)),
+        *((2, 8, 4000), (3, 5, 77), (1, 4, 24, 32, 32), (2, 3, 5, 7, 9)),
+    ],
+    ids=str,
+)
 def test_errors_are_those_of_mxnets_own_norm(shape: Any, epsilon: float) -> None:
     """Neither larger nor biased, against float64; at the size at which a first sketch was less exact, too."""
     data, gamma, beta = drawn(shape)
@@ -212,28 +248,29 @@ def test_planes_whose_squares_overflow_become_beta_as_in_mxnet() -> None:
     np.testing.assert_array_equal(ours[0, 2], theirs[0, 2])
 
 
-@pytest.mark.parametrize("side", [12, 33])
-def test_a_converted_style_network_runs_at_every_size(side: int) -> None:
-    """A padded convolution, norm and relu, twice; converted for images of 24."""
+@pytest.mark.parametrize("sides", [(12, 12), (33, 33), (12,), (330,), (6, 7, 8), (20, 15, 18)], ids=str)
+def test_a_converted_style_network_runs_at_every_size(sides: tuple[int, ...]) -> None:
+    """A padded convolution, norm and relu, twice; converted for sides of 24."""
     pytest.importorskip("mxnet", reason="runs the network")
     from mxamp.runtime.executor import BoundModel
 
     net = Net()
     x = net.var("data")
     for number in range(2):
-        attrs = {"num_filter": 32, "kernel": "(3, 3)", "pad": "(1, 1)", "no_bias": True}
-        weight = net.param(f"w{number}", 32, 32 if number else 3, 3, 3)
+        kernel, pad = (3,) * len(sides), (1,) * len(sides)
+        attrs = {"num_filter": 32, "kernel": kernel, "pad": pad, "no_bias": True}
+        weight = net.param(f"w{number}", 32, 32 if number else 3, *kernel)
         x = net.op("Convolution", x, weight, name=f"conv{number}", **attrs)
         gamma, beta = net.param(f"gamma{number}", 32, value=1.2), net.param(f"beta{number}", 32)
         x = net.op("InstanceNorm", x, gamma, beta, name=f"n{number}", outputs=3, eps="1e-05")
         x = net.op("Activation", x, act_type="relu")
     graph = net.graph(x)
     args = {name: ArrayParameter(values) for name, values in net.params.items()}
-    shapes = {"data": (1, 3, 24, 24)}
+    shapes = {"data": (1, 3, *(512 if len(sides) == 1 else 24 for _ in sides))}
     converted = mxamp.convert_model(graph, args, {}, "bfloat16", target="cpu-bf16-amx", input_shapes=shapes)
     assert {change.step for change in converted.report.preparations} >= {"instance_norm"}
     assert set(converted.aux_params) == {"n0_moving_mean", "n0_moving_var"}
-    image = np.random.default_rng(0).standard_normal((2, 3, side, side)).astype(np.float32)
+    image = np.random.default_rng(0).standard_normal((2, 3, *sides)).astype(np.float32)
     expected, found = (
         BoundModel(each).run({"data": image})[0] for each in (Model(graph, args, {}), converted)
     )

@@ -61,10 +61,38 @@ def test_prelu_becomes_two_depthwise_convolutions(op: str) -> None:
     assert (change.node, change.op, change.into) == ("p", op, "p")
 
 
-def test_one_slope_serves_all_channels_and_one_weight_all_layers() -> None:
-    net, first = network(32, slopes=[0.25])
-    net.params["gamma"] = net.params["gamma"][:1]
-    second = net.op("LeakyReLU", net.bn(first, "bn"), net.param("other", 32), name="q", act_type="prelu")
+@pytest.mark.parametrize("op", ["LeakyReLU", "_npx_leaky_relu"])
+@pytest.mark.parametrize("size", [1, 16])
+def test_one_slope_is_that_of_a_leaky_relu(op: str, size: int) -> None:
+    net = Net()
+    dense = net.op("FullyConnected", net.var("data"), net.param("w", 16, 4), num_hidden=16, no_bias=True)
+    net.params["gamma"] = np.full(size, 0.1, np.float32)
+    last = net.op(op, dense, net.var("gamma"), name="p", act_type="prelu")
+    after, done = prepared(RewritePReLU, net.graph(last), net.params)
+    node = after.nodes[-1]
+    assert (node.op, node.attrs["act_type"], len(node.inputs)) == (op, "leaky", 1)
+    assert np.float32(node.attrs["slope"]) == np.float32(0.1)
+    (change,) = done.changes
+    assert (change.node, change.op, change.into) == ("p", op, "p")
+
+
+def test_a_leaky_relu_has_the_same_bits() -> None:
+    mx = pytest.importorskip("mxnet", reason="both are executed")
+    special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38]
+    draw = np.random.default_rng(0)
+    values = [*special, *(draw.standard_normal(5000) * 10.0 ** draw.integers(-40, 38, 5000))]
+    data = mx.nd.array(np.asarray(values, np.float32).reshape(1, -1))
+    for slope in (0.25, 0.1, -0.5, 1.7, 3e-5, 1.0):
+        learned = mx.nd.LeakyReLU(data, mx.nd.array([slope]), act_type="prelu").asnumpy()
+        fixed = mx.nd.LeakyReLU(data, act_type="leaky", slope=float(np.float32(slope))).asnumpy()
+        np.testing.assert_array_equal(learned.view(np.uint32), fixed.view(np.uint32))
+
+
+def test_one_weight_serves_all_layers() -> None:
+    net, first = network(32)
+    other = net.param("other", 32)
+    net.params["other"] = net.params["gamma"][::-1].copy()
+    second = net.op("LeakyReLU", net.bn(first, "bn"), other, name="q", act_type="prelu")
     names = [*INSERTED, *(name.replace("p_", "q_") for name in INSERTED if name != "p_minus")]
     after, done = prepared(RewritePReLU, net.graph(second), net.params, inserted=names)
     assert done.params["p_slope"].shape == (32, 1, 1, 1)
@@ -77,6 +105,7 @@ def test_one_slope_serves_all_channels_and_one_weight_all_layers() -> None:
     "case",
     [
         "28 channels",
+        "one zero",
         "nan",
         "infinite",
         "two axes",
@@ -91,6 +120,8 @@ def test_refuses(case: str) -> None:
     policy = None
     if case == "28 channels":
         net, last = network(28)
+    elif case == "one zero":
+        net, last = network(28, slopes=[0.0])
     elif case in ("nan", "infinite"):
         net, last = network(slopes=[*SLOPES[:-1], np.nan if case == "nan" else -np.inf])
     elif case == "leaky":
