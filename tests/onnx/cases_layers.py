@@ -71,6 +71,7 @@ def convolution_cases() -> Iterator[Case]:
     yield case("FullyConnected", (3, 4, 5), (7, 5), (7,), num_hidden=7, flatten=False)
     yield case("FullyConnected", (3, 5), (7, 5), num_hidden=7, no_bias=True, flatten=False)
     yield from _correlations()
+    yield from _columns()
     yield case(
         *("_contrib_DeformableConvolution", X, (2, 18, 9, 11), (8, 6, 3, 3), (8,)),
         kernel="(3, 3)",
@@ -213,6 +214,14 @@ def resampling_cases() -> Iterator[Case]:
         yield case("Pad", X, mode=mode, pad_width="(0, 0, 0, 0, 1, 2, 3, 4)", constant_value=1.5, tolerance=0)
     yield case("Crop", X, h_w="(4, 5)", offset="(2, 3)", num_args=1, tolerance=0)
     yield case("Crop", X, (2, 6, 5, 7), center_crop=True, num_args=2, tolerance=0)
+
+
+def _columns() -> Iterator[Case]:
+    window = {"kernel": "(3, 2)", "stride": "(2, 1)", "dilate": "(1, 2)", "pad": "(1, 0)"}
+    yield case("im2col", (2, 3, 9, 10), kernel="(3, 3)", pad="(1, 1)", tolerance=0)
+    yield case("im2col", (2, 3, 9, 10), **window, tolerance=0)
+    yield case("col2im", (2, 27, 90), kernel="(3, 3)", pad="(1, 1)", output_size="(9, 10)")
+    yield case("col2im", (2, 18, 40), output_size="(9, 10)", **window)
 
 
 def _correlations() -> Iterator[Case]:

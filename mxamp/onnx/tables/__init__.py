@@ -16,6 +16,7 @@ from mxamp.onnx.tables import (
     recurrent,
     sampling,
     shape,
+    windows,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "recurrent",
     "sampling",
     "shape",
+    "windows",
 ]

@@ -57,6 +57,23 @@ def _convolution(call: ShapeCall) -> Shape:
     return (data[0], *sizes, filters) if last else (data[0], filters, *sizes)
 
 
+@rule("im2col")
+def _im2col(call: ShapeCall) -> Shape:
+    kernel, stride, padding, wide = _kernel(call)
+    data = call.rank(0, len(kernel) + 2)
+    steps = [(size + 2 * pad - k) // step + 1 for size, pad, k, step in zip(data[2:], padding, wide, stride)]
+    if min(steps) < 1:
+        call.refuse(f"its kernel {kernel} exceeds the input {data}")
+    return (data[0], data[1] * math.prod(kernel), math.prod(steps))
+
+
+@rule("col2im")
+def _col2im(call: ShapeCall) -> Shape:
+    kernel, _, _, _ = _kernel(call)
+    data = call.rank(0, 3)
+    return (data[0], data[1] // math.prod(kernel), *call.sizes("output_size"))
+
+
 @demand("Convolution Convolution_v1")
 def _convolution_input(call: ShapeCall, outputs: Sequence[MaybeShape]) -> Sequence[MaybeShape]:
     """Tell the batch that a state begins with, of a recurrent cell of images, by what it is added to."""

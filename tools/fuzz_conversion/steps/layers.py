@@ -138,7 +138,7 @@ def pad(draft: Draft) -> Any:
     if draft.chance():
         kernel = (2,) * (len(x.shape) - 2)
         if draft.chance(0.7):
-            return mx.sym.Convolution(y, num_filter=draft.choice([2, 4]), kernel=kernel, no_bias=True)
+            return mx.sym.Convolution(y, num_filter=draft.width(2, 4), kernel=kernel, no_bias=True)
         return mx.sym.Pooling(y, kernel=kernel, pool_type="max")
     return y
 
@@ -190,7 +190,7 @@ def deformable(draft: Draft) -> Any:
     kernel = draft.choice([1, 3])
     attrs = {"kernel": (kernel, kernel), "pad": (kernel // 2, kernel // 2)}
     offset = mx.sym.Convolution(x.sym, num_filter=2 * kernel * kernel, **attrs)
-    return mx.sym.contrib.DeformableConvolution(x.sym, offset, num_filter=draft.choice([2, 4]), **attrs)
+    return mx.sym.contrib.DeformableConvolution(x.sym, offset, num_filter=draft.width(2, 4), **attrs)
 
 
 def correlation(draft: Draft) -> Any:

@@ -136,7 +136,7 @@ def convolution(draft: Draft) -> Any:
         _np(x),
         mx.sym.var(f"weight{len(draft.nodes)}").as_np_ndarray(),
         mx.sym.var(f"bias{len(draft.nodes)}").as_np_ndarray(),
-        num_filter=draft.choice([2, 4]),
+        num_filter=draft.width(2, 4),
         kernel=(3, 3),
         pad=(1, 1),
     )

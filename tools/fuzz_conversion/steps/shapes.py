@@ -48,7 +48,7 @@ def there_and_back(draft: Draft) -> Any:
     """Transpose, do something, and transpose back."""
     x = mx.sym.transpose(draft.pick(ndim=4).sym, axes=(0, 2, 3, 1))
     if draft.chance():
-        x = mx.sym.FullyConnected(x, num_hidden=draft.choice([2, 4]), flatten=False)
+        x = mx.sym.FullyConnected(x, num_hidden=draft.width(2, 4), flatten=False)
     return mx.sym.transpose(x, axes=(0, 3, 1, 2))
 
 
