@@ -113,9 +113,9 @@ def misread_order_notes(user: State) -> tuple[str, ...]:
         return ()
     which = some_of([user.graph.nodes[position].name for position in misread])
     return (
-        "On CPUs MXNet may raise or be wrong in the float32 model: it says another shape of values in "
-        f"{which} that a convolution left in blocks of channels, and takes them for plain ones behind that. "
-        "This model reads a copy in plain order there.",
+        "On CPUs MXNet may raise or be wrong in the float32 model: a convolution leaves values in blocks of "
+        f"channels, which {which} cannot read, or hands on as if they had another shape. This model reads a "
+        "copy in plain order there.",
     )
 
 

@@ -21,6 +21,8 @@ class KeepOrder(PlannedPass):
 
         Convolution -> slice_axis {axis: 1, begin: 0, end: None} -> Reshape {shape: (0, 0, -1)} -> transpose
 
+    And before an RNN, which raises where it finds blocks, those of a sequence among them.
+
     Refuses: what is no such place (:mod:`mxamp.targets.order_defect`); what is low, for casts bring it into
     plain order; the bodies of control flow; backends without oneDNN.
 
@@ -58,5 +60,5 @@ class KeepOrder(PlannedPass):
                 copies[source] = edit.insert(copy, before=position, origin=source.node)
                 decisions[copies[source].node] = handing_on(state, plan, use)
             edit.connect(use, copies[source])
-        reason = "reads a copy in plain order, since MXNet misreads blocks of channels behind it"
+        reason = "reads a copy in plain order, since MXNet misreads blocks of channels here"
         return Done(edit.finish(), tuple([self.changed(state, at, reason) for at in misread]), decisions)

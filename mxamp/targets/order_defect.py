@@ -4,7 +4,8 @@ Some operators say another shape of the same values, and leave them where they a
 wrote these in blocks of channels, they lie so still, and what oneDNN computes behind that reads the blocks as
 if they had the new shape: a softmax is wrong, a transpose raises "could not create a primitive descriptor".
 MXNet brings images into plain order for ``Reshape`` and its like, and nothing of five axes; for
-``reshape_like`` and NumPy mode's ``reshape`` not even images.
+``reshape_like`` and NumPy mode's ``reshape`` not even images. RNN cannot read blocks, and raises "We can't
+generate TBlob for MKLDNN data".
 
 References
 ----------
@@ -37,7 +38,10 @@ _MISREAD = frozenset(
 
 _LEAVE_ORDER = KEEP_LAYOUT | WRITE_OVER | _RENAME | {"clip"}
 
-_IMAGE, _VOLUME = 2, 3
+_REFUSE_BLOCKS = frozenset({"RNN"})
+"""Operators that raise where they find blocks of channels."""
+
+_SEQUENCE, _IMAGE, _VOLUME = 1, 2, 3
 """Axes of a kernel."""
 
 _LOOK_AROUND = 64
@@ -46,6 +50,8 @@ _LOOK_AROUND = 64
 
 def misread_orders(graph: Graph, is_plain: Callable[[int], bool]) -> Sequence[int]:
     """Return the operators that say another shape of what lies in blocks, and behind which it is misread.
+
+    And those that cannot read such.
 
     Parameters
     ----------
@@ -75,17 +81,22 @@ class _Orders:
         """Return where values are misread; what was found earlier counts as mended."""
         if WRITE_BLOCKS.isdisjoint(self._names):
             return ()
-        for position, node in enumerate(self._graph.nodes):
-            says_fewer = _says_fewer(node, self._names[position])
-            if says_fewer and self._lies_in_blocks(position) and self._is_misread(position):
+        for position, (node, name) in enumerate(zip(self._graph.nodes, self._names)):
+            is_read = _says_fewer(node, name) and self._is_misread(position)
+            if (is_read or name in _REFUSE_BLOCKS) and self._reads_blocks(position):
                 self._found.append(position)
         return self._found
 
-    def _lies_in_blocks(self, position: int) -> bool:
-        """Return whether an operator that says another shape leaves what it reads in blocks."""
-        nodes, ahead, seen = self._graph.nodes, [(position, _IMAGE)], {position}
+    def _reads_blocks(self, position: int) -> bool:
+        """Return whether an operator finds its data in blocks of channels, and leaves them so."""
+        nodes, name = self._graph.nodes, self._names[position]
+        fewest = _VOLUME if name in _KNOW_IMAGES else _SEQUENCE if name in _REFUSE_BLOCKS else _IMAGE
+        ahead, seen = [(nodes[position].inputs[0].node, fewest)], {position}
         while ahead and len(seen) < _LOOK_AROUND:
             at, least = ahead.pop()
+            if at in seen or at in self._found or self._is_plain(at):
+                continue
+            seen.add(at)
             node, name = nodes[at], self._names[at]
             if name in WRITE_BLOCKS:
                 if _kernel_axes(node) >= least and not writes_plain(node):
@@ -93,10 +104,9 @@ class _Orders:
                 continue
             if name in _KNOW_IMAGES:
                 least = _VOLUME
-            for source, _ in node.inputs[: self._counted(name)]:
-                if source not in seen and source not in self._found and not self._is_plain(source):
-                    seen.add(source)
-                    ahead.append((source, least))
+            elif name == "BatchNorm":  # oneDNN's is of images, and fused with layers of volumes
+                least = max(least, _IMAGE)
+            ahead += [(source, least) for source, _ in node.inputs[: self._counted(name)]]
         return False
 
     def _is_misread(self, position: int) -> bool:

@@ -155,7 +155,7 @@ def test_converting_again_changes_nothing() -> None:
 def test_the_warning_names_what_the_float32_model_misreads() -> None:
     symbol = S.softmax(S.Reshape(layer(VOLUME), shape=(0, 0, -1), name="rows"))
     args, auxs, _ = params_of(symbol)
-    with pytest.warns(MxampWarning, match="be wrong in the float32 model: .* in rows that"):
+    with pytest.warns(MxampWarning, match="be wrong in the float32 model: .* which rows cannot"):
         mxamp.convert_model(symbol, args, auxs, "bfloat16", low_precision="none")
 
 
@@ -169,3 +169,18 @@ def test_where_a_cast_writes_plain_order_or_onednn_is_not_nothing_is_copied(dtyp
     layer_dtype = model.report.node("layer").compute
     assert layer_dtype == dtype
     assert "slice_axis" not in {node.op for node in model.graph.nodes}
+
+
+def test_a_recurrent_layer_reads_no_blocks_where_a_norm_was_folded() -> None:
+    """Conv1D, BatchNorm and RNN without a transpose: the norm writes plain order, and the layer does not."""
+    norm = S.BatchNorm(layer(SEQUENCE), fix_gamma=False, name="norm")
+    states = [S.zeros((1, 16, 3)), S.zeros((1, 16, 3))]
+    symbol = S.RNN(norm, S.var("weights"), *states, mode="lstm", num_layers=1, state_size=3, name="rnn")
+    args, auxs = arrays(symbol, SEQUENCE)
+    data = args.pop("data")
+    expected = symbol.bind(mx.cpu(), {**args, "data": data}, aux_states=auxs).forward()[0].asnumpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = mxamp.convert_model(symbol, args, auxs, "bfloat16", low_precision="none")
+    assert "norm" not in {node.name for node in model.graph.nodes}
+    assert runs_right(model.sym, {**model.args, "data": data}, model.auxs, expected)
