@@ -51,6 +51,7 @@ from mxamp.passes import (
     RewriteColumns,
     RewriteDenseConvolution,
     RewriteDenseLayer,
+    RewriteDepthwiseSequences,
     RewriteFullWidth,
     RewriteGelu,
     RewriteGlobalPooling,
@@ -151,6 +152,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(FoldPadding),
     preparing(RewriteGlobalPooling),
     preparing(RewriteFullWidth),
+    preparing(RewriteDepthwiseSequences),  # of sequences that images became, too
     preparing(RewriteColumns),
     preparing(RewriteShortSums),
     preparing(RewriteHardSigmoid),

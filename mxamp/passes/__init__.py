@@ -16,6 +16,7 @@ from mxamp.passes.deconvolution_bias import SeparateDeconvolutionBias
 from mxamp.passes.dense_convolution import RewriteDenseConvolution
 from mxamp.passes.dense_input import SeparateDenseInput
 from mxamp.passes.dense_layer import RewriteDenseLayer
+from mxamp.passes.depthwise_sequences import RewriteDepthwiseSequences
 from mxamp.passes.drop_no_ops import DropNoOps
 from mxamp.passes.emulate import EmulateLowPrecision, Emulation, RoundedOnce
 from mxamp.passes.emulated_graph import InsertedRound
@@ -138,6 +139,7 @@ __all__ = [
     "RewriteColumns",
     "RewriteDenseConvolution",
     "RewriteDenseLayer",
+    "RewriteDepthwiseSequences",
     "RewriteFullWidth",
     "RewriteGelu",
     "RewriteGlobalPooling",

@@ -105,6 +105,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "move_transposes",
         "summed_products",
         "full_width",
+        "depthwise_sequences",
         "columns",
         "second_axis_max",
         "few_axes",
