@@ -73,6 +73,7 @@ from mxamp.passes import (
     RewriteScaleAndShift,
     RewriteSecondAxisMax,
     RewriteSecondAxisSum,
+    RewriteSequencePooling,
     RewriteShortSums,
     RewriteSummedProducts,
     SeparateDeconvolutionBias,
@@ -186,6 +187,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteDenseConvolution),  # of layers that no other form was found for
     preparing(ActivationsApart),
     preparing(WidePooling),
+    preparing(RewriteSequencePooling),
     preparing(PlainForPooling),
     preparing(PlainConcat),
     preparing(PlainSums),

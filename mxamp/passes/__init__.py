@@ -77,6 +77,7 @@ from mxamp.passes.scale_and_shift import RewriteScaleAndShift
 from mxamp.passes.second_axis_max import RewriteSecondAxisMax
 from mxamp.passes.second_axis_sum import RewriteSecondAxisSum
 from mxamp.passes.separate_parts import SeparateParts
+from mxamp.passes.sequence_pooling import RewriteSequencePooling
 from mxamp.passes.share_layout import ShareLayout
 from mxamp.passes.short_rows import SliceShortRows
 from mxamp.passes.short_sums import RewriteShortSums
@@ -161,6 +162,7 @@ __all__ = [
     "RewriteScaleAndShift",
     "RewriteSecondAxisMax",
     "RewriteSecondAxisSum",
+    "RewriteSequencePooling",
     "RewriteShortSums",
     "RewriteSummedProducts",
     "RewrittenMask",

@@ -214,6 +214,7 @@ _PREPARED = {
     "padding": ("Pad", "done by the layer that reads it"),
     "global_pooling": ("node", "written as global Pooling"),
     "depthwise_sequences": ("depthwise layer", "of sequences run as one of images"),
+    "sequence_pooling": ("Pooling", "of sequences that are brought into blocks of channels before"),
     "full_width": ("layer", "taking rows of its image whole, as a sequence"),
     "columns": ("layer", "whose column of places is a row"),
     "second_axis_max": ("max", "along the second axis written as Pooling"),

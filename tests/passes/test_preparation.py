@@ -106,6 +106,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "summed_products",
         "full_width",
         "depthwise_sequences",
+        "sequence_pooling",
         "columns",
         "second_axis_max",
         "few_axes",
