@@ -67,12 +67,13 @@ class RewriteSequencePooling(NodeRewrite):
         """Write one Pooling."""
         graph, node = state.graph, state.graph.nodes[position]
         source = node.inputs[0]
+        if state.places.get(source.node) != _SEQUENCE:
+            return None
         read, written = state.shape(source), state.shape(Entry(position))
         sizes = state.axis_sizes.of(source)
         channels = None if sizes is None else sizes[1]
         if (
-            state.places.get(source.node) != _SEQUENCE
-            or read is None
+            read is None
             or written is None
             or not isinstance(channels, int)
             or channels != read[1]
