@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from functools import partial
 
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
@@ -12,6 +12,7 @@ from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.move_transposes import is_of_each_value
 from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.sequences import AS_IMAGE, AS_SEQUENCE, chain_behind, image_shape, window_of_image
 from mxamp.passes.state import State
 
 _SEQUENCE = 3
@@ -26,9 +27,6 @@ _MOST_TAPS = {8: 9}
 _MOST_STRIDE = 2
 
 _LAYOUTS = frozenset({"None", "NCW"})
-
-_FILLED_IN = {"kernel": 1, "stride": 1, "dilate": 1, "pad": 0}
-"""Attributes that say something of each axis of places, with what they say of one of a single place."""
 
 _TAKES_IMAGES = frozenset({"Activation", "Dropout", "LeakyReLU", "clip", "relu", "sigmoid", "tanh"})
 """Operators that do the same to an image, with the same attributes."""
@@ -75,22 +73,18 @@ class RewriteDepthwiseSequences(NodeRewrite):
             return None
         node = state.graph.nodes[position]
         data, weight = node.inputs[:2]
-        put = edit.once(data, lambda: _image(state, edit, position))
+        image = edit.once(data, lambda: _image(state, edit, position))
         values = state.params[state.graph.nodes[weight.node].name]
         channels, _, taps = values.shape
         edit.change_parameter(weight.node, RearrangedParameter(values, (0, 1, 2), (channels, 1, 1, taps)))
-        attrs = {key: value for key, value in node.attrs.items() if key != "layout"}
-        for key, single in _FILLED_IN.items():
-            (given,) = integers(attrs.get(key, "()")) or (single,)
-            attrs[key] = f"({single}, {given})"
-        layer = node._replace(attrs=attrs, inputs=(put, *node.inputs[1:]))
-        chain = _chain(state, position)
+        layer = node._replace(attrs=window_of_image(node.attrs), inputs=(image, *node.inputs[1:]))
+        chain = chain_behind(state, position, partial(_takes_images, state))
         for at in chain:
             taken = layer if at == position else state.graph.nodes[at]
             edit.replace(at, taken, shapes=_as_image(state, at))
         last = chain[-1]
         name = f"{state.graph.nodes[last].name}_sequence"
-        behind = Node("Reshape", name, {"shape": "(0, 0, -1)"}, (Entry(last),))
+        behind = Node("Reshape", name, AS_SEQUENCE, (Entry(last),))
         sequence = edit.insert(behind, after=last, shapes=(state.usual_shape(Entry(last)),))
         for use in state.graph.uses[last][0]:
             edit.connect(use, sequence)
@@ -118,25 +112,9 @@ def _is_depthwise(state: State, position: int) -> bool:
     return stride <= _MOST_STRIDE and dilate == 1
 
 
-def _chain(state: State, position: int) -> Sequence[int]:
-    """Return a layer, and all behind it that takes an image in its place."""
-    chain = [position]
-    reader = state.only_reader(position)
-    while reader is not None and _takes_images(state, reader):
-        chain.append(reader)
-        reader = state.only_reader(reader)
-    return chain
-
-
 def _takes_images(state: State, position: int) -> bool:
     node = state.graph.nodes[position]
     op = FACTS.canonical(node.op)
-    if (
-        state.is_fixed(position, updating=False)
-        or position in state.heads
-        or set(state.graph.uses[position]) != {0}
-    ):
-        return False
     if op == "BatchNorm":
         return node.attrs.get("axis", "1") == "1"
     return op in _TAKES_IMAGES and is_of_each_value(node)
@@ -144,9 +122,9 @@ def _takes_images(state: State, position: int) -> bool:
 
 def _image(state: State, edit: GraphEdit, position: int) -> Entry:
     data = state.graph.nodes[position].inputs[0]
-    shape = state.usual_shape(data)
-    like = None if shape is None else (*shape[:2], 1, shape[2])
-    return edit.part(position, "Reshape", "image", data, like=like, shape="(0, 0, 1, -1)")
+    return edit.part(
+        position, "Reshape", "image", data, like=image_shape(state.usual_shape(data)), **AS_IMAGE
+    )
 
 
 def _as_image(state: State, position: int) -> NodeShapes:
@@ -155,4 +133,4 @@ def _as_image(state: State, position: int) -> NodeShapes:
         state.usual_shape(Entry(position, output))
         for output in range(state.graph.nodes[position].num_outputs)
     )
-    return (None if first is None else (*first[:2], 1, first[2]), *rest)
+    return (image_shape(first), *rest)

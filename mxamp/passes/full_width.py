@@ -14,6 +14,7 @@ from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.move_transposes import is_of_each_value
 from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.sequences import chain_behind
 from mxamp.passes.state import State
 
 _WIDE = 32
@@ -81,7 +82,9 @@ class RewriteFullWidth(NodeRewrite):
         axis = _full_axis(state, position)
         if axis is None:
             return None
-        chain = _chain(state, position, axis)
+        chain = chain_behind(
+            state, position, lambda reader: _takes_sequences(state.graph.nodes[reader], axis)
+        )
         if not _pays(state, chain, axis):
             return None
         node = state.graph.nodes[position]
@@ -127,16 +130,6 @@ def _full_axis(state: State, position: int) -> int | None:
         if is_whole and sizes[axis] == weight.shape[axis] >= _WIDE:
             return axis
     return None
-
-
-def _chain(state: State, position: int, axis: int) -> Sequence[int]:
-    """Return a layer, and all behind it that takes a sequence in its place."""
-    chain = [position]
-    reader = state.only_reader(position)
-    while reader is not None and _takes_sequences(state, reader, axis):
-        chain.append(reader)
-        reader = state.only_reader(reader)
-    return chain
 
 
 def _pays(state: State, chain: Sequence[int], axis: int) -> bool:
@@ -215,16 +208,9 @@ def along_axis(node: Node, name: str, axis: int, default: int) -> int | None:
     return given[axis - 2] if given else default
 
 
-def _takes_sequences(state: State, position: int, axis: int) -> bool:
+def _takes_sequences(node: Node, axis: int) -> bool:
     """Return whether a node does to a sequence what it does to an image of one column, or one row."""
-    node = state.graph.nodes[position]
     op = FACTS.canonical(node.op)
-    if (
-        state.is_fixed(position, updating=False)
-        or position in state.heads
-        or set(state.graph.uses[position]) != {0}
-    ):
-        return False
     if op == "BatchNorm":
         return node.attrs.get("axis", "1") == "1"
     if op != "Pooling":

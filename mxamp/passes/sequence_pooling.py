@@ -14,6 +14,7 @@ from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import depthwise
 from mxamp.passes.preparation import NodeRewrite
+from mxamp.passes.sequences import AS_IMAGE, AS_SEQUENCE, image_shape, window_of_image
 from mxamp.passes.state import State
 from mxamp.targets.layout import JOIN_LAYOUTS, KEEP_LAYOUT, WRITE_BLOCKS, WRITE_OVER, writes_plain
 
@@ -22,8 +23,6 @@ _SEQUENCE = 1
 
 _LEAST = 1 << 12
 """Values in all windows, from which on the form was measured to be faster."""
-
-_FILLED_IN = {"kernel": 1, "stride": 1, "pad": 0}
 
 _LAYOUTS = frozenset({"None", "NCW"})
 
@@ -86,8 +85,8 @@ class RewriteSequencePooling(NodeRewrite):
             or not _lies_plain(graph, source.node)
         ):
             return None
-        row, pooled = (*read[:2], 1, read[2]), (*written[:2], 1, written[2])
-        image = edit.part(position, "Reshape", "image", source, like=row, shape="(0, 0, 1, -1)")
+        row = image_shape(read)
+        image = edit.part(position, "Reshape", "image", source, like=row, **AS_IMAGE)
         ones = edit.once(
             channels,
             lambda: edit.add_parameter(
@@ -96,13 +95,10 @@ class RewriteSequencePooling(NodeRewrite):
         )
         layer = depthwise(f"{node.name}_blocks", image, ones, channels)
         blocks = edit.insert(layer, before=position, shapes=(row,))
-        attrs = {key: value for key, value in node.attrs.items() if key != "layout"}
-        for key, single in _FILLED_IN.items():
-            (given,) = integers(attrs.get(key, "()")) or (single,)
-            attrs[key] = f"({single}, {given})"
+        attrs = window_of_image(node.attrs)
         whole = node._replace(name=f"{node.name}_pooled", attrs=attrs, inputs=(blocks,))
-        result = edit.insert(whole, before=position, shapes=(pooled,))
-        edit.replace(position, Node("Reshape", node.name, {"shape": "(0, 0, -1)"}, (result,)))
+        result = edit.insert(whole, before=position, shapes=(image_shape(written),))
+        edit.replace(position, Node("Reshape", node.name, AS_SEQUENCE, (result,)))
         return "a depthwise Convolution with ones brings it into blocks of channels, which pool faster"
 
 

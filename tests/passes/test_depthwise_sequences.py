@@ -46,7 +46,7 @@ def test_a_layer_reads_an_image_and_what_is_behind_it_does() -> None:
     after, done = prepared(RewriteDepthwiseSequences, graph, net.params, inserted=inserted)
     lines = {line.split(" = ")[0]: line.split(" = ")[1] for line in operators(after)}
     assert lines["layer_image"] == "Reshape(data) {shape: (0, 0, 1, -1)}"
-    for said in ("kernel: (1, 9)", "pad: (0, 4)", "stride: (1, 2)", "dilate: (1, 1)", "num_group: 16"):
+    for said in ("kernel: (1, 9)", "pad: (0, 4)", "stride: (1, 2)", "num_group: 16"):
         assert said in lines["layer"]
     assert lines["norm"].startswith("BatchNorm(layer, ")
     assert lines["act_sequence"] == "Reshape(act) {shape: (0, 0, -1)}"
