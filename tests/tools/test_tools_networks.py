@@ -72,7 +72,11 @@ def test_no_relative_is_a_network_that_is_measured():
 
 
 @pytest.mark.parametrize(
-    "name", ["lenet_of_32", "text_cnn_of_30", "gru_of_384", "mtcnn_refinement", "mtcnn_of_64"]
+    "name",
+    [
+        *("lenet_of_32", "text_cnn_of_30", "gru_of_384", "mtcnn_refinement", "mtcnn_of_64"),
+        *("volume_u_net", "quartz_net", "tas_net", "inception_time", "point_net"),
+    ],
 )
 def test_relatives_run(name):
     subject = build_subject(Job(name, batch=2))

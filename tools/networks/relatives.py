@@ -14,6 +14,7 @@ from tools.networks.network import Network, constant, image, noise, tokens, zero
 from tools.networks.pictures import StyleTransfer, UNet, dcgan_generator
 from tools.networks.recommendation import matrix_factorisation
 from tools.networks.sequences import DeepSpeech, HandwritingRecognition, captcha
+from tools.networks.signals import InceptionTime, QuartzNet, TasNet, VolumeUNet, point_net
 
 __all__ = ["RELATIVES"]
 
@@ -161,6 +162,11 @@ _ALL = (
         lambda: matrix_factorisation(users=5_000, items=2_000, factors=48),
         {"user": tokens(64, vocabulary=5_000), "item": tokens(64, vocabulary=2_000)},
     ),
+    Network("volume_u_net", "a U-Net over scans of 24 x 32 x 32", VolumeUNet, {"data": noise(1, 24, 32, 32)}),
+    Network("quartz_net", "QuartzNet, 800 spectra of 64 values", QuartzNet, {"data": noise(64, 800)}),
+    Network("tas_net", "Conv-TasNet, a second of sound at 8 kHz", TasNet, {"data": noise(1, 8_000)}),
+    Network("inception_time", "InceptionTime, series of 300 steps", InceptionTime, {"data": noise(3, 300)}),
+    Network("point_net", "PointNet, 1,024 points", point_net, {"data": noise(3, 1_024)}),
 )
 
 RELATIVES = {network.name: network for network in _ALL}
