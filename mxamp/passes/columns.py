@@ -17,6 +17,7 @@ from mxamp.passes.explicit_padding import LEAST_PADDED
 from mxamp.passes.full_width import along_axis
 from mxamp.passes.move_transposes import TOGETHER, is_of_each_value
 from mxamp.passes.preparation import PreparationPass
+from mxamp.passes.sequences import AS_IMAGE
 from mxamp.passes.state import Done, State
 from mxamp.targets.image_layout import WIDEST_BLOCK, pads_by_itself
 
@@ -356,7 +357,7 @@ def _put_row(state: State, edit: GraphEdit, position: int, entry: Entry) -> Entr
     shape = state.usual_shape(entry)
     like = None if shape is None else tuple([shape[axis] for axis in _SWAPPED])
     name = f"{state.graph.nodes[entry.node].name}_row"
-    row = Node("Reshape", name, {"shape": "(0, 0, 1, -1)"}, (entry,))
+    row = Node("Reshape", name, AS_IMAGE, (entry,))
     return edit.insert(row, after=entry.node, origin=position, shapes=(like,))
 
 

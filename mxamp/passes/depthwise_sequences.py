@@ -7,7 +7,7 @@ from functools import partial
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers
+from mxamp.ops.attributes import CHANNELS_FIRST, integers
 from mxamp.params.rearranged import RearrangedParameter
 from mxamp.passes.edit import GraphEdit, NodeShapes
 from mxamp.passes.move_transposes import is_of_each_value
@@ -25,8 +25,6 @@ _MOST_TAPS = {8: 9}
 """Channels in a block -> steps beyond which the backend has no kernel of images either: without AVX-512."""
 
 _MOST_STRIDE = 2
-
-_LAYOUTS = frozenset({"None", "NCW"})
 
 _TAKES_IMAGES = frozenset({"Activation", "Dropout", "LeakyReLU", "clip", "relu", "sigmoid", "tanh"})
 """Operators that do the same to an image, with the same attributes."""
@@ -85,9 +83,7 @@ class RewriteDepthwiseSequences(NodeRewrite):
         last = chain[-1]
         name = f"{state.graph.nodes[last].name}_sequence"
         behind = Node("Reshape", name, AS_SEQUENCE, (Entry(last),))
-        sequence = edit.insert(behind, after=last, shapes=(state.usual_shape(Entry(last)),))
-        for use in state.graph.uses[last][0]:
-            edit.connect(use, sequence)
+        edit.insert_behind(behind, shapes=(state.usual_shape(Entry(last)),))
         return "a depthwise layer of images, for which the backend has a kernel"
 
 
@@ -101,7 +97,7 @@ def _is_depthwise(state: State, position: int) -> bool:
         or weight.shape[0] % state.target.block
         or not _LEAST_TAPS <= weight.shape[2] <= _MOST_TAPS.get(state.target.block, weight.shape[2])
         or node.attrs.get("num_group", "1") != str(weight.shape[0])
-        or node.attrs.get("layout", "None") not in _LAYOUTS
+        or node.attrs.get("layout", "None") not in CHANNELS_FIRST
         or position in state.heads
         or set(state.graph.uses[position]) != {0}
         or state.graph.has_numpy_shapes

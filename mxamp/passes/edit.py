@@ -181,6 +181,22 @@ class GraphEdit:
             node._replace(name=self._builder.free_name(node.name)), before, after, origin, shapes
         )
 
+    def insert_behind(self, node: Node, *, shapes: NodeShapes | None = None) -> Entry:
+        """Put a node behind the one whose first output it reads, for all that read that, and return its own.
+
+        Parameters
+        ----------
+        node
+            The node. Its name is changed where it is taken.
+        shapes
+            The shape of each output, where it is not that of the node before.
+        """
+        source = Entry(node.inputs[0].node)
+        found = self.insert(node, after=source.node, shapes=shapes)
+        for use in self._graph.uses_of(source):
+            self.connect(use, found)
+        return found
+
     def add_parameter(
         self, name: str, parameter: Parameter, made_from: Sequence[str] = (), *, before: int
     ) -> Entry:

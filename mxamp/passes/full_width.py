@@ -99,9 +99,7 @@ class RewriteFullWidth(NodeRewrite):
         last = chain[-1]
         attrs, name = {"axis": str(axis)}, f"{state.graph.nodes[last].name}_image"
         behind = Node("expand_dims", name, attrs, (Entry(last),))
-        restored = edit.insert(behind, after=last, shapes=_shapes(state, last)[:1])
-        for use in state.graph.uses[last][0]:
-            edit.connect(use, restored)
+        edit.insert_behind(behind, shapes=_shapes(state, last)[:1])
         return "takes rows of its image whole, which is a sequence: faster so"
 
 

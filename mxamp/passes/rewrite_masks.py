@@ -125,9 +125,7 @@ def _rewritten(state: State, found: Findings) -> tuple[Edited, Sequence[Rewritte
     for position, (low, carried) in sorted({**bounds, **found.bounds}.items()):
         clip = {"a_min": repr(low), "a_max": repr(limit)}
         name = f"{graph.nodes[position].name}_bounded"
-        bounded = edit.insert(Node("clip", name, clip, (Entry(position),)), after=position)
-        for use in graph.uses_of(Entry(position)):
-            edit.connect(use, bounded)
+        bounded = edit.insert_behind(Node("clip", name, clip, (Entry(position),)))
         for source in carried:
             inserted.setdefault(source, []).append(edit.node(bounded).name)
     masks = [

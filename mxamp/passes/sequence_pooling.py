@@ -9,7 +9,7 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.attributes import CHANNELS_FIRST, integers, is_true
 from mxamp.params.parameter import ArrayParameter
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.images import depthwise
@@ -23,8 +23,6 @@ _SEQUENCE = 1
 
 _LEAST = 1 << 12
 """Values in all windows, from which on the form was measured to be faster."""
-
-_LAYOUTS = frozenset({"None", "NCW"})
 
 _LOOK_BACK = 32
 """How many nodes are looked at for a layer."""
@@ -106,7 +104,7 @@ def _is_of_windows(node: Node) -> bool:
     return (
         node.attrs.get("pool_type", "max") in ("max", "avg")
         and not is_true(node.attrs, "global_pool", default=False)
-        and node.attrs.get("layout", "None") in _LAYOUTS
+        and node.attrs.get("layout", "None") in CHANNELS_FIRST
         and len(integers(node.attrs.get("kernel", "")) or ()) == _SEQUENCE
     )
 

@@ -153,6 +153,11 @@ def is_fused_clip(graph: Graph, position: int) -> bool:
     return graph.nodes[before].op in (*WRITE_BLOCKS, "BatchNorm") and len(graph.uses[before].get(0, ())) == 1
 
 
+def kernel_axes(node: Node) -> int:
+    """Return how many axes a kernel has, of which a strange file may say more digits than a number has."""
+    return len(re.findall(r"\d+", node.attrs.get("kernel", "")))
+
+
 def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
     """Return the nodes that may read what a three-dimensional convolution or pooling wrote, in its layout.
 
@@ -170,7 +175,7 @@ def read_volumes(graph: Graph, names: Sequence[str]) -> frozenset[int]:
     written = {
         position
         for position, op in enumerate(names)
-        if op in MAKE_BLOCKS and len(re.findall(r"\d+", graph.nodes[position].attrs.get("kernel", ""))) == 3
+        if op in MAKE_BLOCKS and kernel_axes(graph.nodes[position]) == 3
     }
     if not written:  # most networks are of images
         return frozenset()

@@ -15,13 +15,12 @@ src/operator/tensor/elemwise_unary_op_basic.cc, MXNet 1.9.1; and execution, see 
 
 from __future__ import annotations
 
-import re
 from typing import Callable, Sequence
 
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
-from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS, WRITE_OVER, writes_plain
+from mxamp.targets.layout import KEEP_LAYOUT, WRITE_BLOCKS, WRITE_OVER, kernel_axes, writes_plain
 
 _KNOW_IMAGES = frozenset({"Flatten", "Reshape", "expand_dims"})
 """Operators that say another shape, and bring images into plain order for it."""
@@ -99,7 +98,7 @@ class _Orders:
             seen.add(at)
             node, name = nodes[at], self._names[at]
             if name in WRITE_BLOCKS:
-                if _kernel_axes(node) >= least and not writes_plain(node):
+                if kernel_axes(node) >= least and not writes_plain(node):
                     return True
                 continue
             if name in _KNOW_IMAGES:
@@ -143,7 +142,3 @@ def _says_fewer(node: Node, name: str) -> bool:
     shape = integers(node.attrs.get("shape", "()"))
     is_same = shape == (-2,) or (bool(shape) and not any(shape or ()))
     return name in _RENAME and name != "expand_dims" and not is_same
-
-
-def _kernel_axes(node: Node) -> int:
-    return len(re.findall(r"\d+", node.attrs.get("kernel", "")))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from mxnet.gluon import nn
 
-__all__ = ["StyleTransfer", "UNet", "dcgan_generator"]
+__all__ = ["StyleTransfer", "UNet", "UShaped", "dcgan_generator"]
 
 
 class StyleTransfer(nn.HybridBlock):
@@ -74,31 +74,46 @@ class _StyleBlock(nn.HybridBlock):
         return x + self.branch(x)
 
 
-class UNet(nn.HybridBlock):
-    """Convolutions down to a sixteenth of the size and up again, each size joined with what it was before.
+class UShaped(nn.HybridBlock):
+    """Blocks at smaller and smaller sizes and up again, each size joined with what it was before.
 
-    References
+    Parameters
     ----------
-    Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015,
-    arXiv:1505.04597; with borders kept, and BatchNorm.
+    pool, last
+        Make what halves the size, and what comes behind all.
+    block, wider
+        Make what computes at a size, and what doubles it, for a number of channels.
+    width
+        The channels at the first size; of each further one they are twice as many.
+    levels
+        How many times the size is halved.
     """
 
-    def __init__(self, *, width: int = 32, classes: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        pool: Callable[[], Any],
+        block: Callable[[int], Any],
+        wider: Callable[[int], Any],
+        last: Callable[[], Any],
+        width: int,
+        levels: int,
+    ) -> None:
         super().__init__()
         with self.name_scope():
-            self.pool = nn.MaxPool2D(2, 2)
+            self.pool = pool()
             self.down = nn.HybridSequential()
-            for level in range(4):
-                self.down.add(_convolutions(width << level))
-            self.middle = _convolutions(width << 4)
+            for level in range(levels):
+                self.down.add(block(width << level))
+            self.middle = block(width << levels)
             self.wider, self.up = nn.HybridSequential(), nn.HybridSequential()
-            for level in reversed(range(4)):
-                self.wider.add(nn.Conv2DTranspose(width << level, kernel_size=2, strides=2))
-                self.up.add(_convolutions(width << level))
-            self.last = nn.Conv2D(classes, kernel_size=1)
+            for level in reversed(range(levels)):
+                self.wider.add(wider(width << level))
+                self.up.add(block(width << level))
+            self.last = last()
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the score of every class for every pixel."""
+        """Return what the last makes of the blocks at the first size."""
         before = []
         for block in self.down:
             before.append(block(x))
@@ -107,6 +122,26 @@ class UNet(nn.HybridBlock):
         for wider, block in zip(self.wider, self.up):
             x = block(F.concat(wider(x), before.pop(), dim=1))
         return self.last(x)
+
+
+class UNet(UShaped):
+    """The score of every class for every pixel, by convolutions down to a sixteenth of the size and up again.
+
+    References
+    ----------
+    Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015,
+    arXiv:1505.04597; with borders kept, and BatchNorm.
+    """
+
+    def __init__(self, *, width: int = 32, classes: int = 2) -> None:
+        super().__init__(
+            pool=lambda: nn.MaxPool2D(2, 2),
+            block=_convolutions,
+            wider=lambda channels: nn.Conv2DTranspose(channels, kernel_size=2, strides=2),
+            last=lambda: nn.Conv2D(classes, kernel_size=1),
+            width=width,
+            levels=4,
+        )
 
 
 def _convolutions(channels: int) -> Any:

@@ -6,11 +6,13 @@ from typing import Any
 
 from mxnet.gluon import nn
 
+from tools.networks.pictures import UShaped
+
 __all__ = ["InceptionTime", "QuartzNet", "TasNet", "VolumeUNet", "point_net"]
 
 
-class VolumeUNet(nn.HybridBlock):
-    """A U-Net over volumes with InstanceNorm, and a softmax over the classes of every place.
+class VolumeUNet(UShaped):
+    """The share of every class at every place of a volume, with InstanceNorm.
 
     References
     ----------
@@ -19,28 +21,16 @@ class VolumeUNet(nn.HybridBlock):
     """
 
     def __init__(self, *, width: int = 16, classes: int = 4, levels: int = 3) -> None:
-        super().__init__()
-        with self.name_scope():
-            self.pool = nn.MaxPool3D(2, 2)
-            self.down, self.wider, self.up = (nn.HybridSequential() for _ in range(3))
-            for level in range(levels):
-                self.down.add(_volumes(width << level))
-            self.middle = _volumes(width << levels)
-            for level in reversed(range(levels)):
-                self.wider.add(nn.Conv3DTranspose(width << level, kernel_size=2, strides=2))
-                self.up.add(_volumes(width << level))
-            self.last = nn.Conv3D(classes, kernel_size=1)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the share of every class at every place."""
-        before = []
-        for block in self.down:
-            before.append(block(x))
-            x = self.pool(before[-1])
-        x = self.middle(x)
-        for wider, block in zip(self.wider, self.up):
-            x = block(F.concat(wider(x), before.pop(), dim=1))
-        return F.softmax(self.last(x), axis=1)
+        super().__init__(
+            pool=lambda: nn.MaxPool3D(2, 2),
+            block=_volumes,
+            wider=lambda channels: nn.Conv3DTranspose(channels, kernel_size=2, strides=2),
+            last=lambda: _in_turn(
+                nn.Conv3D(classes, kernel_size=1), nn.HybridLambda(lambda F, x: F.softmax(x, axis=1))
+            ),
+            width=width,
+            levels=levels,
+        )
 
 
 def _volumes(channels: int) -> Any:

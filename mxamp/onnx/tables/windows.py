@@ -7,6 +7,7 @@ import math
 
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
+from mxamp.onnx.tables.layers import padded
 
 
 @mapping("im2col", "Pad, a Slice for each place of a window, Concat, Reshape")
@@ -23,8 +24,7 @@ def _im2col(call: Call) -> Written:
         for size, window, hole, step in zip(whole, kernel, dilate, stride)
     ]
     if any(pad):
-        edges = call.indices([0, 0, *pad] * 2)
-        image = call.emit("Pad", image, edges, call.scalar(0, image), mode="constant")
+        image = padded(call, [width for each in (0, 0, *pad) for width in (each, each)])
     places = []
     for place in itertools.product(*map(range, kernel)):
         begins = [number * hole for number, hole in zip(place, dilate)]
