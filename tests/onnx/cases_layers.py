@@ -118,6 +118,17 @@ def pooling_cases() -> Iterator[Case]:
         last = {"layout": "NHWC", "pool_type": kind}
         yield case("Pooling", (2, 8, 9, 3), kernel="(3, 3)", stride="(2, 2)", pad="(1, 1)", **last)
         yield case("Pooling", (2, 8, 9, 3), kernel="(1, 1)", global_pool=True, **last)
+    for kind, counted in (("max", True), ("avg", True), ("avg", False), ("sum", True), ("lp", True)):
+        full = {"pool_type": kind, "pooling_convention": "full", "count_include_pad": counted, "p_value": 2}
+        for kernel, stride, pad in (
+            *(("(4, 2)", "(3, 3)", "(2, 1)"), ("(2, 3)", "(3, 1)", "(1, 0)")),  # cut off; behind the padding
+            *(("(1, 1)", "(2, 2)", "(0, 0)"), ("(2, 1)", "(4, 3)", "(1, 0)")),
+        ):
+            yield case("Pooling", (2, 3, 4, 7), kernel=kernel, stride=stride, pad=pad, **full)
+        if kind != "avg":  # which is NaN over volumes, of nothing
+            yield case(
+                "Pooling", (1, 2, 3, 4, 5), kernel="(3, 2, 1)", stride="(2, 3, 2)", pad="(1, 1, 0)", **full
+            )
     yield case("Pooling", (2, 3, 12), pool_type="max", kernel="(3,)", stride="(2,)")
     yield case("Pooling", (1, 2, 6, 7, 8), pool_type="avg", kernel="(2, 3, 2)", stride="(2, 2, 2)")
     yield case("_contrib_AdaptiveAvgPooling2D", X, output_size="(1,)")

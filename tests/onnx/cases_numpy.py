@@ -106,8 +106,9 @@ def numpy_cases() -> Iterator[Case]:
     yield np_case("_npi_eye", N=3, M=5, k=1, dtype="float32", tolerance=0)
     yield np_case("_npi_hypot", X, OTHER)
     yield np_case("_npi_arctan2", X, OTHER)
-    yield np_case("_npi_arctan2", GRID, np.where(OTHER == 0, 1, OTHER).astype(np.float32))
-    yield np_case("_npi_arctan2", np.array([2.0, -2.0], np.float32), np.zeros(2, np.float32))
+    yield np_case("_npi_arctan2", GRID, OTHER)
+    quadrants = np.array([0.0, -0.0, 2.0, -3.0], np.float32)
+    yield np_case("_npi_arctan2", np.repeat(quadrants, 4), np.tile(quadrants, 4))
     yield np_case("_contrib_quadratic", X, a=0.5, b=-2, c=0.25)
 
 

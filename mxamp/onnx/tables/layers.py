@@ -1,9 +1,9 @@
-"""Convolutions, dense layers, pooling, resampling."""
+"""Convolutions, dense layers, resampling."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import Tensor
 
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
-_CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
 
 
-def _check_layout(call: Call) -> None:
+def check_layout(call: Call) -> None:
+    """Refuse a node whose channels do not come first."""
     layout = call.text("layout")
     if layout is not None and layout not in _LAYOUTS:
         call.refuse(f"its layout is {layout}, and ONNX's layers have channels first.")
@@ -28,7 +28,7 @@ def _bias(call: Call, number: int) -> Tensor | None:
 
 @mapping("Convolution Convolution_v1", "Conv")
 def _convolution(call: Call) -> Written:
-    _check_layout(call)
+    check_layout(call)
     kernel = call.sizes("kernel")
     ones, pad = [1] * len(kernel), list(call.sizes("pad", [0] * len(kernel)))
     return call.emit(
@@ -43,7 +43,7 @@ def _convolution(call: Call) -> Written:
 
 @mapping("Deconvolution", "ConvTranspose")
 def _deconvolution(call: Call) -> Written:
-    _check_layout(call)
+    check_layout(call)
     kernel = call.sizes("kernel")
     ones, zeros = [1] * len(kernel), [0] * len(kernel)
     if any(call.sizes("target_shape", zeros)):
@@ -70,99 +70,6 @@ def _fully_connected(call: Call) -> Written:
         return call.emit("Gemm", data, weight, bias, transB=1)
     product = call.emit("MatMul", data, call.transpose(weight, [1, 0]))
     return product if bias is None else call.emit("Add", product, bias)
-
-
-@mapping("Pooling Pooling_v1", "MaxPool, AveragePool, LpPool and their Global forms")
-def _pooling(call: Call) -> Written:
-    if call.text("layout") not in _CHANNELS_LAST:
-        _check_layout(call)
-        return _pooled(call, call.data)
-    rank = call.rank(call.data)
-    first = call.transpose(call.data, [0, rank - 1, *range(1, rank - 1)])
-    return call.transpose(_pooled(call, first), [0, *range(2, rank), 1])
-
-
-def _pooled(call: Call, data: Tensor) -> Tensor:
-    kind = call.text("pool_type", "max")
-    axes = list(range(2, call.rank(data)))
-    if call.flag("global_pool"):
-        if kind == "sum":
-            return call.reduce("ReduceSum", data, axes, keepdims=True)
-        names = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}
-        power = call.integer("p_value", 2) if kind == "lp" else None
-        return call.emit(names[str(kind)], data, p=power)
-    kernel = call.sizes("kernel")
-    convention = call.text("pooling_convention", "valid")
-    if convention == "same":
-        call.refuse("its pooling_convention 'same' has no equal in ONNX.")
-    pad = list(call.sizes("pad", [0] * len(kernel)))
-    window: dict[str, Any] = {
-        "kernel_shape": list(kernel),
-        "strides": list(call.sizes("stride", [1] * len(kernel))),
-        "pads": [*pad, *pad],
-    }
-    if kind == "lp":
-        if convention == "full":
-            call.refuse("ONNX's LpPool cannot round sizes up before opset 18.")
-        return call.emit("LpPool", data, p=call.integer("p_value", 2), **window)
-    window["ceil_mode"] = int(convention == "full")
-    if kind == "max":
-        if call.gaps.max_pool_of_opset_22 and call.opset >= 22:
-            return _max_of_slices(call, data, kernel, window["strides"], pad)
-        return call.emit("MaxPool", data, **window)
-    counted = kind == "sum" or call.flag("count_include_pad", True)
-    mean = call.emit("AveragePool", data, count_include_pad=int(counted), **window)
-    return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(math.prod(kernel), mean))
-
-
-def _max_of_slices(
-    call: Call, data: Tensor, kernel: Sequence[int], strides: Sequence[int], pad: Sequence[int]
-) -> Tensor:
-    """Write max pooling axis by axis: the maximum of what is at each place of the windows."""
-    starts, ends, windows = [0, 0], [0, 0], []
-    for axis, (width, stride, before) in enumerate(zip(kernel, strides, pad), start=2):
-        size = call.size(data, axis)
-        room = size + 2 * before - width
-        is_full = call.text("pooling_convention", "valid") == "full"
-        count = 1 + (-(-room // stride) if is_full else room // stride)
-        starts.append(before)
-        ends.append(max(0, (count - 1) * stride + width - size - before))
-        windows.append((axis, width, stride, (count - 1) * stride + 1))
-    is_padded = any(starts + ends)
-    low = data.dtype
-    if is_padded:
-        if low == DType.BFLOAT16:  # in which ONNX Runtime has no Pad on CUDA
-            data = call.cast(data, DType.FLOAT32)
-        data = call.emit("Pad", data, call.indices([*starts, *ends]), call.scalar(-math.inf, data))
-    for axis, width, stride, reach in windows:
-        places = [call.slice(data, [place], [place + reach], [axis], [stride]) for place in range(width)]
-        data = call.emit("Max", *places)
-    return call.cast(data, low) if data.dtype != low else data
-
-
-@mapping("_contrib_AdaptiveAvgPooling2D", "GlobalAveragePool; two MatMul with averaging matrices")
-def _adaptive_average(call: Call) -> Written:
-    sizes = call.sizes("output_size", [1])
-    height, width = sizes if len(sizes) == 2 else (sizes[0], sizes[0])
-    if (height, width) == (1, 1):
-        return call.emit("GlobalAveragePool", call.data)
-    left = _averaging(call.size(call.data, 2), height)
-    right = _averaging(call.size(call.data, 3), width).T
-    rows = call.emit("MatMul", call.array(left, call.data.dtype), call.data)
-    return call.emit("MatMul", rows, call.array(right, call.data.dtype))
-
-
-def _averaging(size: int, parts: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the matrix of means of windows from floor(i * size / parts) to ceil((i + 1) * size / parts).
-
-    The windows overlap where ``parts`` does not divide ``size`` (START_IND and END_IND in
-    src/operator/contrib/adaptive_avg_pooling-inl.h).
-    """
-    matrix = np.zeros((parts, size))
-    for part in range(parts):
-        start, stop = part * size // parts, -(-(part + 1) * size // parts)
-        matrix[part, start:stop] = 1 / (stop - start)
-    return matrix
 
 
 @mapping("_contrib_BilinearResize2D", "Resize, linear")

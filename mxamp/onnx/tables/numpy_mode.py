@@ -133,16 +133,24 @@ def _hypotenuse(call: Call) -> Written:
     return call.emit("Sqrt", call.emit("Add", *squares))
 
 
-@mapping("_npi_arctan2", "Atan(y / x), in the right quadrant; signs of zeros are lost")
+@mapping("_npi_arctan2", "Atan(y / x), in the right quadrant; NaN where both are infinite")
 def _angle(call: Call) -> Written:
     y, x = _promoted(call)
-    zero, half, whole = (call.scalar(value, y) for value in (0.0, math.pi / 2, math.pi))
-    is_below = call.emit("Less", y, zero)
-    angle = call.emit("Atan", call.emit("Div", y, x))
-    turned = call.emit("Where", is_below, call.emit("Sub", angle, whole), call.emit("Add", angle, whole))
-    upright = call.emit("Mul", call.emit("Sign", y), half)
-    beside = call.emit("Where", call.emit("Equal", x, zero), upright, angle)
-    return call.emit("Where", call.emit("Less", x, zero), turned, beside)
+    zero, whole = call.scalar(0.0, y), call.scalar(math.pi, y)
+    # The angle of a zero is that zero, whose sign says on which side of the axis it lies.
+    slope = call.emit("Where", call.emit("Equal", y, zero), y, call.emit("Div", y, x))
+    angle = call.emit("Atan", slope)
+    above, below = call.emit("Add", angle, whole), call.emit("Sub", angle, whole)
+    turned = call.emit("Where", _is_negative(call, y), below, above)
+    return call.emit("Where", _is_negative(call, x), turned, angle)
+
+
+def _is_negative(call: Call, data: Tensor) -> Tensor:
+    """Return where the sign is set, that of a zero as well."""
+    zero = call.scalar(0.0, data)
+    return call.emit(
+        "Or", call.emit("Less", data, zero), call.emit("Less", call.emit("Reciprocal", data), zero)
+    )
 
 
 @mapping("_npi_isnan", "IsNaN")
