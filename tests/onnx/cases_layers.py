@@ -90,6 +90,7 @@ def convolution_cases() -> Iterator[Case]:
 
 
 def pooling_cases() -> Iterator[Case]:
+    yield case("Pooling", X, kernel="(3, 2)")
     for kind in ("max", "avg", "sum"):
         yield case("Pooling", X, pool_type=kind, kernel="(3, 2)")
         yield case("Pooling", X, pool_type=kind, kernel="(3, 3)", stride="(2, 2)", pad="(1, 1)")
