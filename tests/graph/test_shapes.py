@@ -175,6 +175,8 @@ def test_a_second_output_that_nothing_reads_is_left_out() -> None:
         ("Reshape", {"shape": "(-4,)"}, [(2, 3)], r"its attributes \(shape=\(-4,\)\) do not fit"),
         ("Reshape", {"shape": "(-4, 0, 2)"}, [(2, 3)], "cannot be split into 0 and 2"),
         ("transpose", {"axes": "(0, 0)"}, [(2, 3)], r"its axes \(0, 0\) are not those"),
+        ("pick", {}, [(3, 4), (2,)], r"the index has the shape \(2,\), and \(3,\) is wanted"),
+        ("pick", {"axis": "0", "keepdims": "True"}, [(3, 4), (3, 4)], r"\(3, 4\), and \(1, 4\) is wanted"),
         ("sum", {"axis": "7"}, [(2, 3)], "it names the axis 7 of what has 2 axes"),
     ],
 )

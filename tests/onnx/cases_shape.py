@@ -103,6 +103,7 @@ def indexing_cases() -> Iterator[Case]:
     yield case("take", X, floats(0, 2, 5, -1), axis=1, mode="wrap", tolerance=0)
     yield case("Embedding", floats(0, 3, 9, 1), (4, 3), input_dim=4, output_dim=3, tolerance=0)
     yield case("pick", (3, 4), floats(0, 3, 7), tolerance=0)
+    yield case("pick", (4,), floats(2), axis=0, tolerance=0)
     yield case("pick", (3, 4), floats(0, 3, 1)[:, None], axis=1, keepdims=True, tolerance=0)
     yield case("batch_take", (3, 4), np.array([0, 3, 1], np.int32), tolerance=0)
     yield case("gather_nd", X, floats(0, 1, 1, 2, 0, 1).reshape(2, 3), tolerance=0)
@@ -119,6 +120,7 @@ def indexing_cases() -> Iterator[Case]:
         yield case(op, DISTINCT, axis=1, tolerance=0)
         yield case(op, DISTINCT, axis=1, keepdims=True, tolerance=0)
         yield case(op, DISTINCT, tolerance=0)
+        yield case(op, DISTINCT[0, 0, 0], axis=0, tolerance=0)
 
 
 def sequence_cases() -> Iterator[Case]:
@@ -138,6 +140,7 @@ def product_cases() -> Iterator[Case]:
     yield case("batch_dot", (3, 2, 4), (3, 4, 5))
     yield case("batch_dot", (3, 4, 2), (3, 5, 4), transpose_a=True, transpose_b=True)
     yield case("dot", (2, 4), (4, 5))
+    yield case("dot", (4,), (4,))
     yield case("dot", (4, 2), (5, 4), transpose_a=True, transpose_b=True)
     yield case("dot", (2, 3, 4), (4, 5))
     yield case("_contrib_div_sqrt_dim", X)

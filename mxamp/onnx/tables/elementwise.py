@@ -349,11 +349,7 @@ def _reduction(op: str) -> Callable[[Call], Written]:
         dtype = call.dtype() if call.node.op.startswith("_np") else data.dtype
         if data.dtype is not dtype:
             data = call.cast(data, dtype)
-        axes = _reduced_axes(call)
-        result = call.reduce(op, data, axes, keepdims=call.flag("keepdims"))
-        if call.node.op.startswith("_np") or axes is not None or call.flag("keepdims"):
-            return result
-        return call.reshape(result, [1])  # classic MXNet has no scalars
+        return call.reduce(op, data, _reduced_axes(call), keepdims=call.flag("keepdims"))
 
     return write
 

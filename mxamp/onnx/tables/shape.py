@@ -162,14 +162,8 @@ def _expand_dims(call: Call) -> Written:
 @mapping("squeeze _np_squeeze", "Squeeze")
 def _squeeze(call: Call) -> Written:
     if call.text("axis") is not None:
-        axes = [call.axis(call.data, axis) for axis in call.sizes("axis")]
-        if len(axes) == call.rank(call.data) and not call.node.op.startswith("_np"):
-            return call.reshape(call.data, [1])
-        return call.squeeze(call.data, *axes)
-    axes = [axis for axis, size in enumerate(call.shape(call.data)) if size == 1]
-    if len(axes) == call.rank(call.data) and not call.node.op.startswith("_np"):
-        axes = axes[1:]  # classic MXNet has no scalars
-    return call.squeeze(call.data, *axes)
+        return call.squeeze(call.data, *[call.axis(call.data, axis) for axis in call.sizes("axis")])
+    return call.squeeze(call.data, *[axis for axis, size in enumerate(call.shape(call.data)) if size == 1])
 
 
 # ---------------------------------------------------------------------- parts

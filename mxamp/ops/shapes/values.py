@@ -93,7 +93,11 @@ def _pick(call: ShapeCall) -> Shape:
     if "axis" in call.attrs and call.text("axis") is None:
         return (1,) * len(data) if call.flag("keepdims") else call.scalar()
     axis = call.axis(call.integer("axis", -1), len(data))
-    return (*data[:axis], *((1,) if call.flag("keepdims") else ()), *data[axis + 1 :]) or call.scalar()
+    without = (*data[:axis], *data[axis + 1 :]) or call.scalar()
+    kept = (*data[:axis], 1, *data[axis + 1 :])
+    has_axis = len(call.inputs) > 1 and call.inputs[1] is not None and len(call.shape(1)) == len(data)
+    call.expect(1, kept if has_axis else without, "index")
+    return kept if call.flag("keepdims") else without
 
 
 @rule("gather_nd")
