@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Mapping, Sequence
 
 from mxamp.dtypes import DType
@@ -140,7 +139,7 @@ def write_graph(
             shape = (*shape[: axis.number], None, *shape[axis.number + 1 :])
             symbols = [axis.symbol] * len(shape)
             tensors[Entry(position)] = writer.input(name, dtypes[name], shape, symbols)
-    _write_nodes(graph, writer, tensors, has_scalars=graph.has_numpy_shapes)
+    _write_nodes(graph, writer, tensors)
     outputs = _outputs(graph, writer, tensors, heads)
     nodes, read = _needed(writer.finished_nodes(), heads)
     return OnnxGraph(
@@ -156,13 +155,11 @@ def write_graph(
     )
 
 
-def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor], *, has_scalars: bool) -> None:
+def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor]) -> None:
     """Write every operator, and add what it computes to what is known: at first the variables.
 
     A variable that is not known is a label. Nothing reads it but what rounds it, and heads that leave it out.
-    Without NumPy's shapes nothing is a scalar: a sum over all axes is one place of one axis.
     """
-    write_body = partial(_write_body, has_scalars=has_scalars)
     labels: set[int] = set()
     for position, node in enumerate(graph.nodes):
         reads = [entry for entry in node.inputs if entry.node not in labels]
@@ -179,10 +176,8 @@ def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor], *, 
         before = len(writer.nodes)
         mapping = mapping_of(node.op, node.attrs)
         assert mapping is not None  # checked at first
-        call = Call(writer, node, [tensors[entry] for entry in reads], write_body)
-        written = _write(mapping, call)
-        if not has_scalars:
-            written = tuple([call.reshape(each, [1]) if each.shape == () else each for each in written])
+        call = Call(writer, node, [tensors[entry] for entry in reads], _write_body)
+        written = [_with_axis(call, tensor) for tensor in _write(mapping, call)]
         fresh = {name for emitted in writer.nodes[before:] for name in emitted.output}
         writer.attribute(fresh, node.name)
         for number, tensor in enumerate(written):
@@ -192,12 +187,22 @@ def _write_nodes(graph: Graph, writer: Writer, tensors: dict[Entry, Tensor], *, 
                 writer.rename(tensor, writer.unique(output_name(graph, entry)))
 
 
-def _write_body(
-    writer: Writer, body: Graph, given: Mapping[str, Tensor], *, has_scalars: bool
-) -> list[Tensor]:
+def _with_axis(call: Call, tensor: Tensor) -> Tensor:
+    """Return one place of one axis where a classic operator makes one value of many, also in NumPy mode.
+
+    (``ReduceAxesShapeImpl`` in src/operator/tensor/broadcast_reduce_op.h)
+    """
+    keeps = not call.inputs or any(read.shape == () for read in call.inputs)
+    is_classic = not call.node.op.startswith(("_np", "Custom")) and not call.node.subgraphs
+    if tensor.shape != () or keeps or not is_classic:
+        return tensor
+    return call.reshape(tensor, [1])
+
+
+def _write_body(writer: Writer, body: Graph, given: Mapping[str, Tensor]) -> list[Tensor]:
     """Write the nodes of a body, whose variables are given, and return what it returns."""
     tensors = {Entry(position): given[name] for name, position in body.variables.items() if name in given}
-    _write_nodes(body, writer, tensors, has_scalars=has_scalars)
+    _write_nodes(body, writer, tensors)
     return [tensors[head] for head in body.heads]
 
 
