@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from mxamp.errors import DataError, ExportError
 from mxamp.graph.graph import Entry, Graph, Use
@@ -18,6 +18,9 @@ _CREATED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full"})
 BATCH_AXIS, BATCH_TIMES = "__batch_axis__", "__batch_times__"
 """Attributes of such a node that was given an input with the batch: the axis of the batch there, and for each
 axis of the node's own with the size 0 by what the batch is multiplied."""
+
+_NodeShapes = Tuple[Optional[Tuple[int, ...]], ...]
+"""The shape of each output of a node; None where it is not known."""
 
 _PARAMETERS = 1
 """The input of an RNN that is no sequence and no state."""
@@ -35,7 +38,7 @@ def batch_axes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, O
 
     What a recurrent operator reads has its steps, or its layers, there, and the batch behind these; and where
     a variable says its ``__layout__``, N is the batch. Where an input's is longer or shorter than that of the
-    first one, it is open as well, but another size.
+    first one, it is open as well, but another size; :func:`with_sizes` tells whether the model takes others.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ def with_sizes(
     shapes: Mapping[str, Sequence[int]],
     params: Mapping[str, tuple[int, ...]],
     open_axes: Mapping[str, OpenAxis],
-) -> Graph:
+) -> tuple[Graph, Mapping[str, OpenAxis]]:
     """Return a graph in which zeros state all their sizes; MXNet tells those that are 0 from their readers.
 
     The states that Gluon's recurrent layers begin with are such zeros: their batch is 0. Where the batch is
@@ -93,6 +96,11 @@ def with_sizes(
     open_axes
         The axes that are left open.
 
+    Returns
+    -------
+    tuple
+        The graph, and the axes that can be left open: the batch, and what the model takes in another size.
+
     Raises
     ------
     DataError
@@ -101,41 +109,55 @@ def with_sizes(
         When the batch is open, and MXNet itself takes no other than that of the shapes.
     """
     inferred = infer_entry_shapes(graph, shapes, params).entries
-    more: dict[str, Sequence[int]] = dict(shapes)
-    batched = {name: axis.number for name, axis in open_axes.items() if axis.symbol == BATCH}
-    for name, number in batched.items():
-        shape = list(shapes[name])
-        shape[number] *= 2
-        more[name] = shape
-    waiting = [
-        position
-        for position, node in enumerate(graph.nodes)
-        if node.op in _CREATED and 0 in (integers(node.attrs.get("shape", "")) or ())
-    ]
-    if graph.has_numpy_shapes or not (waiting or batched):
-        return graph
-    try:
-        others = infer_entry_shapes(graph, more, params).entries
-    except DataError as error:
-        raise ExportError(
-            f"The batch cannot be left open, for the model takes no other than it was given: {error} Export "
-            "with fixed shapes, without --dynamic-batch (dynamic_batch=False)."
-        ) from error
+    doubled = _doubled(graph, shapes, params, open_axes)
     nodes = list(graph.nodes)
-    for position in waiting:
-        own, other = inferred[position][0], others[position][0]
-        if own is None or other is None:
+    for position, node in enumerate(graph.nodes):
+        own = inferred[position][0]
+        if graph.has_numpy_shapes or own is None or node.op not in _CREATED:
             continue
-        node, source = nodes[position], next(iter(batched), "")
+        if 0 not in (integers(node.attrs.get("shape", "")) or ()):
+            continue
+        grown = {name: entries[position][0] for name, entries in doubled.items()}
+        source = next((name for name, other in grown.items() if other not in (own, None)), None)
         attrs = {**node.attrs, "shape": str(own)}
-        if own != other:
-            batch = shapes[source][batched[source]]
+        if source is not None:
+            axis = open_axes[source].number
+            batch = shapes[source][axis]
             # It grows by as much for each sample, and is nothing for none.
-            times = [(more - less) // batch for less, more in zip(own, other)]
+            times = [(more - less) // batch for less, more in zip(own, grown[source] or own)]
             if any(each and each * batch != size for each, size in zip(times, own)):
                 continue
             attrs["shape"] = str(tuple([0 if each else size for each, size in zip(times, own)]))
-            attrs[BATCH_AXIS], attrs[BATCH_TIMES] = str(batched[source]), str(tuple(times))
+            attrs[BATCH_AXIS], attrs[BATCH_TIMES] = str(axis), str(tuple(times))
             node = node._replace(inputs=(Entry(graph.variables[source]),))
         nodes[position] = node._replace(attrs=attrs)
-    return dataclasses.replace(graph, nodes=tuple(nodes))
+    kept = {open_axes[name].symbol for name in doubled}
+    taken = {name: axis for name, axis in open_axes.items() if axis.symbol in kept}
+    return dataclasses.replace(graph, nodes=tuple(nodes)), taken
+
+
+def _doubled(
+    graph: Graph,
+    shapes: Mapping[str, Sequence[int]],
+    params: Mapping[str, tuple[int, ...]],
+    open_axes: Mapping[str, OpenAxis],
+) -> dict[str, Sequence[_NodeShapes]]:
+    """Return the shapes of all nodes with twice the size of each that is open, by an input that has it.
+
+    What the model takes in no other size is left out; where that is the batch it is an error.
+    """
+    found: dict[str, Sequence[_NodeShapes]] = {}
+    for symbol in dict.fromkeys(axis.symbol for axis in open_axes.values()):
+        more = {name: list(shape) for name, shape in shapes.items()}
+        named = {name: axis.number for name, axis in open_axes.items() if axis.symbol == symbol}
+        for name, number in named.items():
+            more[name][number] *= 2
+        try:
+            found[next(iter(named))] = infer_entry_shapes(graph, more, params).entries
+        except DataError as error:
+            if symbol == BATCH:
+                raise ExportError(
+                    "The batch cannot be left open, for the model takes no other than it was given: "
+                    f"{error} Export with fixed shapes, without --dynamic-batch (dynamic_batch=False)."
+                ) from error
+    return found

@@ -115,8 +115,8 @@ def write_graph(
     names = input_names(graph, params)
     shapes = _shapes(graph, names, params, {} if input_shapes is None else input_shapes)
     known = {name: tuple(value.shape) for name, value in params.items()}
-    open_axes = batch_axes(graph, shapes) if dynamic_batch else {}
-    graph = with_sizes(graph, shapes, known, open_axes)
+    candidates = batch_axes(graph, shapes) if dynamic_batch else {}
+    graph, open_axes = with_sizes(graph, shapes, known, candidates)
     dtypes = variable_dtypes(graph, {name: value.dtype for name, value in params.items()})
     _check_mappings(graph)
     chosen, reason = _opset(graph, dtypes, opset)

@@ -119,6 +119,9 @@ def pooling_cases() -> Iterator[Case]:
         last = {"layout": "NHWC", "pool_type": kind}
         yield case("Pooling", (2, 8, 9, 3), kernel="(3, 3)", stride="(2, 2)", pad="(1, 1)", **last)
         yield case("Pooling", (2, 8, 9, 3), kernel="(1, 1)", global_pool=True, **last)
+    for power in (1, 2, 3):
+        yield case("Pooling", X, pool_type="lp", p_value=power, kernel="(3, 2)", pad="(1, 1)")
+        yield case("Pooling", X, pool_type="lp", p_value=power, kernel="(1, 1)", global_pool=True)
     for kind, counted in (("max", True), ("avg", True), ("avg", False), ("sum", True), ("lp", True)):
         full = {"pool_type": kind, "pooling_convention": "full", "count_include_pad": counted, "p_value": 2}
         for kernel, stride, pad in (

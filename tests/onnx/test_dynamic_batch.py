@@ -12,6 +12,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip in
 pytest.importorskip("mxnet", reason="MXNet is what the results are compared with")
 
 import mxnet as mx
+import onnx
 
 from mxamp.compare.inputs import as_model
 from mxamp.errors import ExportError, MxampError
@@ -129,6 +130,26 @@ def test_inputs_of_other_sizes_have_batches_of_their_own(tmp_path: Path) -> None
     data = np.random.default_rng(0).standard_normal((5, 3, 2)).astype(np.float32)
     (found,) = OnnxSession(tmp_path / "n.onnx").run({"data": data, "anchors": data[:1]})
     np.testing.assert_array_equal(found, data + data[:1])
+    # No other number of anchors fits every batch.
+    inputs = onnx.load(str(tmp_path / "n.onnx")).graph.input
+    firsts = {value.name: value.type.tensor_type.shape.dim[0] for value in inputs}
+    assert (firsts["data"].dim_param, firsts["anchors"].dim_value) == ("batch", 1)
+
+
+def test_states_follow_the_input_that_is_not_as_long_as_the_first(tmp_path: Path) -> None:
+    steps, state = mx.sym.var("steps"), mx.sym.zeros((1, 0, 5))
+    cells = mx.sym.RNN(steps, mx.sym.var("packed"), state, state_size=5, num_layers=1, mode="gru", name="gru")
+    sym = mx.sym.Group([mx.sym.relu(mx.sym.var("data")), cells])
+    args = {"packed": mx.nd.random.uniform(-0.3, 0.3, shape=3 * 5 * (3 + 5) + 6 * 5)}
+    model = as_model((sym, args, {}), "the source")
+    shapes = {"data": (2, 3), "steps": (4, 8, 3)}
+    model.export_onnx(tmp_path / "n.onnx", input_shapes=shapes, dynamic_batch=True)
+    fed = {
+        "data": np.ones((3, 3), np.float32),
+        "steps": np.random.default_rng(0).standard_normal((4, 5, 3)).astype(np.float32),
+    }
+    for ours, theirs in zip(OnnxSession(tmp_path / "n.onnx").run(fed), run_outputs(model, fed, fusion=False)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

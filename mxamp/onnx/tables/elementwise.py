@@ -219,9 +219,14 @@ def _rsqrt(call: Call) -> Written:
 
 @mapping("cbrt _npi_cbrt rcbrt", "Sign * Pow(Abs, 1/3)")
 def _cbrt(call: Call) -> Written:
-    size = call.emit("Pow", call.emit("Abs", call.data), call.scalar(1 / 3, call.data))
-    root = call.emit("Mul", call.emit("Sign", call.data), size)
+    root = cube_root(call, call.data)
     return call.emit("Reciprocal", root) if call.node.op == "rcbrt" else root
+
+
+def cube_root(call: Call, data: Tensor) -> Tensor:
+    """Return the third root, that of negative values too."""
+    size = call.emit("Pow", call.emit("Abs", data), call.scalar(1 / 3, data))
+    return call.emit("Mul", call.emit("Sign", data), size)
 
 
 @mapping("log1p _npi_log1p", "2 * Atanh(x / (2 + x))")

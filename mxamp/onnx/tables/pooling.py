@@ -11,6 +11,7 @@ import numpy as np
 from mxamp.dtypes import DType
 from mxamp.onnx.call import Call
 from mxamp.onnx.mapping import Written, mapping
+from mxamp.onnx.tables.elementwise import cube_root
 from mxamp.onnx.tables.layers import check_layout
 from mxamp.onnx.tensor import Tensor
 
@@ -58,7 +59,9 @@ class _Windows:
         return [max(0, min(start + self.width, self.size + pad) - max(start, -pad)) for start in starts]
 
 
-@mapping("Pooling Pooling_v1", "MaxPool, AveragePool, LpPool and their Global forms")
+@mapping(
+    "Pooling Pooling_v1", "MaxPool, AveragePool, LpPool, their Global forms, ReduceSum, ReduceL1, ReduceL2"
+)
 def _pooling(call: Call) -> Written:
     if call.text("layout") not in _CHANNELS_LAST:
         check_layout(call)
@@ -70,22 +73,36 @@ def _pooling(call: Call) -> Written:
 
 def _pooled(call: Call, data: Tensor) -> Tensor:
     kind = str(call.text("pool_type", "max"))
+    if kind != "lp":
+        return _pooled_as(call, data, kind)
+    # Powers keep their signs (lp_pool in src/operator/nn/pool_utils.h), which LpPool and ReduceL1 do not. In
+    # float32, for squares overflow early.
+    power = call.integer("p_value", 2)
+    wide = call.cast(data, DType.FLOAT32)
+    powers = wide
+    for _ in range(power - 1):
+        powers = call.emit("Mul", powers, wide)
+    found = _pooled_as(call, powers, "sum")
+    if power > 1:
+        found = call.emit("Sqrt", found) if power == 2 else cube_root(call, found)
+    return call.cast(found, data.dtype)
+
+
+def _pooled_as(call: Call, data: Tensor, kind: str) -> Tensor:
     if call.flag("global_pool"):
         if kind == "sum":
             return call.reduce("ReduceSum", data, list(range(2, call.rank(data))), keepdims=True)
-        names = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}
-        return call.emit(names[kind], data, p=call.integer("p_value", 2) if kind == "lp" else None)
+        return call.emit("GlobalMaxPool" if kind == "max" else "GlobalAveragePool", data)
     windows = _windows(call, data)
     if kind == "max" and call.gaps.max_pool_of_opset_22 and call.opset >= 22:
         return _max_of_slices(call, data, windows)
-    # Where a window is cut off ONNX divides by what is left of it, and LpPool of opsets before 18 has no such
-    # windows; none of them has windows that begin behind the padding.
-    is_cut = any(each.beyond > 0 for each in windows) and kind in ("sum", "lp")
+    # Where a window is cut off ONNX divides by what is left of it, and none of its begins behind the padding.
+    is_cut = any(each.beyond > 0 for each in windows) and kind == "sum"
     if is_cut or any(each.has_one_outside for each in windows):
         return _over_padded(call, data, kind, windows)
     is_full = call.text("pooling_convention", "valid") == "full"
     pads = [each.pad for each in windows] * 2
-    return _emitted(call, data, kind, windows, pads=pads, ceil_mode=int(is_full) if kind != "lp" else None)
+    return _emitted(call, data, kind, windows, pads=pads, ceil_mode=int(is_full))
 
 
 def _windows(call: Call, data: Tensor) -> list[_Windows]:
@@ -108,8 +125,6 @@ def _emitted(call: Call, data: Tensor, kind: str, windows: Sequence[_Windows], *
     how["strides"] = [each.stride for each in windows]
     if kind == "max":
         return call.emit("MaxPool", data, **how)
-    if kind == "lp":
-        return call.emit("LpPool", data, p=call.integer("p_value", 2), **how)
     counted = kind == "sum" or call.flag("count_include_pad", True)
     mean = call.emit("AveragePool", data, count_include_pad=int(counted), **how)
     return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(_volume(windows), mean))

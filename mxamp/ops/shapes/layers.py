@@ -309,6 +309,7 @@ def _image_to_tensor(call: ShapeCall) -> Shape:
 @rule("BilinearSampler")
 def _bilinear_sampler(call: ShapeCall) -> Shape:
     data, grid = call.rank(0, 4), call.rank(1, 4)
+    call.expect(1, (data[0], 2, *grid[2:]), "grid")
     return (*data[:2], *grid[2:])
 
 

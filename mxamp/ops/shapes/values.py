@@ -84,7 +84,10 @@ def _take(call: ShapeCall) -> Shape:
 
 @rule("batch_take")
 def _batch_take(call: ShapeCall) -> Shape:
-    return call.shape(1)
+    rows, indices = call.data[:-1], call.shape(1)
+    if math.prod(rows) != math.prod(indices):
+        call.refuse(f"it takes {indices} out of the rows {rows}")
+    return indices
 
 
 @rule("pick")
