@@ -89,6 +89,10 @@ def reduction_cases() -> Iterator[Case]:
         yield case(name, X, axis="(1,)", exclude=True)
         yield case(name, (5,), axis=0)
         yield case(name, X, axis="(0, 1, 2)")
+    holes = np.where(np.arange(24).reshape(2, 3, 4) % 5, 1.5, np.nan).astype(np.float32)
+    for name in ("nansum", "nanprod"):
+        yield case(name, holes, axis=1)
+        yield case(name, holes)
     yield case("norm", X, axis=1)
     yield case("norm", (5,), axis=0)
     yield case("norm", X, ord=1, axis="(1, 2)", keepdims=True)

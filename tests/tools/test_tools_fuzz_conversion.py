@@ -155,6 +155,17 @@ def test_an_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch):
     assert "KeyError" in checked(dense()).kind
 
 
+def test_a_wrong_mapping_to_onnx_is_a_finding():
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install '.[onnx]'")
+    assert checked(dense()).status == "ok"
+    wrong = mxamp.register_onnx_mapping("sin", lambda call: call.emit("Cos", call.data), replace=True)
+    try:
+        found = checked(dense())
+    finally:
+        wrong.undo()
+    assert (found.status, found.kind) == ("finding", "ONNX Runtime computes something else")
+
+
 def test_what_jumps_is_compared_where_it_is_stable_alone():
     reference = Reference(dense(head="argmax").model)
     perturbed = Perturbed(reference, DType.BFLOAT16)

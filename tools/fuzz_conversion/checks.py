@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 import mxamp
 from mxamp.dtypes import DType
-from mxamp.errors import MxampError, PolicyError
+from mxamp.errors import ExportError, MxampError, OnnxMissingError, PolicyError
 from mxamp.graph.output_names import output_names
 from mxamp.graph.symbol_reader import parse_symbol
+from mxamp.onnx import OnnxSession
 from mxamp.ops.formats import as_format
 from tools.fuzz_conversion.execution import Bound, numpy_shapes, to_symbol
-from tools.fuzz_conversion.known_faults import FUSED_TOO, known_fault
+from tools.fuzz_conversion.known_faults import FUSED_TOO, ONNX_DIFFERS, known_fault
 from tools.fuzz_conversion.model import RandomModel
 from tools.fuzz_conversion.options import arguments
 from tools.fuzz_conversion.perturbation import Perturbed, Reference
@@ -30,6 +31,9 @@ __all__ = ["Checked", "FindingError", "check"]
 
 _FEW, _MANY = 4, 150
 """Perturbed runs: as many as nearly always do, and as many as decide whether there is a finding."""
+
+_LAST_DIGITS = 2e-6
+"""What oneDNN's own log_softmax errs by."""
 
 _FACTOR = 3.0
 """How much further than the perturbed program a conversion may move: it rounds at more places."""
@@ -153,7 +157,10 @@ class _Case:
             self._unchanged(symbol, args, auxs)
             self._interface(converted)
             outputs = self._executed(converted)
-        self._close(reference, outputs, Perturbed(reference, format), self._rounded(converted, format))
+        perturbed = Perturbed(reference, format)
+        self._close(reference, outputs, perturbed, self._rounded(converted, format))
+        if self.seed % 4 == 1:
+            self._exported(reference, perturbed)
         with numpy_shapes(model.graph):
             if options["emulate"] is None:
                 self._routes(converted)
@@ -265,7 +272,9 @@ class _Case:
         outputs: list[list[NDArray[Any]]],
         perturbed: Perturbed,
         rounded: list[float],
+        kind: str = "",
     ) -> None:
+        """Compare values; a kind of finding is said where it is not the conversion that computed them."""
         self.stage("perturb")
         for given, expected in zip(outputs, reference.outputs):
             for number, (one, other) in enumerate(zip(given, expected)):
@@ -280,6 +289,10 @@ class _Case:
             # Beside an operator whose result has no shape until it runs, or where an index was moved.
             raise _SkippedError("the perturbed program does not run", _last_line(error)) from error
         error, text = self._worst(reference, outputs, perturbed, rounded)
+        if kind:
+            if error > 1:
+                raise FindingError(kind, text)
+            return
         self.error = min(error, 1e9)
         if error > 1:
             deployed = self._worst(reference, self.fused, perturbed, rounded)[0]
@@ -311,6 +324,28 @@ class _Case:
                         f"{other[place]!s} in FP32, {one[place]!s} converted, {bound[place]:.3g} allowed"
                     )
         return worst, text
+
+    # ------------------------------------------------------------------ as ONNX
+
+    def _exported(self, reference: Reference, perturbed: Perturbed) -> None:
+        """Write FP32 as ONNX, and run it where ONNX Runtime is installed; what has no mapping is left out."""
+        self.stage("onnx")
+        with tempfile.TemporaryDirectory(prefix="mxamp-fuzz-") as folder:
+            path = Path(folder, "model.onnx")
+            given = mxamp.Model.of(self.model.graph, self.model.args, self.model.auxs)
+            try:
+                given.export_onnx(path, input_shapes=self.model.input_shapes)
+                session = OnnxSession(path, threads=1)
+                outputs = [session.run(data) for data in self.model.data]
+            except (ExportError, OnnxMissingError):
+                return
+            except Exception as error:
+                raise FindingError(f"ONNX: {type(error).__name__}", _last_line(error)) from error
+        near = [
+            [_nearly(one, other) for one, other in zip(given, expected)]
+            for given, expected in zip(outputs, reference.outputs)
+        ]
+        self._close(reference, near, perturbed, [0.0] * len(reference.outputs[0]), ONNX_DIFFERS)
 
     # ------------------------------------------------------------------ the same by other ways
 
@@ -365,6 +400,14 @@ def _allowed(expected: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
     largest = float(np.abs(expected.astype(np.float64)).max(initial=0.0))
     bound: NDArray[Any] = _FACTOR * moved + typical + 1e-5 * largest + 1e-7
     return bound
+
+
+def _nearly(found: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
+    """Return what was found, and what was expected where that is as good as the same."""
+    if found.shape != expected.shape or expected.dtype.kind != "f":
+        return found
+    near: NDArray[Any] = np.where(np.abs(found - expected) <= _LAST_DIGITS, expected, found)
+    return near
 
 
 def _same(one: mxamp.Model, other: mxamp.Model, kind: str) -> None:

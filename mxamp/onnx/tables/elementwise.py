@@ -369,6 +369,19 @@ for _op, _names in (
     mapping(_names, _op)(_reduction(_op))
 
 
+def _reduction_of_numbers(op: str, instead: float) -> Callable[[Call], Written]:
+    def write(call: Call) -> Written:
+        nothing = call.scalar(instead, call.data)
+        numbers = call.emit("Where", call.emit("IsNaN", call.data), nothing, call.data)
+        return call.reduce(op, numbers, _reduced_axes(call), keepdims=call.flag("keepdims"))
+
+    return write
+
+
+mapping("nansum", "ReduceSum of what is not NaN")(_reduction_of_numbers("ReduceSum", 0))
+mapping("nanprod", "ReduceProd of what is not NaN")(_reduction_of_numbers("ReduceProd", 1))
+
+
 @mapping("norm", "ReduceL1, ReduceL2")
 def _norm(call: Call) -> Written:
     op = {1: "ReduceL1", 2: "ReduceL2"}.get(call.integer("ord", 2))
