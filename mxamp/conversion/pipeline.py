@@ -60,6 +60,7 @@ from mxamp.passes import (
     RewriteHardSwish,
     RewriteInstanceNorm,
     RewriteLastAxisConcat,
+    RewriteLastAxisNorm,
     RewriteLastAxisSoftmax,
     RewriteLastAxisSplit,
     RewriteLastAxisSum,
@@ -168,6 +169,7 @@ PREPARING: tuple[Step, ...] = (
     preparing(RewriteLastAxisSum),
     preparing(RewriteSecondAxisSum),
     preparing(RewriteSecondAxisMax),
+    preparing(RewriteLastAxisNorm),
     preparing(RewriteLastAxisSoftmax),
     preparing(RewritePixelShuffle),
     preparing(SliceChannels),  # before layers get whole blocks of filters

@@ -43,6 +43,7 @@ from mxamp.passes.keep_planned_branches import KeepPlannedBranches
 from mxamp.passes.keep_references import KeepReferences
 from mxamp.passes.known_choice import DropKnownChoices
 from mxamp.passes.last_axis_concat import RewriteLastAxisConcat
+from mxamp.passes.last_axis_norm import RewriteLastAxisNorm
 from mxamp.passes.last_axis_softmax import RewriteLastAxisSoftmax
 from mxamp.passes.last_axis_split import RewriteLastAxisSplit
 from mxamp.passes.last_axis_sum import RewriteLastAxisSum
@@ -149,6 +150,7 @@ __all__ = [
     "RewriteHardSwish",
     "RewriteInstanceNorm",
     "RewriteLastAxisConcat",
+    "RewriteLastAxisNorm",
     "RewriteLastAxisSoftmax",
     "RewriteLastAxisSplit",
     "RewriteLastAxisSum",

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 from mxamp.dtypes import DType
-from mxamp.graph.graph import Entry, Node
-from mxamp.ops import FACTS
-from mxamp.ops.attributes import integers, is_true
+from mxamp.graph.graph import Node
+from mxamp.ops.attributes import is_true
 from mxamp.passes.edit import GraphEdit
-from mxamp.passes.preparation import NodeRewrite, own_attributes
+from mxamp.passes.preparation import NodeRewrite
 from mxamp.passes.state import State
+from mxamp.passes.turned_axis import axis_from_front, certain_rank, known_shape, turn_axis
 
 _FEWEST_VALUES = {8: 2048, 4: 16_384}
 """Terms of a sum -> of so many or more, how many values there are at least. Of fewer, more operators cost as
 much as they save; of fewer than four terms, the backend's kernel is no faster."""
-
-_IMAGE = 4
 
 
 class _Softmax(NamedTuple):
@@ -77,27 +74,11 @@ class RewriteLastAxisSoftmax(NodeRewrite):
         softmax = _softmax(state, node)
         if softmax is None or graph.has_numpy_shapes or state.dtypes[position][0] is not DType.FLOAT32:
             return None
-        x, axis = node.inputs[0], softmax.axis
-        shape = state.usual_shape(x) if softmax.rank is None else state.shape(x)
-        if shape is None or softmax.rank not in (None, len(shape)) or not _pays(shape, axis):
+        shape = known_shape(state, node.inputs[0], softmax.rank)
+        if shape is None or not _pays(shape, softmax.axis):
             return None
-        read = shape if softmax.rank else (*shape[: axis + 1], math.prod(shape[axis + 1 :]))
-        order = [other for other in range(len(read)) if other != axis] + [axis]
-        back = [order.index(other) for other in range(len(read))]
-        turned = tuple([read[other] for other in order])
-
-        put, source = partial(edit.part, position), x
-        if softmax.rank is None:
-            source = put("Reshape", "rest", x, like=read, shape=str((0,) * (axis + 1) + (-1,)))
-        lines = put("transpose", "lines", source, like=turned, axes=str(tuple(order)))
-        result = put("softmax", "last_axis", lines, like=turned, axis="-1", **softmax.temperature)
-        turn, own = {"axes": str(tuple(back))}, own_attributes(node)
-        if softmax.rank is None:
-            inner = put("transpose", "back", result, like=read, **turn)
-            after = node._replace(op="reshape_like", attrs=own, inputs=(inner, x))
-        else:
-            after = node._replace(op="transpose", attrs={**own, **turn}, inputs=(result,))
-        edit.replace(position, after)
+        is_certain, kept = softmax.rank is not None, softmax.temperature
+        turn_axis(edit, position, node, softmax.axis, shape, is_certain=is_certain, kept=kept)
         return "along the last axis the backend has a kernel for it"
 
 
@@ -113,27 +94,15 @@ def _softmax(state: State, node: Node) -> _Softmax | None:
     """Return what a node is; None where it needs no other form, or has none."""
     if len(node.inputs) != 1:
         return None
-    rank = _rank(state, node.inputs[0])
+    rank = certain_rank(state, node.inputs[0])
     if node.op == "SoftmaxActivation":
         is_along_axis = node.attrs.get("mode") == "channel" and rank is not None and rank > 2
         return _Softmax(1, rank, {}) if is_along_axis else None
-    axes = integers(node.attrs.get("axis", "-1"))
+    axis = axis_from_front(node, rank, default="-1")
     if (
-        axes is None
-        or len(axes) != 1
-        or (axes[0] < 0 if rank is None else not -rank <= axes[0] < rank)
+        axis is None
         or is_true(node.attrs, "use_length", default=False)
         or node.attrs.get("dtype", "None") != "None"
     ):
         return None
-    kept = {key: node.attrs[key] for key in ("temperature",) if key in node.attrs}
-    return _Softmax(axes[0] % rank if rank else axes[0], rank, kept)
-
-
-def _rank(state: State, entry: Entry) -> int | None:
-    """Return the number of axes, whatever is fed; None where that is not certain."""
-    if entry.node in state.images and not entry.output:
-        return _IMAGE
-    node = state.graph.nodes[entry.node]
-    axes = integers(node.attrs.get("axes", "()")) if FACTS.canonical(node.op) == "transpose" else None
-    return len(axes) if axes else None
+    return _Softmax(axis, rank, {key: node.attrs[key] for key in ("temperature",) if key in node.attrs})

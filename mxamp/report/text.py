@@ -236,6 +236,7 @@ _PREPARED = {
     "last_axis_split": ("split", "along the last axis written as slices"),
     "last_axis_sum": ("sum", "written as a product with ones"),
     "second_axis_sum": ("sum", "along an axis between others written as a product with ones"),
+    "last_axis_norm": ("LayerNorm", "computed along the last axis"),
     "last_axis_softmax": ("softmax", "computed along the last axis"),
     "pixel_shuffle": ("node", "of shuffled pixels written with four axes"),
     "few_axes": ("node", "moving values along fewer axes"),

@@ -120,6 +120,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
         "plain_softmax",
         "last_axis_sum",
         "second_axis_sum",
+        "last_axis_norm",
         "last_axis_softmax",
         "pixel_shuffle",
         "best_boxes",
