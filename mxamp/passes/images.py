@@ -79,6 +79,8 @@ _BROADCAST = frozenset(
 _REDUCES = frozenset({"max", "mean", "min", "sum"})
 _CHANNELS = 1
 """The axis of channels."""
+_WHAT_IS_LEFT = -1
+"""Of the sizes that a Reshape says: less is a word for several axes."""
 
 
 def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int, int]:
@@ -94,8 +96,12 @@ def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int
         Its parameters by name: one of no more axes, with which an image is computed, takes none of its away.
     """
     found: dict[int, int] = {}
+    ranks: dict[int, int] = {}  # of what is no image
     for position, node in enumerate(graph.nodes):
         op = FACTS.canonical(node.op)
+        rank = _rank(graph, params, node, ranks)
+        if rank is not None:
+            ranks[position] = rank
         if op in _MAKES_PLACES:
             kernel = integers(node.attrs.get("kernel", ""))
             if kernel and node.attrs.get("layout", "None") in CHANNELS_FIRST:
@@ -109,16 +115,13 @@ def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int
             if known:
                 found[position] = found[known[0]]
         elif op in _BROADCAST:
-            arrays = [params.get(graph.nodes[entry.node].name) for entry in node.inputs]
-            axes = {
-                found.get(entry.node) if _is_told(graph, entry) else None
-                for entry, array in zip(node.inputs, arrays)
-                if array is None
-            }
-            places = next(iter(axes), None)
-            most = max((len(array.shape) for array in arrays if array is not None), default=0)
-            if len(axes) == 1 and places is not None and most <= _BEFORE_PLACES + places:
-                found[position] = places
+            images = [entry for entry in node.inputs if entry.node in found and _is_told(graph, entry)]
+            axes = {found[entry.node] for entry in images}
+            others = [ranks.get(entry.node) for entry in node.inputs if entry not in images]
+            if len(axes) == 1 and all(
+                other is not None and other <= _BEFORE_PLACES + next(iter(axes)) for other in others
+            ):
+                found[position] = axes.pop()
         elif _leaves_shape(node) and node.inputs[0].node in found and _is_told(graph, node.inputs[0]):
             found[position] = found[node.inputs[0].node]
         elif op == "reshape_like" and _is_told(graph, node.inputs[1]):
@@ -127,6 +130,22 @@ def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int
             if told is not None and is_back:
                 found[position] = told
     return found
+
+
+def _rank(graph: Graph, params: Mapping[str, Parameter], node: Node, ranks: Mapping[int, int]) -> int | None:
+    """Return how many axes a parameter has, a dense layer, or what says or keeps that; None of all else."""
+    if node.is_variable:
+        return len(params[node.name].shape) if node.name in params else None
+    op = FACTS.canonical(node.op)
+    if op == "Flatten" or (op == "FullyConnected" and is_true(node.attrs, "flatten", default=True)):
+        return _BEFORE_PLACES
+    if op == "Reshape":
+        shape = integers(node.attrs.get("shape", "()")) or ()
+        return len(shape) if shape and min(shape) >= _WHAT_IS_LEFT else None
+    before = ranks.get(node.inputs[0].node) if node.inputs and not node.inputs[0].output else None
+    if before is None or not (op == "expand_dims" or op in KEEPS_RANK):
+        return None
+    return before + (op == "expand_dims")
 
 
 def _keeps_its_axes(op: str, node: Node) -> bool:

@@ -56,6 +56,15 @@ def mean(net: Layers) -> Entry:
         return self.op("Convolution", self.layer, weight, num_filter=1, kernel="(1, 1)", no_bias=True)
 
 
+def embedded(net: Layers, *axes: int) -> Entry:
+    """Return what a dense layer makes of anything, with axes added."""
+    made = net.op("FullyConnected", net.unknown, net.param("time_weight", 12, 5), num_hidden=12, no_bias=True)
+    made = net.op("Activation", made, act_type="relu")
+    for axis in axes:
+        made = net.op("expand_dims", made, axis=axis)
+    return made
+
+
 PADDED = "(0, 0, 0, 0, 0, 1, 0, 1)"
 BACK = {"lhs_begin": 2, "lhs_end": 3, "rhs_begin": 2, "rhs_end": 4}
 
@@ -81,6 +90,12 @@ KEEP: dict[str, Callable[[Layers], Entry]] = {
     "scaled by a parameter": lambda net: net.op(
         "broadcast_mul", net.param("slopes", 1, 12, 1, 1), net.layer, name="last"
     ),
+    "shifted by a dense layer": lambda net: net.op(
+        "broadcast_add", net.layer, embedded(net, 2, 3), name="last"
+    ),
+    "shifted by what is said to have four axes": lambda net: net.op(
+        "broadcast_add", net.op("Reshape", net.unknown, shape="(0, -1, 1, 1)"), net.layer, name="last"
+    ),
     "shaped like an image": lambda net: net.op("reshape_like", net.unknown, net.layer, name="last"),
     "put together as rows": lambda net: net.op(
         "reshape_like", rows(net, net.layer, net.layer), net.layer, name="last", **BACK
@@ -98,6 +113,12 @@ LOSE: dict[str, Callable[[Layers], Entry]] = {
     ),
     "two parameters": lambda net: net.op(
         "broadcast_mul", net.param("slopes", 1, 12, 1, 1), net.param("more", 1, 12, 1, 1), name="last"
+    ),
+    "shifted by more axes": lambda net: net.op(
+        "broadcast_add", net.layer, embedded(net, 2, 3, 4), name="last"
+    ),
+    "shifted by what is left of any": lambda net: net.op(
+        "broadcast_add", net.layer, net.op("Reshape", net.unknown, shape="(0, -2, 1)"), name="last"
     ),
     "averaged away": lambda net: net.op("mean", net.layer, name="last", axis="(2, 3)"),
     "reshaped": lambda net: net.op("Reshape", net.layer, name="last", shape="(0, 0, -1)"),
