@@ -76,6 +76,7 @@ def test_no_relative_is_a_network_that_is_measured():
     [
         *("lenet_of_32", "text_cnn_of_30", "gru_of_384", "mtcnn_refinement", "mtcnn_of_64"),
         *("volume_u_net", "quartz_net", "tas_net", "inception_time", "point_net"),
+        *("diffusion_u_net", "restormer", "super_point", "ghost_net", "swish_backbone"),
     ],
 )
 def test_relatives_run(name):

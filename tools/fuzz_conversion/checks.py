@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import mxamp
 from mxamp.dtypes import DType
-from mxamp.errors import ExportError, MxampError, OnnxMissingError, PolicyError
+from mxamp.errors import ExportError, MxampError, OnnxMissingError, OperatorError, PolicyError
 from mxamp.graph.output_names import output_names
 from mxamp.graph.symbol_reader import parse_symbol
 from mxamp.onnx import OnnxSession
@@ -34,6 +34,9 @@ _FEW, _MANY = 4, 150
 
 _LAST_DIGITS = 2e-6
 """What oneDNN's own log_softmax errs by."""
+
+_NO_KERNEL = ("NOT_IMPLEMENTED", "No corresponding Numpy type")
+"""What ONNX Runtime says where it has no kernel, as of the newest opset, which bfloat16 needs."""
 
 _FACTOR = 3.0
 """How much further than the perturbed program a conversion may move: it rounds at more places."""
@@ -339,6 +342,10 @@ class _Case:
                 outputs = [session.run(data) for data in self.model.data]
             except (ExportError, OnnxMissingError):
                 return
+            except OperatorError as error:
+                if any(said in str(error) for said in _NO_KERNEL):
+                    return
+                raise FindingError(f"ONNX: {type(error).__name__}", _last_line(error)) from error
             except Exception as error:
                 raise FindingError(f"ONNX: {type(error).__name__}", _last_line(error)) from error
         near = [

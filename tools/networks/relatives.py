@@ -15,6 +15,7 @@ from tools.networks.pictures import StyleTransfer, UNet, dcgan_generator
 from tools.networks.recommendation import matrix_factorisation
 from tools.networks.sequences import DeepSpeech, HandwritingRecognition, captcha
 from tools.networks.signals import InceptionTime, QuartzNet, TasNet, VolumeUNet, point_net
+from tools.networks.vision import DiffusionUNet, Restormer, SuperPoint, SwishBackbone, ghost_net
 
 __all__ = ["RELATIVES"]
 
@@ -167,6 +168,18 @@ _ALL = (
     Network("tas_net", "Conv-TasNet, a second of sound at 8 kHz", TasNet, {"data": noise(1, 8_000)}),
     Network("inception_time", "InceptionTime, series of 300 steps", InceptionTime, {"data": noise(3, 300)}),
     Network("point_net", "PointNet, 1,024 points", point_net, {"data": noise(3, 1_024)}),
+    Network(
+        "diffusion_u_net",
+        "a diffusion model's U-Net, 32 by 32 pixels",
+        DiffusionUNet,
+        {"data0": image(3, 32, 32), "data1": constant(37)},
+    ),
+    Network("restormer", "Restormer, 48 by 48 pixels", Restormer, {"data": image(3, 48, 48)}),
+    Network("super_point", "SuperPoint, 96 by 96 grey pixels", SuperPoint, {"data": image(1, 96, 96)}),
+    Network("ghost_net", "ghost modules, 112 by 112 pixels", ghost_net, {"data": image(3, 112, 112)}),
+    Network(
+        "swish_backbone", "YOLOv5's features, 128 by 128 pixels", SwishBackbone, {"data": image(3, 128, 128)}
+    ),
 )
 
 RELATIVES = {network.name: network for network in _ALL}

@@ -6,6 +6,7 @@ from typing import Any
 
 from mxnet.gluon import nn
 
+from tools.networks.blocks import Added, in_turn
 from tools.networks.pictures import UShaped
 
 __all__ = ["InceptionTime", "QuartzNet", "TasNet", "VolumeUNet", "point_net"]
@@ -25,7 +26,7 @@ class VolumeUNet(UShaped):
             pool=lambda: nn.MaxPool3D(2, 2),
             block=_volumes,
             wider=lambda channels: nn.Conv3DTranspose(channels, kernel_size=2, strides=2),
-            last=lambda: _in_turn(
+            last=lambda: in_turn(
                 nn.Conv3D(classes, kernel_size=1), nn.HybridLambda(lambda F, x: F.softmax(x, axis=1))
             ),
             width=width,
@@ -40,24 +41,6 @@ def _volumes(channels: int) -> Any:
     return block
 
 
-class _Added(nn.HybridBlock):
-    """What a branch makes of its input, added to what a shortcut makes of it, if there is one."""
-
-    def __init__(self, branch: Any, shortcut: Any = None, *, activation: str = "") -> None:
-        super().__init__()
-        self.branch, self.shortcut, self._activation = branch, shortcut, activation
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        y = self.branch(x) + (x if self.shortcut is None else self.shortcut(x))
-        return F.Activation(y, act_type=self._activation) if self._activation else y
-
-
-def _in_turn(*layers: Any) -> Any:
-    net = nn.HybridSequential()
-    net.add(*layers)
-    return net
-
-
 class QuartzNet(nn.HybridBlock):
     """Letters of speech from the spectrum: blocks of depthwise and pointwise convolutions over time.
 
@@ -70,15 +53,15 @@ class QuartzNet(nn.HybridBlock):
     def __init__(self, *, channels: int = 128, letters: int = 29) -> None:
         super().__init__()
         with self.name_scope():
-            self.net = _in_turn(
+            self.net = in_turn(
                 nn.Conv1D(channels, 33, 2, 16, use_bias=False), nn.BatchNorm(), nn.Activation("relu")
             )
             for taps in (33, 39, 51):
-                shortcut = _in_turn(nn.Conv1D(channels, 1, use_bias=False), nn.BatchNorm())
-                branch = _in_turn(
+                shortcut = in_turn(nn.Conv1D(channels, 1, use_bias=False), nn.BatchNorm())
+                branch = in_turn(
                     *_separable(channels, taps), nn.Activation("relu"), *_separable(channels, taps)
                 )
-                self.net.add(_Added(branch, shortcut, activation="relu"))
+                self.net.add(Added(branch, shortcut, activation="relu"))
             self.net.add(nn.Conv1D(letters, 1))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -105,12 +88,12 @@ class TasNet(nn.HybridBlock):
         self._filters = filters
         with self.name_scope():
             self.spectrum = nn.Conv1D(filters, 16, 8, use_bias=False)
-            self.masks = _in_turn(nn.GroupNorm(1), nn.Conv1D(narrow, 1))
+            self.masks = in_turn(nn.GroupNorm(1), nn.Conv1D(narrow, 1))
             for block in range(blocks):
                 holes = 1 << block
                 depthwise = nn.Conv1D(filters, 3, padding=holes, dilation=holes, groups=filters)
                 branch = [nn.Conv1D(filters, 1), nn.PReLU(), nn.GroupNorm(1), depthwise, nn.PReLU()]
-                self.masks.add(_Added(_in_turn(*branch, nn.GroupNorm(1), nn.Conv1D(narrow, 1))))
+                self.masks.add(Added(in_turn(*branch, nn.GroupNorm(1), nn.Conv1D(narrow, 1))))
             self.masks.add(nn.PReLU(), nn.Conv1D(2 * filters, 1))
             self.sound = nn.Conv1DTranspose(1, 16, 8, use_bias=False)
 
@@ -130,7 +113,7 @@ class _Inception(nn.HybridBlock):
             self.windows = nn.HybridSequential()
             for taps in (39, 19, 9):
                 self.windows.add(nn.Conv1D(filters, taps, padding=taps // 2, use_bias=False))
-            self.largest = _in_turn(nn.MaxPool1D(3, 1, 1), nn.Conv1D(filters, 1, use_bias=False))
+            self.largest = in_turn(nn.MaxPool1D(3, 1, 1), nn.Conv1D(filters, 1, use_bias=False))
             self.norm = nn.BatchNorm()
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -151,7 +134,7 @@ class InceptionTime(nn.HybridBlock):
     def __init__(self, *, filters: int = 32, blocks: int = 3, classes: int = 5) -> None:
         super().__init__()
         with self.name_scope():
-            self.net = _in_turn(*(_Inception(filters) for _ in range(blocks)))
+            self.net = in_turn(*(_Inception(filters) for _ in range(blocks)))
             self.net.add(nn.GlobalAvgPool1D(), nn.Dense(classes))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
