@@ -23,6 +23,9 @@ _LARGE_PLANE = 1 << 14
 """Values of a plane from which on a block of float32 planes takes 1 MiB, and pooling of plain order is slow
 as well."""
 
+_MANY_IMAGES = 8
+"""Of so many a Concat was never seen to keep small blocks; of up to three it was, for every other shape."""
+
 _SMALLEST_BLOCK = 4
 """Of a grouped Convolution. Its pooling has no kernel for it, in no dtype."""
 
@@ -47,9 +50,10 @@ class PlainForPooling(NodeRewrite):
 
     Refuses: channels last; what is certainly no image; a node that a rule of the user's picks; targets that
     do not name the pass; the bodies of control flow. Of channels that were put together: where every part is
-    whole blocks of 16 channels, or does not say how many it has; global pooling where none is of eight;
-    planes of 16,384 values and more, or of unknown size. Of groups: where channels and filters of one have no
-    factor of four, or one of eight (:class:`mxamp.passes.plain_for_low_pooling.PlainForLowPooling`).
+    whole blocks of 16 channels, or does not say how many it has; global pooling where none is of eight, or of
+    eight images and more; planes of 16,384 values and more, or of unknown size. Of groups: where channels and
+    filters of one have no factor of four, or one of eight
+    (:class:`mxamp.passes.plain_for_low_pooling.PlainForLowPooling`).
 
     Notes
     -----
@@ -59,9 +63,9 @@ class PlainForPooling(NodeRewrite):
     which brings it into plain order, 0.2 with that: the network takes 7.0 ms in float32 and 4.8 in bfloat16;
     of eight images 85 instead of 177 ms, and 64 instead of 189 (AMD EPYC with avx512_bf16, one thread).
 
-    Global pooling is as slow, but so much shorter than a copy where there is a kernel that only what shows a
-    layer in blocks of eight is copied: 8 and 8 channels of 56 x 56 take 1.6 ms, and 0.06 with the Reshape, 24
-    and 24 take 0.05, and 0.16 with it (an Intel Xeon with avx512_bf16, one thread, float32).
+    Global pooling is as slow, but where there is a kernel so much shorter than a copy that only a few images
+    with a layer in blocks of eight are copied: 8 and 8 channels of 56 x 56 take 1.6 ms, and 0.06 with the
+    Reshape, 24 and 24 take 0.05, and 0.16 with it (an Intel Xeon with avx512_bf16, one thread, float32).
 
     A grouped Convolution writes blocks of as many channels as a group fills, down to four. Of 64 channels in
     groups of four, 56 x 56, the mean takes 3.6 ms in float32 and 3.7 in bfloat16, and a maximum over 3x3 10.3
@@ -84,7 +88,10 @@ class PlainForPooling(NodeRewrite):
         is_global = is_true(node.attrs, "global_pool", default=False)
         parts = _with_half_a_block if is_global else _with_parts_of_blocks
         is_joined = (
-            shape is not None and shape[2] * shape[3] < _LARGE_PLANE and source.node in state.once(parts)
+            shape is not None
+            and shape[2] * shape[3] < _LARGE_PLANE
+            and not (is_global and shape[0] >= _MANY_IMAGES)
+            and source.node in state.once(parts)
         )
         if not is_joined and block_of_group(state, source) != _SMALLEST_BLOCK:
             return None

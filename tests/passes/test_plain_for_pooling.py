@@ -70,12 +70,17 @@ def test_a_pooling_behind_small_parts_reads_plain_planes(behind: tuple[str, ...]
     assert [(change.node, change.into) for change in done.changes] == [("pool", "pool")]
 
 
-def test_global_pooling_reads_plain_planes_behind_a_part_of_half_a_block() -> None:
+def test_global_pooling_of_few_images_reads_plain_planes_behind_a_part_of_half_a_block() -> None:
     net = Parts()
     graph = net.pooled(net.joined(16, 8), 24, global_pool=True)
     after, done = prepared(PlainForPooling, graph, net.params, inserted=["pool_plain"], shapes=net.shapes)
     assert named(after, "pool_plain").attrs == {"shape": "(0, 0, 0, -1)"}
     assert len(done.changes) == 1
+    many = [
+        shapes if node.name in net.params else ((8, *shapes[0][1:]),)
+        for node, shapes in zip(graph.nodes, net.shapes)
+    ]
+    assert prepared(PlainForPooling, graph, net.params, shapes=many)[0] is graph
 
 
 @pytest.mark.parametrize(
