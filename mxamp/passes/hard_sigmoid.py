@@ -10,12 +10,16 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import real_number
+from mxamp.ops.roles import InputRole
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 
 _SIXTH = 1.0 / 6.0
+_UNREAD = (InputRole.LIKE, InputRole.LIKE_SAME)
+"""Of inputs whose shape at most is read."""
+
 _PRODUCTS = frozenset({"elemwise_mul", "broadcast_mul"})
 
 
@@ -45,8 +49,9 @@ class RewriteHardSigmoid(PreparationPass):
     The division may be ``_mul_scalar`` by float32's 1/6.
 
     Refuses: other constants; where anything else reads a value inside the chain, or it is a graph output (the
-    last node may be one: its name stays); other dtypes than float32, for in integers and low precision the
-    steps round differently; nodes that a rule of the user's picks; the bodies of control flow.
+    last node may be one: its name stays); where all that is read of the last is its shape; other dtypes than
+    float32, for in integers and low precision the steps round differently; nodes that a rule of the user's
+    picks; the bodies of control flow.
 
     Notes
     -----
@@ -137,11 +142,21 @@ def _matches(graph: Graph, state: State, clip: int) -> Iterable[_Chain]:
         return ()
     chain = _Chain(source, plus, clip, product, follower)
     nodes = [plus, clip, follower] if product is None else [plus, clip, product, follower]
-    if any(state.is_fixed(position) for position in nodes):
+    if any(state.is_fixed(position) for position in nodes) or not _is_computed(state, follower):
         return ()
     if state.certain_dtypes[source.node][source.output] is not DType.FLOAT32:
         return ()
     return (chain,)
+
+
+def _is_computed(state: State, position: int) -> bool:
+    """Return whether anything reads the values of a node: MXNet's hard_sigmoid raises where none does."""
+    readers = [(state.graph.nodes[use.node], use.input) for use in state.graph.uses_of(Entry(position))]
+    facts = [FACTS.of(node.op, node.attrs) for node, _ in readers]
+    return position in state.heads or any(
+        one is None or one.role(number, node.attrs) not in _UNREAD
+        for one, (node, number) in zip(facts, readers)
+    )
 
 
 def _divides_by_six(node: Node) -> bool:

@@ -191,10 +191,18 @@ def _is_for_blocks(state: State, position: int) -> bool:
 
 
 def _is_of_layer(state: State, first: _Step) -> bool:
-    """Return whether a layer writes what a chain alone reads: a BatchNorm is folded into that."""
-    layer = first.image.node
-    op = FACTS.canonical(state.graph.nodes[layer].op)
-    return op in state.target.fold_into and state.only_reader(layer) == first.position
+    """Return whether a layer writes what a chain alone reads: a BatchNorm is folded into that.
+
+    Behind another one, too, which goes first.
+    """
+    reader, source = first.position, first.image.node
+    while state.only_reader(source) == reader:
+        node = state.graph.nodes[source]
+        op = FACTS.canonical(node.op)
+        if op != "BatchNorm":
+            return op in state.target.fold_into
+        reader, source = source, node.inputs[0].node
+    return False
 
 
 def _is_moderate(scale: NDArray[np.float64], shift: NDArray[np.float64]) -> bool:

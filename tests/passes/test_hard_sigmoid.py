@@ -94,6 +94,16 @@ def test_refuses(graph: Graph) -> None:
     assert after is graph
 
 
+@pytest.mark.parametrize("op", ["_contrib_arange_like", "ones_like"])
+def test_refuses_where_the_shape_alone_is_read(op: str) -> None:
+    net = Net()
+    values = gate(net, net.var("data", __dtype__="0"))["gate"]
+    graph = net.graph(net.op(op, values, name="shaped"))
+    assert prepared(RewriteHardSigmoid, graph)[0] is graph
+    both = net.graph(net.op(op, values, name="shaped"), net.op("exp", values, name="read"))
+    assert prepared(RewriteHardSigmoid, both)[0] is not both
+
+
 def test_refuses_where_an_inner_value_is_read() -> None:
     net = Net()
     nodes = gate(net, net.var("data", __dtype__="0"))

@@ -182,6 +182,26 @@ def test_a_layer_takes_what_is_behind_it(fold: bool) -> None:
     assert left == (["Convolution", "exp"] if fold else ["Convolution", "BatchNorm", "exp"])
 
 
+def test_a_layer_takes_what_is_behind_its_norm() -> None:
+    net = Net()
+    weight = net.param("layer_weight", CHANNELS, CHANNELS, 1, 1)
+    attrs = {"num_filter": CHANNELS, "kernel": "(1, 1)", "no_bias": True}
+    layer = net.op("Convolution", net.var("x"), weight, name="layer", **attrs)
+    statistics = [net.param(f"norm_{what}", CHANNELS) for what in ("gamma", "beta", "mean", "var")]
+    norm = net.op("BatchNorm", layer, *statistics, name="norm", fix_gamma=False)
+    shifted = net.op("_plus_scalar", norm, name="shifted", scalar=0.3)
+    params = {name: np.abs(value) for name, value in net.params.items()}
+    auxs = {name: params.pop(name) for name in ("norm_mean", "norm_var")}
+    graph = net.graph(net.op("exp", shifted, name="plain"))
+    given = {"input_shapes": {"x": SHAPE}, "target": "cpu-bf16-avx2"}
+    model = mxamp.convert_model(graph, params, auxs, "bfloat16", **given)
+    assert [node.op for node in model.graph.nodes if not node.is_variable] == ["Convolution", "exp"]
+    scale = params["norm_gamma"] / np.sqrt(auxs["norm_var"] + 1e-3)
+    bias = params["norm_beta"] - auxs["norm_mean"] * scale + 0.3
+    (name,) = (node.name for node in model.graph.nodes if node.name.endswith("bias"))
+    np.testing.assert_allclose(model.arg_params[name].numpy(), bias, rtol=1e-5)
+
+
 def refused(case: str) -> tuple[Images, Graph, tuple[int, ...] | None]:
     """Return a network in which nothing is to be done, and the shape of what it reads."""
     net = Images(
