@@ -59,9 +59,7 @@ class _Windows:
         return [max(0, min(start + self.width, self.size + pad) - max(start, -pad)) for start in starts]
 
 
-@mapping(
-    "Pooling Pooling_v1", "MaxPool, AveragePool, LpPool, their Global forms, ReduceSum, ReduceL1, ReduceL2"
-)
+@mapping("Pooling Pooling_v1", "MaxPool, AveragePool, or over all places at once; lp as sums of powers")
 def _pooling(call: Call) -> Written:
     if call.text("layout") not in _CHANNELS_LAST:
         check_layout(call)
@@ -93,45 +91,43 @@ def _pooled_as(call: Call, data: Tensor, kind: str) -> Tensor:
         if kind == "sum":
             return call.reduce("ReduceSum", data, list(range(2, call.rank(data))), keepdims=True)
         return call.emit("GlobalMaxPool" if kind == "max" else "GlobalAveragePool", data)
-    windows = _windows(call, data)
-    if kind == "max" and call.gaps.max_pool_of_opset_22 and call.opset >= 22:
-        return _max_of_slices(call, data, windows)
-    # Where a window is cut off ONNX divides by what is left of it, and none of its begins behind the padding.
-    is_cut = any(each.beyond > 0 for each in windows) and kind == "sum"
-    if is_cut or any(each.has_one_outside for each in windows):
-        return _over_padded(call, data, kind, windows)
-    is_full = call.text("pooling_convention", "valid") == "full"
-    pads = [each.pad for each in windows] * 2
-    return _emitted(call, data, kind, windows, pads=pads, ceil_mode=int(is_full))
-
-
-def _windows(call: Call, data: Tensor) -> list[_Windows]:
     convention = call.text("pooling_convention", "valid")
     if convention == "same":
         call.refuse("its pooling_convention 'same' has no equal in ONNX.")
+    is_full = convention == "full"
+    if kind == "max" and call.gaps.max_pool_of_opset_22 and call.opset >= 22:
+        return _max_of_slices(call, data, _windows(call, data, is_full=is_full))
+    if is_full:
+        windows = _windows(call, data, is_full=True)
+        # Where a window is cut off ONNX divides by what is left of it, and none of its begins behind the
+        # padding.
+        is_cut = any(each.beyond > 0 for each in windows) and kind == "sum"
+        if is_cut or any(each.has_one_outside for each in windows):
+            return _over_padded(call, data, kind, windows)
+    pad = list(call.sizes("pad", [0] * len(call.sizes("kernel"))))
+    return _emitted(call, data, kind, pads=[*pad, *pad], ceil_mode=int(is_full))
+
+
+def _windows(call: Call, data: Tensor, *, is_full: bool) -> list[_Windows]:
     kernel = call.sizes("kernel")
     strides, pads = call.sizes("stride", [1] * len(kernel)), call.sizes("pad", [0] * len(kernel))
     windows = []
     for axis, (width, stride, pad) in enumerate(zip(kernel, strides, pads), start=2):
         size = call.size(data, axis)
         room = size + 2 * pad - width
-        count = 1 + (-(-room // stride) if convention == "full" else room // stride)
+        count = 1 + (-(-room // stride) if is_full else room // stride)
         windows.append(_Windows(size, width, stride, pad, count))
     return windows
 
 
-def _emitted(call: Call, data: Tensor, kind: str, windows: Sequence[_Windows], **how: Any) -> Tensor:
-    how["kernel_shape"] = [each.width for each in windows]
-    how["strides"] = [each.stride for each in windows]
+def _emitted(call: Call, data: Tensor, kind: str, **how: Any) -> Tensor:
+    kernel = call.sizes("kernel")
+    how["kernel_shape"], how["strides"] = list(kernel), list(call.sizes("stride", [1] * len(kernel)))
     if kind == "max":
         return call.emit("MaxPool", data, **how)
     counted = kind == "sum" or call.flag("count_include_pad", True)
     mean = call.emit("AveragePool", data, count_include_pad=int(counted), **how)
-    return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(_volume(windows), mean))
-
-
-def _volume(windows: Sequence[_Windows]) -> int:
-    return math.prod(each.width for each in windows)
+    return mean if kind == "avg" else call.emit("Mul", mean, call.scalar(math.prod(kernel), mean))
 
 
 def _over_padded(call: Call, data: Tensor, kind: str, windows: Sequence[_Windows]) -> Tensor:
@@ -140,12 +136,12 @@ def _over_padded(call: Call, data: Tensor, kind: str, windows: Sequence[_Windows
     # Padded in float32: on CPUs ONNX Runtime has no Pad for less.
     wide = call.cast(data, DType.FLOAT32)
     padded = _padded(call, wide, windows, _lowest(low) if kind == "max" else 0)
-    pooled = _emitted(call, call.cast(padded, low), kind, windows)
+    pooled = _emitted(call, call.cast(padded, low), kind)
     if kind == "avg":
         # MXNet divides by the places within the padding, or by those of the image alone. The mean of none is
         # 0, as oneDNN has it; where MXNet's own code runs, over volumes, it is NaN.
         counted = call.flag("count_include_pad", True)
-        shares = np.full([1, 1], float(_volume(windows)))
+        shares = np.full([1, 1], float(math.prod(each.width for each in windows)))
         for each in windows:
             covered = np.array(each.covered(each.pad if counted else 0), np.float64)
             shares = shares[..., None] * np.divide(1, covered, out=np.zeros_like(covered), where=covered > 0)
