@@ -19,6 +19,7 @@ from mxamp.cli.convert_options import (
     check_operators,
     checked_options,
     profiling_of,
+    told_dtype,
 )
 from mxamp.cli.destination import Destination, destination_of
 from mxamp.cli.html import write_converted_page
@@ -89,10 +90,9 @@ def add_parser(subparsers: Any) -> None:
     add_model_argument(parser)
     parser.add_argument(
         "--dtype",
-        required=True,
         metavar="DTYPE",
         help="bfloat16 or bf16 (CPUs), float16 or fp16 (GPUs); with --emulate also tfloat32, "
-        "float8_e4m3fn, float8_e5m2",
+        "float8_e4m3fn, float8_e5m2 (default: that of --target NAME; --low-precision none needs none)",
     )
     parser.add_argument(
         "-o",
@@ -138,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     steps = Steps(quiet=args.quiet or args.json, verbose=args.verbose)
     destination = destination_of(args)
+    args.dtype = told_dtype(args)
     policy, shapes, data, guard, io_dtype, target, found = checked_options(args, destination, steps)
 
     with steps.step(f"reading {args.model}"):

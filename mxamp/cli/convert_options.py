@@ -14,6 +14,7 @@ from mxamp.cli.source import (
 from mxamp.compare.data_files import load_data
 from mxamp.conversion import PREPARATIONS
 from mxamp.decisions import LowPrecision
+from mxamp.dtypes import DType
 from mxamp.errors import DataError, PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
@@ -21,7 +22,7 @@ from mxamp.guard import Guard
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.policy.policy import PURE, Policy
-from mxamp.targets import Target, resolve_target
+from mxamp.targets import AUTO, Target, resolve_target
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
@@ -179,6 +180,28 @@ class ConvertOptions(NamedTuple):
     io_dtype: str | dict[str, str] | None
     target: Target | None
     calibrated: Calibrated
+
+
+def told_dtype(args: argparse.Namespace) -> str:
+    """Return the low dtype: as given, or that of a target that was named, or where none is needed any.
+
+    Raises
+    ------
+    PolicyError
+        When nothing says it.
+    TargetError
+        When there is no such target, or its file is none.
+    """
+    if args.dtype is not None:
+        return str(args.dtype)
+    if args.target not in (None, AUTO):
+        return resolve_target(args.target, DType.BFLOAT16).dtype.label
+    if args.low_precision == LowPrecision.NONE.value:
+        return DType.BFLOAT16.label  # whose targets are CPUs
+    raise PolicyError(
+        "--dtype is missing: bfloat16 for CPUs, float16 for GPUs. It may be left out with --target NAME, "
+        "which has one, and with --low-precision none, which prepares the float32 model."
+    )
 
 
 def checked_options(args: argparse.Namespace, destination: Destination, steps: Steps) -> ConvertOptions:

@@ -70,6 +70,31 @@ def test_converts_a_pair_of_files(mxamp, folder, dtype):
     assert model.arg_params["bn0_gamma"].dtype is DType.FLOAT32
 
 
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [
+        (["--target", "cuda-fp16"], DType.FLOAT16),
+        (["--target", "cpu-bf16"], DType.BFLOAT16),
+        (["--target", "auto", "--low-precision", "none"], DType.FLOAT32),
+        (["--low-precision", "none"], DType.FLOAT32),
+    ],
+)
+def test_a_target_says_the_dtype_and_float32_needs_none(mxamp, folder, options, dtype):
+    result = mxamp("convert", "net", "-o", "out", *options)
+    assert result.status == 0, result.err
+    assert load("out").arg_params["conv0_weight"].dtype is dtype
+
+
+@pytest.mark.parametrize("options", [[], ["--target", "auto"], ["--low-precision", "required"]])
+def test_without_a_dtype_it_says_where_one_comes_from(mxamp, folder, options):
+    before = contents(folder)
+    result = mxamp("convert", "net", "-o", "out", *options)
+    assert result.status == 2
+    for words in ("--dtype is missing", "bfloat16 for CPUs", "--target NAME", "--low-precision none"):
+        assert words in result.err
+    assert contents(folder) == before
+
+
 def test_files_convert_and_inspect_without_mxnet(folder):
     converted = without_mxnet("convert", "net", "--dtype", "bfloat16", "-o", "out")
     assert converted.returncode == 0, converted.stderr
