@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Sequence, TypeVar, Union, cast
@@ -19,7 +20,7 @@ from mxamp.conversion import (
 )
 from mxamp.conversion.emulation import emulate_model, emulation_target
 from mxamp.conversion.notes import unfused_notes
-from mxamp.decisions import IoDtype, LowPrecision
+from mxamp.decisions import IoDtype, LowPrecision, as_low_precision
 from mxamp.dtypes import GivenDType
 from mxamp.errors import PolicyError, UnknownNameError, nearest_names
 from mxamp.graph.graph import Graph
@@ -37,7 +38,7 @@ from mxamp.policy.parts import ColorFunction
 from mxamp.policy.policy import Policy
 from mxamp.policy.resolve import names_given, resolve_policy
 from mxamp.profile import Profiling
-from mxamp.targets import GivenTarget, Target, machine_mismatch, resolve_target
+from mxamp.targets import AUTO, GivenTarget, Target, machine_dtype, machine_mismatch, resolve_target
 
 SomeSymbol = TypeVar("SomeSymbol", bound=Union[GivenSymbol, SymbolGenerator])
 
@@ -143,13 +144,13 @@ def convert_model(
         the prepared graph. Not run for a pure policy. See :mod:`mxamp.passes`, and ``report.preparations``
         for what they did.
     low_precision
-        ``"required"``: GREEN nodes are low wherever that is possible, though parameters that others share
-        may then be stored twice and the model grow, as it never does otherwise. ``"profitable"``: where the
-        model is then faster, as the target's costs say. ``"none"``: nowhere; the model stays float32, its
-        graph prepared and BatchNorms folded. By default ``"profitable"`` where ``input_shapes`` and the
-        target tell costs. Without ``input_shapes`` it is so for the shapes that are usual for such a model
-        (``report.assumed_shapes``); where nothing tells them, or so short a forward pass that they would not
-        say what is faster, it is ``"required"``.
+        ``"required"``: GREEN nodes are low wherever that is possible, though parameters that others share may
+        then be stored twice and the model grow, as it never does otherwise. ``"profitable"``: where the model
+        is then faster, as the target's costs say. ``"none"``: nowhere; the model stays float32, its graph
+        prepared and BatchNorms folded, with ``target="auto"`` for this machine, whatever the dtype. By
+        default ``"profitable"`` where ``input_shapes`` and the target tell costs. Without ``input_shapes`` it
+        is so for the shapes that are usual for such a model (``report.assumed_shapes``); where nothing tells
+        them, or so short a forward pass that they would not say what is faster, it is ``"required"``.
     profile
         Whether to measure this very model, on this machine, instead of estimating from the target's costs:
         its nodes and casts are timed while the whole model runs, they are placed by these times, and the plan
@@ -382,6 +383,10 @@ def convert_source(
     guarding = settings_of(Guard, guard, "guard")
     profiling = None if profile is None else settings_of(Profiling, profile, "profile")
     is_emulated = emulation is not None
+    stays_float32 = as_low_precision(options.get("low_precision")) is LowPrecision.NONE
+    if stays_float32 and target == AUTO and not is_emulated:
+        # Nothing is to be low, so that it is the machine alone that counts.
+        policy = replace(policy, target_dtype=machine_dtype())
     machine = None if target is None else resolve_target(target, policy.target_dtype)
     if is_emulated:
         machine = emulation_target(policy, machine)

@@ -22,7 +22,7 @@ from mxamp.guard import Guard
 from mxamp.ops import FACTS
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.policy.policy import PURE, Policy
-from mxamp.targets import AUTO, Target, resolve_target
+from mxamp.targets import AUTO, Target, machine_dtype, resolve_target
 
 if TYPE_CHECKING:
     from mxamp.profile import Profiling
@@ -183,7 +183,7 @@ class ConvertOptions(NamedTuple):
 
 
 def told_dtype(args: argparse.Namespace) -> str:
-    """Return the low dtype: as given, or that of a target that was named, or where none is needed any.
+    """Return the low dtype: as given, or of a target that was named; where none is needed, this machine's.
 
     Raises
     ------
@@ -192,12 +192,15 @@ def told_dtype(args: argparse.Namespace) -> str:
     TargetError
         When there is no such target, or its file is none.
     """
+    stays_float32 = args.low_precision == LowPrecision.NONE.value
+    if stays_float32 and args.target == AUTO:
+        return machine_dtype().label
     if args.dtype is not None:
         return str(args.dtype)
     if args.target not in (None, AUTO):
         return resolve_target(args.target, DType.BFLOAT16).dtype.label
-    if args.low_precision == LowPrecision.NONE.value:
-        return DType.BFLOAT16.label  # whose targets are CPUs
+    if stays_float32:
+        return machine_dtype().label
     raise PolicyError(
         "--dtype is missing: bfloat16 for CPUs, float16 for GPUs. It may be left out with --target NAME, "
         "which has one, and with --low-precision none, which prepares the float32 model."

@@ -1,7 +1,7 @@
 """Targets: what machines can run in low precision, and what it costs."""
 
 from mxamp.targets.backend import MXNET, RUNTIMES, Backend
-from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, resolve_target
+from mxamp.targets.choose import AUTO, GivenTarget, automatic_target, machine_dtype, resolve_target
 from mxamp.targets.cost import CastCost, CostModel, OperatorCost, Rates
 from mxamp.targets.fusion import folded_patterns, fuses_batch_norm, fusion_groups
 from mxamp.targets.layout import read_volumes
@@ -32,6 +32,7 @@ __all__ = [
     "folded_patterns",
     "fuses_batch_norm",
     "fusion_groups",
+    "machine_dtype",
     "machine_mismatch",
     "overrunning",
     "read_volumes",

@@ -69,6 +69,13 @@ def resolve_target(given: GivenTarget, dtype: DType) -> Target:
     return Target.builtin(path)
 
 
+def machine_dtype() -> DType:
+    """Return the low dtype of this machine: float16 where it has a GPU that MXNet runs on, else bfloat16."""
+    capability = compute_capability()
+    is_for_gpus = capability is not None and capability < BEYOND_WHEELS
+    return DType.FLOAT16 if is_for_gpus else DType.BFLOAT16
+
+
 def automatic_target(dtype: DType) -> Target:
     """Return the built-in target that describes this machine best.
 

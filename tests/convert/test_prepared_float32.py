@@ -15,7 +15,7 @@ from mxamp.errors import PolicyError
 from mxamp.graph.graph import Graph
 from mxamp.guard import Guard
 from mxamp.measuring.race import Race
-from mxamp.targets import Support
+from mxamp.targets import Support, choose
 from tests.building import Net, casts, dtypes_of
 
 SHAPES = {"data": (2, 4, 9, 9)}
@@ -55,6 +55,17 @@ def test_all_stays_float32_and_the_graph_is_prepared(dtype: str, target: str | N
     reasons = {node.reason for node in model.report.nodes if node.name == "layer"}
     assert reasons == {"float32 was asked for, with its graph prepared"}
     assert not model.report.warnings
+
+
+@pytest.mark.parametrize(("gpu", "device"), [(None, "cpu"), ((7, 5), "cuda-fp16-sm75"), ((9, 0), "cpu")])
+def test_auto_is_this_machine_whatever_the_dtype(
+    monkeypatch: pytest.MonkeyPatch, gpu: tuple[int, int] | None, device: str
+) -> None:
+    monkeypatch.setattr(choose, "compute_capability", lambda: gpu)
+    for dtype in ("float16", "bfloat16"):
+        report = quietly(*network(), dtype, target="auto").report
+        assert report is not None
+        assert report.target.startswith(device)
 
 
 def test_masks_keep_the_value_that_float32_holds() -> None:
