@@ -7,7 +7,6 @@ from typing import Collection, Sequence
 from mxamp.graph.graph import Entry, Graph
 from mxamp.ops import FACTS
 from mxamp.ops.parameters import LAYERS
-from mxamp.ops.roles import InputRole
 
 _RANKS = frozenset(
     {
@@ -87,9 +86,7 @@ def _read(graph: Graph, position: int) -> list[Entry]:
     if facts is None:
         return list(node.inputs)
     roles = facts.all_roles(len(node.inputs), node.attrs)
-    return [
-        entry for entry, role in zip(node.inputs, roles) if role not in (InputRole.LIKE, InputRole.LIKE_SAME)
-    ]
+    return [entry for entry, role in zip(node.inputs, roles) if role.reads_values]
 
 
 def _computed(graph: Graph, position: int) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Sequence
 
 from mxamp.errors import DataError, ExportError
 from mxamp.graph.graph import Entry, Graph, Use
-from mxamp.graph.shapes import infer_entry_shapes
+from mxamp.graph.shapes import MaybeShape, infer_entry_shapes
 from mxamp.onnx.writer import BATCH
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
@@ -18,9 +18,6 @@ _CREATED = frozenset({"_zeros", "_zeros_without_dtype", "_ones", "_full"})
 BATCH_AXIS, BATCH_TIMES = "__batch_axis__", "__batch_times__"
 """Attributes of such a node that was given an input with the batch: the axis of the batch there, and for each
 axis of the node's own with the size 0 by what the batch is multiplied."""
-
-_NodeShapes = Tuple[Optional[Tuple[int, ...]], ...]
-"""The shape of each output of a node; None where it is not known."""
 
 _PARAMETERS = 1
 """The input of an RNN that is no sequence and no state."""
@@ -141,12 +138,12 @@ def _doubled(
     shapes: Mapping[str, Sequence[int]],
     params: Mapping[str, tuple[int, ...]],
     open_axes: Mapping[str, OpenAxis],
-) -> dict[str, Sequence[_NodeShapes]]:
+) -> dict[str, Sequence[tuple[MaybeShape, ...]]]:
     """Return the shapes of all nodes with twice the size of each that is open, by an input that has it.
 
     What the model takes in no other size is left out; where that is the batch it is an error.
     """
-    found: dict[str, Sequence[_NodeShapes]] = {}
+    found: dict[str, Sequence[tuple[MaybeShape, ...]]] = {}
     for symbol in dict.fromkeys(axis.symbol for axis in open_axes.values()):
         more = {name: list(shape) for name, shape in shapes.items()}
         named = {name: axis.number for name, axis in open_axes.items() if axis.symbol == symbol}

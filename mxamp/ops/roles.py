@@ -42,9 +42,13 @@ class InputRole(enum.Enum):
     shares_dtype: bool
     """Whether the input must have the dtype the operator computes in."""
 
+    reads_values: bool
+    """Whether more of the input counts than its shape and its dtype."""
+
 
 for _role in InputRole:  # an attribute, for it is asked of every input of every node several times
     _role.shares_dtype = _role in (InputRole.DATA, InputRole.COORDINATE, InputRole.LIKE_SAME)
+    _role.reads_values = _role not in (InputRole.LIKE, InputRole.LIKE_SAME)
 
 
 class ValueKind(enum.Enum):

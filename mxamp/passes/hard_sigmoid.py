@@ -10,16 +10,12 @@ from mxamp.dtypes import DType
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import real_number
-from mxamp.ops.roles import InputRole
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.records import PreparedNode
 from mxamp.passes.state import Done, State
 
 _SIXTH = 1.0 / 6.0
-_UNREAD = (InputRole.LIKE, InputRole.LIKE_SAME)
-"""Of inputs whose shape at most is read."""
-
 _PRODUCTS = frozenset({"elemwise_mul", "broadcast_mul"})
 
 
@@ -154,7 +150,7 @@ def _is_computed(state: State, position: int) -> bool:
     readers = [(state.graph.nodes[use.node], use.input) for use in state.graph.uses_of(Entry(position))]
     facts = [FACTS.of(node.op, node.attrs) for node, _ in readers]
     return position in state.heads or any(
-        one is None or one.role(number, node.attrs) not in _UNREAD
+        one is None or one.role(number, node.attrs).reads_values
         for one, (node, number) in zip(facts, readers)
     )
 

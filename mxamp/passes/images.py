@@ -117,7 +117,11 @@ def axes_of_places(graph: Graph, params: Mapping[str, Parameter]) -> Mapping[int
         elif op in _BROADCAST:
             images = [entry for entry in node.inputs if entry.node in found and _is_told(graph, entry)]
             axes = {found[entry.node] for entry in images}
-            others = [ranks.get(entry.node) for entry in node.inputs if entry not in images]
+            others = [
+                None if entry.output else ranks.get(entry.node)
+                for entry in node.inputs
+                if entry not in images
+            ]
             if len(axes) == 1 and all(
                 other is not None and other <= _BEFORE_PLACES + next(iter(axes)) for other in others
             ):

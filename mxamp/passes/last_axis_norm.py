@@ -57,7 +57,7 @@ class RewriteLastAxisNorm(NodeRewrite):
         graph, node = state.graph, state.graph.nodes[position]
         x = node.inputs[0]
         rank = certain_rank(state, x)
-        axis, shape = axis_from_front(node, rank, default="-1"), known_shape(state, x, rank)
+        axis, shape = axis_from_front(node, rank), known_shape(state, x, rank)
         if (
             axis is None
             or shape is None
@@ -69,5 +69,5 @@ class RewriteLastAxisNorm(NodeRewrite):
         ):
             return None
         kept = {key: node.attrs[key] for key in ("eps",) if key in node.attrs}
-        turn_axis(edit, position, node, axis, shape, is_certain=rank is not None, kept=kept)
+        turn_axis(edit, position, "LayerNorm", axis, shape, is_certain=rank is not None, kept=kept)
         return "along the last axis the backend has a kernel for it"

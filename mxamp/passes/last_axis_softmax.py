@@ -78,7 +78,7 @@ class RewriteLastAxisSoftmax(NodeRewrite):
         if shape is None or not _pays(shape, softmax.axis):
             return None
         is_certain, kept = softmax.rank is not None, softmax.temperature
-        turn_axis(edit, position, node, softmax.axis, shape, is_certain=is_certain, kept=kept)
+        turn_axis(edit, position, "softmax", softmax.axis, shape, is_certain=is_certain, kept=kept)
         return "along the last axis the backend has a kernel for it"
 
 
@@ -98,7 +98,7 @@ def _softmax(state: State, node: Node) -> _Softmax | None:
     if node.op == "SoftmaxActivation":
         is_along_axis = node.attrs.get("mode") == "channel" and rank is not None and rank > 2
         return _Softmax(1, rank, {}) if is_along_axis else None
-    axis = axis_from_front(node, rank, default="-1")
+    axis = axis_from_front(node, rank)
     if (
         axis is None
         or is_true(node.attrs, "use_length", default=False)

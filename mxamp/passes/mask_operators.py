@@ -55,7 +55,6 @@ _MOVES = frozenset(
 )
 """Operators every element of whose outputs is an element of their data."""
 
-_UNREAD = (InputRole.LIKE, InputRole.LIKE_SAME)
 _SATURATING_ACTIVATIONS = ("relu", "sigmoid", "tanh")
 
 
@@ -128,7 +127,8 @@ def _form(flow: MaskFlow, position: int, node: Node) -> Form:
     forms = [flow.forms[entry.node] for entry in node.inputs]
     if facts is not None:
         forms = [
-            OTHER if facts.role(number, node.attrs) in _UNREAD else form for number, form in enumerate(forms)
+            form if facts.role(number, node.attrs).reads_values else OTHER
+            for number, form in enumerate(forms)
         ]
     if flow.dtypes[position][0] is not DType.FLOAT32 and any(form.rewritten for form in forms):
         return flow.lose(node, forms)

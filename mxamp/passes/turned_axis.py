@@ -33,8 +33,8 @@ def certain_rank(state: State, entry: Entry) -> int | None:
     return len(axes) if axes else None
 
 
-def axis_from_front(node: Node, rank: int | None, *, default: str) -> int | None:
-    """Return the one axis that a node works along; None where it names another number, or it is not certain.
+def axis_from_front(node: Node, rank: int | None) -> int | None:
+    """Return the one axis that a node works along, by default the last; None where it is not certain.
 
     Parameters
     ----------
@@ -42,10 +42,8 @@ def axis_from_front(node: Node, rank: int | None, *, default: str) -> int | None
         The node.
     rank
         The number of axes, where that is certain.
-    default
-        What it works along where it does not say.
     """
-    axes = integers(node.attrs.get("axis", default))
+    axes = integers(node.attrs.get("axis", "-1"))
     if axes is None or len(axes) != 1 or (axes[0] < 0 if rank is None else not -rank <= axes[0] < rank):
         return None
     return axes[0] % rank if rank else axes[0]
@@ -60,7 +58,7 @@ def known_shape(state: State, entry: Entry, rank: int | None) -> tuple[int, ...]
 def turn_axis(
     edit: GraphEdit,
     position: int,
-    node: Node,
+    op: str,
     axis: int,
     shape: tuple[int, ...],
     *,
@@ -73,8 +71,10 @@ def turn_axis(
     ----------
     edit
         What the graph is changed by.
-    position, node
+    position
         The node: its first input is turned. Its name is that of the result from now on.
+    op
+        The operator that takes the axis.
     axis
         The axis, counted from the front; not the last.
     shape
@@ -82,14 +82,14 @@ def turn_axis(
     is_certain
         Whether the number of axes is. Where it is not, all that lie behind the axis become one.
     kept
-        The attributes that it keeps. It is ``softmax`` where it was ``SoftmaxActivation``.
+        The attributes that it keeps.
     """
+    node = edit.node(Entry(position))
     x, *others = node.inputs
     read = shape if is_certain else (*shape[: axis + 1], math.prod(shape[axis + 1 :]))
     order = [other for other in range(len(read)) if other != axis] + [axis]
     back = {"axes": str(tuple([order.index(other) for other in range(len(read))]))}
     turned = tuple([read[other] for other in order])
-    op = "softmax" if node.op == "SoftmaxActivation" else node.op
 
     put, source, own = partial(edit.part, position), x, own_attributes(node)
     if not is_certain:

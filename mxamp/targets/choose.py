@@ -71,9 +71,13 @@ def resolve_target(given: GivenTarget, dtype: DType) -> Target:
 
 def machine_dtype() -> DType:
     """Return the low dtype of this machine: float16 where it has a GPU that MXNet runs on, else bfloat16."""
+    return DType.BFLOAT16 if _capability_that_runs() is None else DType.FLOAT16
+
+
+def _capability_that_runs() -> tuple[int, int] | None:
+    """Return the compute capability of the GPU; None where there is none, or none that MXNet runs on."""
     capability = compute_capability()
-    is_for_gpus = capability is not None and capability < BEYOND_WHEELS
-    return DType.FLOAT16 if is_for_gpus else DType.BFLOAT16
+    return capability if capability is not None and capability < BEYOND_WHEELS else None
 
 
 def automatic_target(dtype: DType) -> Target:
@@ -104,8 +108,8 @@ def automatic_target(dtype: DType) -> Target:
         if cpu_vendor() == _AMD and (cpu_family() or 0) >= _ZEN_5:
             return Target.builtin("cpu-bf16-zen5")
     if dtype is DType.FLOAT16:
-        capability = compute_capability()
-        if capability is not None and capability < BEYOND_WHEELS:
+        capability = _capability_that_runs()
+        if capability is not None:
             generations = [name for first, name in _GENERATIONS if capability >= first]
             if generations:
                 return Target.builtin(f"cuda-fp16-{generations[-1]}")

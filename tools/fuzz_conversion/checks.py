@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import mxamp
 from mxamp.dtypes import DType
-from mxamp.errors import ExportError, MxampError, OnnxMissingError, OperatorError, PolicyError
+from mxamp.errors import ExportError, MxampError, OnnxMissingError, PolicyError
 from mxamp.graph.output_names import output_names
 from mxamp.graph.symbol_reader import parse_symbol
 from mxamp.onnx import OnnxSession
@@ -342,11 +342,9 @@ class _Case:
                 outputs = [session.run(data) for data in self.model.data]
             except (ExportError, OnnxMissingError):
                 return
-            except OperatorError as error:
+            except Exception as error:
                 if any(said in str(error) for said in _NO_KERNEL):
                     return
-                raise FindingError(f"ONNX: {type(error).__name__}", _last_line(error)) from error
-            except Exception as error:
                 raise FindingError(f"ONNX: {type(error).__name__}", _last_line(error)) from error
         near = [
             [_nearly(one, other) for one, other in zip(given, expected)]

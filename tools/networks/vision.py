@@ -172,11 +172,12 @@ class _Ghost(nn.HybridBlock):
     def __init__(self, channels: int, *, is_active: bool) -> None:
         super().__init__()
         half = channels // 2
-        active = [nn.Activation("relu")] if is_active else []
         with self.name_scope():
-            self.seen = in_turn(nn.Conv2D(half, 1, use_bias=False), nn.BatchNorm(), *active)
-            active = [nn.Activation("relu")] if is_active else []
-            self.ghosts = in_turn(_depthwise(half), nn.BatchNorm(), *active)
+            self.seen = in_turn(nn.Conv2D(half, 1, use_bias=False), nn.BatchNorm())
+            self.ghosts = in_turn(_depthwise(half), nn.BatchNorm())
+            if is_active:
+                for part in (self.seen, self.ghosts):
+                    part.add(nn.Activation("relu"))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         seen = self.seen(x)
