@@ -23,6 +23,9 @@ _OF_ONE_RANK = frozenset({"Concat", "add_n", "batch_dot", "broadcast_like", "ele
 }
 """Operators of which all inputs have as many axes as the output."""
 
+_COPIES_OTHERS, _CUTS = -2, -4
+"""What a Reshape says for all axes that are left, and for one that it cuts into two."""
+
 _WINDOWS = frozenset({"Convolution", "Deconvolution", "Pooling"})
 _BEFORE_PLACES = 2
 _IMAGES = frozenset({ADAPTIVE_POOLING, "UpSampling", "_contrib_BilinearResize2D"})
@@ -73,6 +76,14 @@ def certain_ranks(graph: Graph, params: Mapping[str, Sequence[int]]) -> Mapping[
             found[entry] = rank
             waiting.append(entry)
 
+    def follow(relation: _Relation) -> None:
+        if relation.other in found:
+            rank = found[relation.other] + relation.more
+            if not relation.reduces or rank >= _LEAST:
+                tell(relation.one, rank)
+        if relation.one in found and (not relation.reduces or found[relation.one] >= _LEAST):
+            tell(relation.other, found[relation.one] - relation.more)
+
     for position, node in enumerate(graph.nodes):
         if node.is_variable:
             if node.name in params:
@@ -86,18 +97,13 @@ def certain_ranks(graph: Graph, params: Mapping[str, Sequence[int]]) -> Mapping[
         for relation in told:
             relations[relation.one].append(relation)
             relations[relation.other].append(relation)
+            follow(relation)
             if not relation.reduces:
                 source, more = come_of(relation.other)
                 origins[relation.one] = source, more + relation.more
-    while waiting:
-        entry = waiting.popleft()
-        for relation in relations[entry]:
-            if entry == relation.other:
-                rank = found[entry] + relation.more
-                if not relation.reduces or rank >= _LEAST:
-                    tell(relation.one, rank)
-            elif not relation.reduces or found[entry] >= _LEAST:
-                tell(relation.other, found[entry] - relation.more)
+        while waiting:
+            for relation in relations[waiting.popleft()]:
+                follow(relation)
     return found
 
 
@@ -113,12 +119,15 @@ def _told(position: int, node: Node) -> Iterator[tuple[Entry, int]]:
         ranks = dict.fromkeys((written, *node.inputs[:1], *node.inputs[2:4]), _SEQUENCE)
     elif op == "Flatten" or (op == "FullyConnected" and is_true(node.attrs, "flatten", default=True)):
         ranks = {written: _MATRIX}
+    elif op == "_contrib_arange_like" and node.attrs.get("axis", "None") != "None":
+        ranks = {written: 1}
     elif op == "transpose":
         axes = integers(node.attrs.get("axes", "()"))
         ranks = dict.fromkeys((written, *node.inputs), len(axes)) if axes else {}
     elif op == "Reshape":
         sizes = integers(node.attrs.get("shape", "()")) or ()
-        ranks = {written: len(sizes)} if sizes and min(sizes) >= -1 else {}
+        # Each number is an axis, but -4, which says that the two behind it are parts of one.
+        ranks = {} if not sizes or _COPIES_OTHERS in sizes else {written: len(sizes) - sizes.count(_CUTS)}
     elif op == "Pad":
         ranks = dict.fromkeys(
             (written, *node.inputs), len(integers(node.attrs.get("pad_width", "")) or ()) // 2

@@ -32,8 +32,8 @@ class RewriteLastAxisSum(NodeRewrite):
         x -> _contrib_arange_like {axis: -1} -> ones_like (ones)
         x, ones -> dot (name)
 
-    With ``keepdims`` an ``expand_dims`` follows. A mean multiplies by shares of one, as many as there are
-    terms::
+    With ``keepdims`` the ones are a matrix of one column, an ``expand_dims`` of them. A mean multiplies by
+    shares of one, as many as there are terms::
 
         ones, ones -> dot (count)
         ones, count -> broadcast_div (shares)
@@ -51,7 +51,8 @@ class RewriteLastAxisSum(NodeRewrite):
     half of the time. ``dot`` does not run in bfloat16 on CPUs, so the sum stays float32.
 
     The ones are made of x, so that the form is right for every shape, and for the axis -1 for any number of
-    axes; shapes only tell whether it is worth it: 2,048 values take 27 us as a sum, and 15 as a product. The
+    axes (of a single one a sum has one axis in MXNet, and so has the product); shapes only tell whether it is
+    worth it: 2,048 values take 27 us as a sum, and 15 as a product. The
     same up to the order of summation: n terms differ from the exact sum by at most n - 1 roundings
     of what is summed up, and a mean by one more, for its share is rounded. Infinities and NaN give the same.
     Linear in nodes.
@@ -76,13 +77,9 @@ class RewriteLastAxisSum(NodeRewrite):
         if FACTS.canonical(node.op) == "mean":
             count = put("dot", "count", ones, ones, like=(1,))
             ones = put("broadcast_div", "shares", ones, count, like=shape[-1:])
-        attrs = own_attributes(node)
         if is_true(node.attrs, "keepdims", default=False):
-            product = put("dot", "dot", source, ones, like=shape[:-1])
-            attrs["axis"] = "-1"
-            edit.replace(position, node._replace(op="expand_dims", attrs=attrs, inputs=(product,)))
-        else:
-            edit.replace(position, node._replace(op="dot", attrs=attrs, inputs=(source, ones)))
+            ones = put("expand_dims", "column", ones, like=(*shape[-1:], 1), axis="-1")
+        edit.replace(position, node._replace(op="dot", attrs=own_attributes(node), inputs=(source, ones)))
         return "a product with ones sums up as well, and faster"
 
 
@@ -129,9 +126,8 @@ def _pays(state: State, position: int, node: Node) -> bool:
     shape = state.usual_shape(node.inputs[0])
     assert shape is not None  # an axis is summed up
     has_certain_axes = state.shape(node.inputs[0]) is not None
-    keeps_axis = is_true(node.attrs, "keepdims", default=False)  # of a single one a product has one, too
     return (
         len(shape) > 1
-        and (axis in (-1, len(shape) - 1) if has_certain_axes else axis == -1 and not keeps_axis)
+        and (axis in (-1, len(shape) - 1) if has_certain_axes else axis == -1)
         and 1 < shape[-1] <= _MOST_TERMS
     )

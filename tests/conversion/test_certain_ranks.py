@@ -60,6 +60,23 @@ BEFORE: dict[str, tuple[Network, int]] = {
         3,
     ),
     "rows of a product": (lambda net, x: layer(net, net.op("dot", x, net.param("dense", 4, 4)), "(3,)"), 3),
+    "means as a product with shares": (
+        lambda net, x: layer(
+            net,
+            net.op(
+                "broadcast_div",
+                x,
+                net.op("dot", x, net.op("expand_dims", net.op("_contrib_arange_like", x, axis=-1), axis=-1)),
+            ),
+        ),
+        4,
+    ),
+    "added to axes that a Reshape joins": (
+        lambda net, x: net.op("elemwise_add", x, net.op("Reshape", net.var("y"), shape="(0, 0, -3)")), 3
+    ),
+    "added to axes that a Reshape cuts": (
+        lambda net, x: net.op("elemwise_add", x, net.op("Reshape", net.var("y"), shape="(-4, -1, 4, 0)")), 3
+    ),
     "steps of a recurrent layer": (
         lambda net, x: net.op("RNN", x, net.param("all", 99), net.var("state"), mode="gru", state_size=3), 3
     ),
@@ -70,6 +87,9 @@ UNCERTAIN: dict[str, Network] = {
     "broadcast": lambda net, x: layer(net, net.op("broadcast_add", x, net.var("y"))),
     "broadcast to a mean of it": lambda net, x: layer(
         net, net.op("broadcast_sub", x, net.op("mean", x, axis=1))
+    ),
+    "added to the axes that a Reshape leaves": lambda net, x: net.op(
+        "elemwise_add", x, net.op("Reshape", net.var("y"), shape="(-3, -2)")
     ),
     "reshaped": lambda net, x: layer(net, net.op("Reshape", x, shape="(0, 4, 6, 6)")),
     "squeezed of whatever is one": lambda net, x: layer(net, net.op("squeeze", x)),

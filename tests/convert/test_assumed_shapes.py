@@ -524,7 +524,7 @@ def test_a_fully_connected_does_not_tell_how_many_axes_its_data_have() -> None:
 
 @pytest.mark.parametrize(
     ("attrs", "is_product"),
-    [({"axis": -1}, True), ({"axis": 2}, False), ({"axis": -1, "keepdims": True}, False)],
+    [({"axis": -1}, True), ({"axis": 2}, False), ({"axis": -1, "keepdims": True}, True)],
     ids=["last", "third", "last, kept"],
 )
 def test_a_sum_along_the_last_of_any_number_of_axes_is_a_product(
