@@ -10,8 +10,8 @@ from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from mxamp.conversion.certain_ranks import certain_ranks
 from mxamp.conversion.options import Options
-from mxamp.conversion.told_form import LENGTH, OPEN, told_form
-from mxamp.conversion.told_size import sizes_said, told_side, told_size
+from mxamp.conversion.told_form import FRAMES, LENGTH, OPEN, told_form
+from mxamp.conversion.told_size import sizes_said, told_length, told_side, told_size
 from mxamp.decisions import LowPrecision
 from mxamp.errors import MxampError
 from mxamp.graph.graph import Graph, Node
@@ -43,6 +43,8 @@ _NETWORK = 8
 """So many layers are no part of a network."""
 _LENGTHS = (128, 64, 35, 32, 512, 1000, 16, 8, 4096, 16384)
 """The longest are of what is cut from long sequences, and of sounds."""
+
+_FRAMES = (32, 16, 8, 64)
 
 _DETECTS = frozenset(
     {
@@ -133,10 +135,11 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     there is a shape for every layer: where one flattens its input, its weight has as many columns as
     there are values, and only one side fits, or one height and every width: lines of text are as wide as
     images usually are. Layers that read rows tell one side, what is put together with images that are
-    resized to a size tells both, and layers that flatten sequences tell their length. Where every side
-    does, as before a global pooling, the usual one stays, but a network whose features are still large
-    there was made for small images. Where nothing at all tells, because every side fits and none is
-    reduced, nothing is assumed of a few layers, and the usual side of a network.
+    resized to a size tells both, and layers that flatten sequences tell their length, as do arrays that are
+    added to them; a clip has 32 frames, or else as many as fit. Where every side does, as before a global
+    pooling, the usual one stays, but a network whose features are still large there was made for small
+    images, unless it returns images. Where nothing at all tells, because every side fits and none is reduced,
+    nothing is assumed of a few layers, and the usual side of a network.
     """
     ranks = certain_ranks(graph, params)
     forms = {name: told_form(graph, params, ranks, name) for name in inputs}
@@ -144,8 +147,16 @@ def assume_shapes(graph: Graph, params: Mapping[str, Shape], inputs: Sequence[st
     if not told:
         return None
     is_certain = len(told) == len(inputs) and all(form.has_certain_axes for form in told.values())
-    found = _first_that_fits(graph, params, {name: form.sizes for name, form in told.items()}, inputs)
-    return None if found is None else replace(found, have_certain_axes=is_certain)
+    has_frames = any(FRAMES in form.sizes for form in told.values())
+    for frames in _FRAMES if has_frames else _FRAMES[:1]:
+        known = {
+            name: tuple(frames if size == FRAMES else size for size in form.sizes)
+            for name, form in told.items()
+        }
+        found = _first_that_fits(graph, params, known, inputs)
+        if found is not None:
+            return replace(found, have_certain_axes=is_certain)
+    return None
 
 
 def _first_that_fits(
@@ -157,7 +168,8 @@ def _first_that_fits(
             continue
         found = _widened(graph, params, forms, found)
         known = found.inputs
-        if _SIDES[0] in itertools.chain(*known.values()) and _has_large_features(graph, found.entries):
+        is_usual = _SIDES[0] in itertools.chain(*known.values())
+        if is_usual and _has_large_features(graph, found.entries) and not _restores(graph, found.entries):
             small = {
                 name: tuple(_SIDE_OF_SMALL if size == _SIDES[0] else size for size in shape)
                 for name, shape in known.items()
@@ -220,6 +232,7 @@ def _candidates(
     if any(LENGTH in form for form in forms.values()):
         fill = partial(filled, _Sides(most, most))
         fitting = [told_size(graph, params, fill, flat=flat) for flat in (True, False)]
+        fitting.append(told_length(graph, params, fill))
         lengths = tuple(dict.fromkeys((*filter(None, fitting), *_LENGTHS)))
     for side in itertools.chain(sides, lines):
         for length in lengths:
@@ -301,9 +314,15 @@ def _has_large_features(graph: Graph, shapes: Shapes) -> bool:
         if not _pools_all(node):
             continue
         read = shapes[node.inputs[0].node][node.inputs[0].output]
-        if read is not None and len(read) == 4:
+        if read is not None and len(read) == _IMAGE:
             smallest = min(read[2:]) if smallest is None else min(smallest, *read[2:])
     return smallest is not None and smallest >= _SIDES[0] // 8
+
+
+def _restores(graph: Graph, shapes: Shapes) -> bool:
+    """Return whether the model returns images of the usual side, whatever it pools on its way."""
+    made = [shapes[entry.node][entry.output] for entry in graph.heads]
+    return any(shape is not None and len(shape) == _IMAGE and min(shape[2:]) >= _SIDES[0] for shape in made)
 
 
 def _pools_all(node: Node) -> bool:

@@ -11,7 +11,7 @@ from mxamp.ops import FACTS, InputRole
 from mxamp.ops.attributes import integers, is_true
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.parameters import LAYERS
-from mxamp.passes.axis_sizes import moved_axes
+from mxamp.passes.axis_sizes import moved_axes, takes_all
 
 Shape = Tuple[int, ...]
 
@@ -19,8 +19,9 @@ OPEN = -1
 """A side of an image, which candidates fill in."""
 LENGTH = -2
 """The length of a sequence."""
+FRAMES = -3
+"""How many images a clip has, or a volume."""
 
-_FRAMES = 32
 _CUTS = "SliceChannel"
 """What gives each step of an unrolled network its part of the data."""
 _JOINS = "Concat"
@@ -138,17 +139,31 @@ def _uncut(form: Shape, node: Node) -> Shape:
 
 
 def _apart(graph: Graph, params: Mapping[str, Shape], form: Shape, node: Node) -> Shape:
-    """Return the form of what is joined to parameters and slices: so much shorter as these are long."""
+    """Return the form of what is joined to parameters and slices: so much shorter as these are long.
+
+    Of places that are taken by turns and joined, as a detector makes channels of its image's, each part is as
+    long as the image is.
+    """
     axis = (integers(node.attrs.get("dim", "1")) or (1,))[0]
     if not -len(form) <= axis < len(form):
         return form
     axis %= len(form)
+    parts = len(node.inputs)
+    if form[axis] > 0 and form[axis] % parts == 0 and _takes_turns(graph, node, axis):
+        return (*form[:axis], form[axis] // parts, *form[axis + 1 :])
     lengths = [_length(graph, params, entry, axis, len(form)) for entry in node.inputs]
     known = [length for length in lengths if length is not None]
     if len(known) != len(lengths) - 1:
         return form
     left = form[axis] - sum(known)
     return (*form[:axis], left, *form[axis + 1 :]) if left > 0 else form
+
+
+def _takes_turns(graph: Graph, node: Node, axis: int) -> bool:
+    """Return whether a node joins several slices of one entry, all as long as it is along an axis."""
+    slices = [graph.nodes[entry.node] for entry in node.inputs]
+    takes_all_along = all(FACTS.canonical(part.op) == "slice" and takes_all(part, axis) for part in slices)
+    return takes_all_along and len({part.inputs[0] for part in slices}) == 1 < len(slices)
 
 
 def _length(graph: Graph, params: Mapping[str, Shape], entry: Entry, axis: int, rank: int) -> int | None:
@@ -190,7 +205,7 @@ def _form_read(graph: Graph, params: Mapping[str, Shape], node: Node, number: in
     channels *= 1 if op == "Deconvolution" else groups
     if op == "Deconvolution" and groups == channels > 1:
         return None  # bilinear upsampling, in whatever words: it tells no size
-    space: Shape = {3: (LENGTH,), 4: (OPEN, OPEN), 5: (_FRAMES, OPEN, OPEN)}.get(len(weight), ())
+    space: Shape = {3: (LENGTH,), 4: (OPEN, OPEN), 5: (FRAMES, OPEN, OPEN)}.get(len(weight), ())
     if not space:
         return None
     if op == "Deconvolution":  # a generator, which starts from one place

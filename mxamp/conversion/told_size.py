@@ -12,6 +12,7 @@ from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.graph.shapes import Shape, infer_entry_shapes
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers, is_true
+from mxamp.ops.shapes.elementwise import BROADCASTING
 from mxamp.passes.images import RESIZES
 
 _TWO_SIZES = ((64, 128), (1024, 2048))
@@ -150,6 +151,34 @@ def told_side(
     return None
 
 
+def told_length(
+    graph: Graph, params: Mapping[str, Shape], shapes_for: Callable[[int], Mapping[str, Shape]]
+) -> int | None:
+    """Return the length of sequences with which what arrays are added to is as long as these.
+
+    Parameters
+    ----------
+    graph, params
+        See :func:`told_size`.
+    shapes_for
+        The shapes of inputs that have a length.
+
+    Notes
+    -----
+    A network that was written for one length, or read from ONNX, has arrays of that length: where each word
+    lies, by how much one concerns another, which come too late. Of :data:`_MOST_ASKED` places that arrays are
+    broadcast to, the first is asked that is longer in longer sequences.
+    """
+    places = itertools.groupby(_beside_arrays(graph, params), key=lambda place: place[0])
+    for data, sizes in itertools.islice(places, _MOST_ASKED):
+        before = _Before(graph, params, data, shapes_for)
+        for _, axis, wanted in sizes:
+            size = _solved(partial(_size, before, axis), wanted)
+            if size is not None:
+                return size
+    return None
+
+
 class _Before:
     """The graph before an entry, for inputs of any size."""
 
@@ -164,9 +193,15 @@ class _Before:
         self._graph = Graph(graph.nodes[: entry.node + 1], (entry,), graph.attrs)
         self._params = {name: shape for name, shape in params.items() if name in self._graph.variables}
         self._shapes_for = shapes_for
+        self._found: dict[int, Shape | None] = {}
 
     def shape(self, size: int) -> Shape | None:
         """Return the shape of the entry, where inputs have a size; None where they cannot."""
+        if size not in self._found:
+            self._found[size] = self._inferred(size)
+        return self._found[size]
+
+    def _inferred(self, size: int) -> Shape | None:
         inputs = self._shapes_for(size)
         known = {name: shape for name, shape in inputs.items() if name in self._graph.variables}
         try:
@@ -188,6 +223,12 @@ def _side(before: _Before, axis: int, size: int) -> int | None:
     """Return the side of an image."""
     shape = before.shape(size)
     return None if shape is None or len(shape) != _IMAGE else shape[axis]
+
+
+def _size(before: _Before, axis: int, size: int) -> int | None:
+    """Return the size of an axis, counted from the last."""
+    shape = before.shape(size)
+    return None if shape is None or len(shape) < -axis else shape[axis]
 
 
 def _solved(value: Callable[[int], int | None], wanted: int) -> int | None:
@@ -220,6 +261,26 @@ def _beside_others(graph: Graph, params: Mapping[str, Shape], axis: int) -> Iter
             size = _size_told(graph, params, told.node, axis)
             if size > 1:
                 yield from ((other, size) for other in node.inputs if other != told)
+
+
+def _beside_arrays(graph: Graph, params: Mapping[str, Shape]) -> Iterator[tuple[Entry, int, int]]:
+    """Yield what arrays are broadcast to, and for each of their axes, from the last, its size."""
+    try:
+        shapes = infer_entry_shapes(graph, {}, params).entries
+    except MxampError:
+        return
+    is_fixed: list[bool] = []  # made of no input
+    for node in graph.nodes:
+        is_fixed.append(
+            node.name in params if node.is_variable else all(is_fixed[entry.node] for entry in node.inputs)
+        )
+        if is_fixed[-1] or FACTS.canonical(node.op) not in BROADCASTING | OF_TWO:
+            continue
+        for array, data in itertools.permutations(node.inputs, 2):
+            shape = shapes[array.node][array.output] if is_fixed[array.node] else None
+            if shape is not None and not is_fixed[data.node]:
+                sizes = [(axis, shape[axis]) for axis in range(-1, -len(shape) - 1, -1)]
+                yield from ((data, axis, size) for axis, size in sizes if size > 1)
 
 
 def _size_told(graph: Graph, params: Mapping[str, Shape], position: int, axis: int) -> int:

@@ -306,14 +306,17 @@ def _cut(node: Node, sizes: Sizes) -> FoundSizes:
 
 def _sliced(node: Node, sizes: Sizes) -> FoundSizes:
     """Return the sizes of a part along several axes: of those along which all is taken."""
-    given = [elements(node.attrs.get(key, "()")) for key in ("begin", "end", "step")]
-    if any(len(numbers) > len(sizes) for numbers in given):
+    if any(len(elements(node.attrs.get(key, "()"))) > len(sizes) for key in ("begin", "end", "step")):
         return None
-    begins, ends, steps = ([*numbers, *["None"] * (len(sizes) - len(numbers))] for numbers in given)
-    return [
-        size if begin in ("None", "0") and end == "None" and step in ("None", "1") else None
-        for size, begin, end, step in zip(sizes, begins, ends, steps)
-    ]
+    return [size if takes_all(node, axis) else None for axis, size in enumerate(sizes)]
+
+
+def takes_all(node: Node, axis: int) -> bool:
+    """Return whether a ``slice`` takes all along an axis, counted from the first."""
+    begin, end, step = (
+        elements(node.attrs.get(key, "()"))[axis : axis + 1] for key in ("begin", "end", "step")
+    )
+    return begin in ((), ("None",), ("0",)) and end in ((), ("None",)) and step in ((), ("None",), ("1",))
 
 
 def _parts(node: Node, sizes: Sizes) -> FoundSizes:

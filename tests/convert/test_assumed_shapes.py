@@ -288,6 +288,73 @@ def test_a_norm_of_rows_tells_the_length_of_a_sequence() -> None:
     assert sym.infer_shape(data=found)[1] == sym.infer_shape(data=(1, 1, 251))[1]
 
 
+@pytest.mark.parametrize("frames", [32, 16, 8])
+def test_a_layer_that_flattens_tells_how_many_images_a_clip_has(frames: int) -> None:
+    """As C3D reads 16 of 112 x 112."""
+    x = mx.sym.var("data")
+    for number in range(3):
+        x = conv(x, 8, f"conv{number}", kernel=(3, 3, 3), pad=(1, 1, 1), stride=(2, 2, 2))
+    sym = mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="fc")
+    assert assumed(sym, *arrays(sym, data=(1, 3, frames, 112, 112))) == (1, 3, frames, 112, 112)
+
+
+@pytest.mark.parametrize(("returns", "side"), [("image", 224), ("classes", 32)])
+def test_what_restores_images_is_fed_with_usual_ones_though_it_pools_large_features(
+    returns: str, side: int
+) -> None:
+    x = conv(mx.sym.var("data"), 16, "first", stride=1)
+    for number in range(8):
+        pooled = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg")
+        gates = conv(pooled, 16, f"gates{number}", kernel=(1, 1), pad=(0, 0), stride=1)
+        x = conv(mx.sym.broadcast_mul(x, gates), 16, f"conv{number}", stride=1)
+    pooled = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg")
+    sym = conv(x, 3, "last", stride=1) if returns == "image" else pooled
+    assert assumed(sym, *arrays(sym, data=(1, 3, 64, 64))) == (1, 3, side, side)
+
+
+def test_places_that_are_taken_by_turns_tell_the_channels_of_the_image() -> None:
+    """As the first layer of YOLOv5 and YOLOX reads them."""
+    data = mx.sym.var("data")
+    turns = [(row, column) for column in (0, 1) for row in (0, 1)]
+    parts = [
+        mx.sym.slice(data, begin=(None, None, *turn), end=(None,) * 4, step=(None, None, 2, 2))
+        for turn in turns
+    ]
+    x = mx.sym.concat(*parts, dim=1)
+    for number in range(4):
+        x = conv(x, 8, f"conv{number}")
+    x = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg")
+    assert assumed(x, *arrays(x, data=(1, 3, 64, 64))) == (1, 3, 224, 224)
+    halves = [
+        mx.sym.slice(data, begin=(None, 0), end=(None, 6)),
+        mx.sym.slice(data, begin=(0, 6), end=(1, 12)),
+    ]
+    sym = conv(mx.sym.concat(*halves, dim=1), 8, "conv", stride=16)
+    assert assumed(sym, *arrays(sym, data=(1, 12, 64, 64))) == (1, 12, 224, 224)
+
+
+@pytest.mark.parametrize("length", [50, 1500])
+def test_arrays_of_places_tell_the_length_of_a_sequence(length: int) -> None:
+    """As where each part of a sound lies, of which the second layer leaves half."""
+    x = over_sequence(mx.sym.var("data"), "conv0", kernel=3, pad=(1,))
+    x = over_sequence(x, "conv1", kernel=3, pad=(1,), stride=(2,))
+    places = mx.sym.expand_dims(mx.sym.var("places", shape=(length, 8)), axis=0)
+    sym = mx.sym.broadcast_add(mx.sym.transpose(x, axes=(0, 2, 1)), places)
+    found = assumed(sym, *arrays(sym, data=(1, 4, 2 * length)))
+    assert found is not None
+    assert found[-1] in (2 * length, 2 * length - 1)
+
+
+@pytest.mark.parametrize("length", [48, 300])
+def test_arrays_that_words_concern_each_other_by_tell_the_length_of_a_sentence(length: int) -> None:
+    words = mx.sym.Embedding(mx.sym.var("data"), input_dim=50, output_dim=8, name="words")
+    scaled = mx.sym.broadcast_mul(words, mx.sym.var("scales", shape=(1, 1, 8)))
+    scores = mx.sym.batch_dot(scaled, scaled, transpose_b=True)
+    by = mx.sym.expand_dims(mx.sym.var("by", shape=(length, length)), axis=0)
+    sym = mx.sym.softmax(mx.sym.broadcast_add(scores, by))
+    assert assumed(sym, *arrays(sym, data=(1, length))) == (1, length)
+
+
 @pytest.mark.parametrize("side", [92, 124, 300])
 @pytest.mark.parametrize("joins", ["broadcast_add", "broadcast_sub", "Concat"])
 def test_what_is_cut_out_tells_the_side_of_what_it_is_put_together_with(joins: str, side: int) -> None:
