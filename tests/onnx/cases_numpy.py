@@ -109,6 +109,15 @@ def numpy_cases() -> Iterator[Case]:
     yield np_case("_npi_arctan2", GRID, OTHER)
     quadrants = np.array([0.0, -0.0, 2.0, -3.0], np.float32)
     yield np_case("_npi_arctan2", np.repeat(quadrants, 4), np.tile(quadrants, 4))
+    yield np_case("_npi_copysign", X, OTHER, tolerance=0)
+    yield np_case("_npi_copysign", np.repeat(quadrants, 4), np.tile(quadrants, 4), tolerance=0)
+    yield np_case("_npi_rint", np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.4, 2.6], np.float32), tolerance=0)
+    yield np_case("_contrib_round_ste", HALVES, tolerance=0)
+    yield np_case("_contrib_sign_ste", GRID, tolerance=0)
+    for name in ("_np_any", "_np_all"):
+        yield np_case(name, GRID, tolerance=0)
+        yield np_case(name, GRID, axis="(1,)", keepdims=True, tolerance=0)
+        yield np_case(name, EXTREME, axis="(-1,)", tolerance=0)
     yield np_case("_contrib_quadratic", X, a=0.5, b=-2, c=0.25)
 
 
@@ -122,6 +131,16 @@ def _stacks_and_parts() -> Iterator[Case]:
     for mode in ("constant", "edge", "reflect"):
         widths = "((1, 0), (2, 1), (0, 3))"
         yield np_case("_npi_pad", X, pad_width=widths, mode=mode, constant_value=1.5, tolerance=0)
+    for offset in (-1, 0, 1):
+        yield np_case("_np_diag", rows, k=offset, tolerance=0)
+        yield np_case("_np_diag", MATRIX, k=offset, tolerance=0)
+        yield np_case("_np_diagflat", MATRIX, k=offset, tolerance=0)
+        yield np_case("_np_diagonal", X, offset=offset, axis1=2, axis2=0, tolerance=0)
+        yield np_case("_np_trace", X, offset=offset, axis1=0, axis2=1)
+    yield np_case("_npi_identity", shape="(3, 3)", dtype="float32", tolerance=0)
+    yield np_case("_npi_hsplit", X, indices="()", sections=3, axis=1, outputs=3, tolerance=0)
+    yield np_case("_npi_hsplit", rows, indices="(0, 1, 3)", axis=0, outputs=3, tolerance=0)
+    yield np_case("_npi_dsplit", X, indices="()", sections=2, axis=2, outputs=2, tolerance=0)
     yield np_case("_np_roll", X, shift="(3,)", axis="(1,)", tolerance=0)
     yield np_case("_np_roll", X, shift="(1, -1)", axis="(0, -1)", tolerance=0)
     yield np_case("_np_roll", X, shift="(5,)", tolerance=0)

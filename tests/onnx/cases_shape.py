@@ -24,6 +24,7 @@ def shape_cases() -> Iterator[Case]:
     yield from indexing_cases()
     yield from sequence_cases()
     yield from product_cases()
+    yield from diagonal_cases()
 
 
 def moving_cases() -> Iterator[Case]:
@@ -108,6 +109,13 @@ def indexing_cases() -> Iterator[Case]:
     yield case("batch_take", (3, 4), np.array([0, 3, 1], np.int32), tolerance=0)
     yield case("gather_nd", X, floats(0, 1, 1, 2, 0, 1).reshape(2, 3), tolerance=0)
     yield case("one_hot", floats(0, 2, 5, -1), depth=4, on_value=2, off_value=-1, tolerance=0)
+    yield case("_contrib_boolean_mask", (4, 3), floats(0, 2, 0, 1), tolerance=0)
+    yield case("_contrib_index_copy", (5, 3), np.array([3, 0], np.int64), (2, 3), tolerance=0)
+    yield case("_contrib_index_array", (2, 3, 4), tolerance=0)
+    yield case("_contrib_index_array", (2, 3, 4), axes="(2, 0)", tolerance=0)
+    yield case("_unravel_index", floats(0, 7, 59, 23), shape="(3, 4, 5)", tolerance=0)
+    yield case("_unravel_index", np.array([0, 3], np.int64), shape="(4,)", tolerance=0)
+    yield case("_ravel_multi_index", floats(0, 2, 1, 3, 4, 0).reshape(3, 2), shape="(3, 4, 5)", tolerance=0)
     for kind, outputs in (("both", 2), ("indices", 1), ("value", 1), ("mask", 1)):
         yield case("topk", DISTINCT, k=3, axis=2, ret_typ=kind, outputs=outputs, tolerance=0)
     yield case("topk", DISTINCT, k=2, is_ascend=True, ret_typ="both", dtype="int32", outputs=2, tolerance=0)
@@ -173,3 +181,15 @@ def product_cases() -> Iterator[Case]:
     yield case("_linalg_gemm", (2, 4), (4, 5), (2, 5), beta=-2)
     yield case("_npi_einsum", (3, 2, 4), (3, 4, 5), subscripts="bij, bjk->bik", num_args=2, numpy=True)
     yield case("scatter_nd", (3, 4), np.array([[1, 0, 2], [0, 3, 1]], np.float32), shape="(3, 5, 4)")
+    yield case("_linalg_syrk", (2, 3, 4), alpha=0.5)
+    yield case("_linalg_syrk", (2, 3, 4), transpose=True)
+    yield case("_linalg_det", (2, 3, 3))
+
+
+def diagonal_cases() -> Iterator[Case]:
+    for offset in (-1, 0, 2):
+        yield case("diag", X, k=offset, tolerance=0)
+        yield case("diag", X, k=offset, axis1=3, axis2=1, tolerance=0)
+        yield case("diag", floats(1, np.inf, -2), k=offset, tolerance=0)
+        yield case("_linalg_extractdiag", (2, 4, 4), offset=offset, tolerance=0)
+        yield case("_linalg_makediag", (2, 3), offset=offset, tolerance=0)

@@ -64,6 +64,19 @@ def _product(call: Call, first: Tensor, second: Tensor) -> Tensor:
     return result if factor == 1 else call.emit("Mul", result, call.scalar(factor, result))
 
 
+@mapping("_linalg_syrk", "MatMul, Transpose, Mul")
+def _syrk(call: Call) -> Written:
+    data, turned = call.data, _swapped(call, call.data)
+    result = call.emit("MatMul", *((turned, data) if call.flag("transpose") else (data, turned)))
+    factor = call.number("alpha", 1.0)
+    return result if factor == 1 else call.emit("Mul", result, call.scalar(factor, result))
+
+
+@mapping("_linalg_det", "Det")
+def _determinant(call: Call) -> Written:
+    return call.emit("Det", call.data)
+
+
 @mapping("_npi_einsum", "Einsum")
 def _einsum(call: Call) -> Written:
     return call.emit("Einsum", *call.inputs, equation=str(call.text("subscripts")).replace(" ", ""))

@@ -168,7 +168,7 @@ _UNARY = {
     "Log": "log _npi_log",
     "Sqrt": "sqrt _npi_sqrt",
     "Reciprocal": "reciprocal _npi_reciprocal",
-    "Sign": "sign _npi_sign",
+    "Sign": "sign _npi_sign _contrib_sign_ste",
     "Sin": "sin _npi_sin",
     "Cos": "cos _npi_cos",
     "Tan": "tan _npi_tan",
@@ -245,7 +245,7 @@ def _expm1(call: Call) -> Written:
     return call.emit("Mul", call.emit("Tanh", half), sum_)
 
 
-@mapping("round", "Sign * Floor(Abs + 0.5)")
+@mapping("round _contrib_round_ste", "Sign * Floor(Abs + 0.5)")
 def _round(call: Call) -> Written:  # halves go away from zero, which ONNX's Round does not do
     size = call.emit("Add", call.emit("Abs", call.data), call.scalar(0.5, call.data))
     return call.emit("Mul", call.emit("Sign", call.data), call.emit("Floor", size))
@@ -257,7 +257,7 @@ def _trunc(call: Call) -> Written:
     return call.emit("Mul", call.emit("Sign", call.data), whole)
 
 
-@mapping("rint", "Ceil(x - 0.5)")
+@mapping("rint _npi_rint", "Ceil(x - 0.5)")
 def _rint(call: Call) -> Written:  # halves go down, which ONNX's Round does not do
     return call.emit("Ceil", call.emit("Sub", call.data, call.scalar(0.5, call.data)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mxamp.dtypes import DType
@@ -66,6 +68,48 @@ def _one_hot(call: Call) -> Written:
         call.array(call.number(key, default), dtype) for key, default in (("on_value", 1), ("off_value", 0))
     )
     return call.emit("Where", hit, on, off)
+
+
+@mapping("_contrib_index_copy", "ScatterND")
+def _index_copy(call: Call) -> Written:
+    data, indices, rows = call.inputs
+    return call.emit("ScatterND", data, call.unsqueeze(call.cast(indices, DType.INT64), 1), rows)
+
+
+@mapping("_contrib_boolean_mask", "Compress")
+def _boolean_mask(call: Call) -> Written:
+    mask = call.inputs[1]
+    axis = call.axis(call.data, call.integer("axis", 0))
+    return call.emit("Compress", call.data, call.cast(mask, DType.BOOL), axis=axis)
+
+
+@mapping("_contrib_index_array", "a constant")
+def _index_array(call: Call) -> Written:
+    shape = call.shape(call.data)
+    axes = [call.axis(call.data, axis) for axis in call.sizes("axes", range(len(shape)))]
+    places = np.moveaxis(np.indices(shape), 0, -1)
+    return call.array(places[..., axes], DType.INT64)
+
+
+@mapping("_unravel_index", "Div, Mod, Concat")
+def _unravel_index(call: Call) -> Written:
+    places, sizes = call.cast(call.data, DType.INT64), call.sizes("shape")
+    along = []
+    for axis, size in enumerate(sizes):
+        stride = math.prod(sizes[axis + 1 :])
+        place = call.emit("Div", places, call.indices(stride)) if stride > 1 else places
+        along.append(call.emit("Mod", place, call.indices(size)) if axis else place)
+    rows = [call.unsqueeze(place, 0) for place in along]
+    return call.cast(call.emit("Concat", *rows, axis=0) if len(rows) > 1 else rows[0], call.data.dtype)
+
+
+@mapping("_ravel_multi_index", "Mul, ReduceSum")
+def _ravel_multi_index(call: Call) -> Written:
+    places, sizes = call.cast(call.data, DType.INT64), call.sizes("shape")
+    strides = np.array([math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))])
+    strides = strides.reshape([-1, *[1] * (call.rank(places) - 1)])
+    moved = call.emit("Mul", places, call.indices(strides))
+    return call.cast(call.reduce("ReduceSum", moved, [0], keepdims=False), call.data.dtype)
 
 
 # ---------------------------------------------------------------------- ordering

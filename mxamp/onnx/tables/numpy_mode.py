@@ -153,6 +153,30 @@ def _is_negative(call: Call, data: Tensor) -> Tensor:
     )
 
 
+@mapping("_npi_copysign", "x where neither is below zero or both are, -x elsewhere")
+def _with_sign(call: Call) -> Written:
+    data, signs = _promoted(call)
+    zero = call.scalar(0.0, data)
+    above, below = (
+        call.emit("And", *(call.emit(op, each, zero) for each in (data, signs)))
+        for op in ("GreaterOrEqual", "Less")
+    )
+    return call.emit("Where", call.emit("Or", above, below), data, call.emit("Neg", data))
+
+
+@mapping("_np_any _np_all", "Cast, ReduceMax, ReduceMin")
+def _any_or_all(call: Call) -> Written:
+    truth = call.cast(call.cast(call.data, DType.BOOL), DType.INT32)
+    op = "ReduceMax" if call.node.op == "_np_any" else "ReduceMin"
+    axes = None if call.text("axis") is None else [call.axis(truth, axis) for axis in call.sizes("axis")]
+    return call.cast(call.reduce(op, truth, axes, keepdims=call.flag("keepdims")), DType.BOOL)
+
+
+@mapping("_npi_identity", "a constant")
+def _identity(call: Call) -> Written:
+    return call.array(np.eye(call.sizes("shape")[0]), call.dtype(default=DType.FLOAT32))
+
+
 @mapping("_npi_isnan", "IsNaN")
 def _is_nan(call: Call) -> Written:
     return call.emit("IsNaN", _wide(call))

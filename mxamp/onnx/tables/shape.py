@@ -214,7 +214,16 @@ def _slice_channel(call: Call) -> Written:
 
 @mapping("_split_v2", "Split, Squeeze")
 def _split_v2(call: Call) -> Written:
-    axis = call.axis(call.data, call.integer("axis", 1))
+    return _split(call, call.axis(call.data, call.integer("axis", 1)))
+
+
+@mapping("_npi_hsplit _npi_dsplit", "Split")
+def _split_columns(call: Call) -> Written:
+    is_row = call.rank(call.data) == 1
+    return _split(call, 0 if is_row else 1 if call.node.op == "_npi_hsplit" else 2)
+
+
+def _split(call: Call, axis: int) -> Written:
     size, sections = call.size(call.data, axis), call.integer("sections", 0)
     edges = [*call.sizes("indices", (0,)), size]
     if sections:
