@@ -52,9 +52,9 @@ class RewriteLastAxisSum(NodeRewrite):
 
     The ones are made of x, so that the form is right for every shape, and for the axis -1 for any number of
     axes (of a single one a sum has one axis in MXNet, and so has the product); shapes only tell whether it is
-    worth it: 2,048 values take 27 us as a sum, and 15 as a product. The
-    same up to the order of summation: n terms differ from the exact sum by at most n - 1 roundings
-    of what is summed up, and a mean by one more, for its share is rounded. Infinities and NaN give the same.
+    worth it: 2,048 values take 27 us as a sum, and 15 as a product. The same up to the order of summation: n
+    terms differ from the exact sum by at most n - 1 roundings of what is summed up, and a mean by one more,
+    for its share is rounded. Infinities and NaN give the same.
     Linear in nodes.
     """
 
