@@ -59,6 +59,7 @@ def moving_cases() -> Iterator[Case]:
     yield case("SliceChannel", X, num_outputs=3, squeeze_axis=True, outputs=3, tolerance=0)
     yield case("SliceChannel", X, num_outputs=1, outputs=1, tolerance=0)
     yield case("_split_v2", X, indices="(0, 1, 3)", axis=3, outputs=3, tolerance=0)
+    yield case("_split_v2", X, indices="()", sections=3, axis=3, outputs=3, tolerance=0)
     yield case("reverse", X, axis="(1, 3)", tolerance=0)
     yield case("Concat", X, (2, 1, 4, 5), dim=1, num_args=2, tolerance=0)
     yield case("stack", X, X, axis=-1, num_args=2, tolerance=0)
@@ -184,6 +185,7 @@ def product_cases() -> Iterator[Case]:
     yield case("_linalg_syrk", (2, 3, 4), alpha=0.5)
     yield case("_linalg_syrk", (2, 3, 4), transpose=True)
     yield case("_linalg_det", (2, 3, 3))
+    yield case("_linalg_det", (3, 3))
 
 
 def diagonal_cases() -> Iterator[Case]:

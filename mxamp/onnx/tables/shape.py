@@ -12,6 +12,7 @@ from mxamp.onnx.batch import BATCH_AXIS, BATCH_TIMES
 from mxamp.onnx.call import LAST, Call
 from mxamp.onnx.mapping import Written, mapping
 from mxamp.onnx.tensor import OpenSize, Size, product
+from mxamp.ops.shapes.moves import split_edges
 
 
 @mapping("Reshape", "Reshape; codes -2, -3, -4 resolved")
@@ -225,9 +226,7 @@ def _split_columns(call: Call) -> Written:
 
 def _split(call: Call, axis: int) -> Written:
     size, sections = call.size(call.data, axis), call.integer("sections", 0)
-    edges = [*call.sizes("indices", (0,)), size]
-    if sections:
-        edges = [number * size // sections for number in range(sections + 1)]
+    edges = split_edges(size, sections, call.sizes("indices", (0,)))
     split = call.split(call.data, [stop - start for start, stop in zip(edges, edges[1:])], axis)
     return tuple(call.squeeze(part, axis) for part in split) if call.flag("squeeze_axis") else split
 

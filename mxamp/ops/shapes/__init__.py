@@ -1,6 +1,6 @@
 """The shapes that operators return: one short rule an operator or family, entered by importing this."""
 
-from mxamp.ops.shapes import detection, elementwise, layers, moves, values
+from mxamp.ops.shapes import detection, diagonals, elementwise, layers, moves, values
 from mxamp.ops.shapes.call import (
     DEMANDS,
     RULES,
@@ -23,6 +23,7 @@ __all__ = [
     "ShapeCall",
     "UnknownShapeError",
     "detection",
+    "diagonals",
     "elementwise",
     "layers",
     "merged",

@@ -193,15 +193,6 @@ def _transpose(call: ShapeCall) -> Shape:
     return tuple(data[axis] for axis in axes)
 
 
-@rule("_np_diag")
-def _numpy_diagonal(call: ShapeCall) -> Shape:
-    data, above = call.rank(0, 1, 2), call.integer("k", 0)
-    if len(data) == 1:
-        return (data[0] + abs(above),) * 2
-    rows, columns = data
-    return (max(0, min(rows, columns - above) if above >= 0 else min(rows + above, columns)),)
-
-
 @rule("SwapAxis")
 def _swap_axes(call: ShapeCall) -> Shape:
     sizes = list(call.data)
@@ -284,15 +275,35 @@ def _slice_channel(call: ShapeCall) -> Sequence[MaybeShape]:
     return [(*data[:axis], part, *data[axis + 1 :])] * parts
 
 
-@rule("_split_v2")
+def split_edges(size: int, sections: int, indices: Sequence[int]) -> Sequence[int]:
+    """Return where an axis is cut, its ends included.
+
+    Parameters
+    ----------
+    size
+        How long it is.
+    sections
+        In how many parts; the first are one longer where they cannot be equal (GetSplitIndices in
+        matrix_op-inl.h). 0 where indices say it.
+    indices
+        Where each part begins.
+    """
+    if not sections:
+        return [*indices, size]
+    each, more = divmod(size, sections)
+    return [number * each + min(number, more) for number in range(sections + 1)]
+
+
+@rule("_split_v2 _npi_hsplit _npi_dsplit")
 def _split_v2(call: ShapeCall) -> Sequence[MaybeShape]:
     data = call.data
-    axis = call.axis(call.integer("axis", 1), len(data))
-    size, sections = data[axis], call.integer("sections", 0)
-    edges = [*call.sizes("indices", (0,)), size]
-    if sections:
-        each, more = divmod(size, sections)
-        edges = [number * each + min(number, more) for number in range(sections + 1)]
+    written = call.integer("axis", 1)
+    if call.op == "_npi_hsplit":
+        written = min(1, len(data) - 1)
+    elif call.op == "_npi_dsplit":
+        written = 2
+    axis = call.axis(written, len(data))
+    edges = split_edges(data[axis], call.integer("sections", 0), call.sizes("indices", (0,)))
     drops = call.flag("squeeze_axis")
     return [
         (*data[:axis], *(() if drops else (stop - start,)), *data[axis + 1 :])

@@ -10,7 +10,13 @@ from mxamp.ops.shapes.call import MaybeShape, Shape, ShapeCall, UnknownShapeErro
 _MATRIX = 2
 
 
-@rule("sum mean prod nansum nanprod max min norm _np_sum _np_max _np_min _np_prod _npi_mean _npi_norm")
+_REDUCTIONS = """
+    sum mean prod nansum nanprod max min norm _np_all _np_any _np_max _np_min _np_prod _np_sum _npi_mean
+    _npi_norm
+"""
+
+
+@rule(_REDUCTIONS)
 def _reduced(call: ShapeCall) -> Shape:
     data, keeps = call.data, call.flag("keepdims")
     given = call.sizes("axis", ())
@@ -116,6 +122,21 @@ def _one_hot(call: ShapeCall) -> Shape:
     return (*call.data, call.integer("depth"))
 
 
+@rule("_contrib_boolean_mask")
+def _boolean_mask(call: ShapeCall) -> Shape:
+    raise UnknownShapeError  # as many as are marked
+
+
+@rule("_unravel_index")
+def _unravel_index(call: ShapeCall) -> Shape:
+    return (len(call.sizes("shape")), *call.data)
+
+
+@rule("_ravel_multi_index")
+def _ravel_multi_index(call: ShapeCall) -> Shape:
+    return call.data[1:] or call.scalar()
+
+
 @rule("SequenceLast")
 def _sequence_last(call: ShapeCall) -> Shape:
     axis = call.integer("axis", 0)
@@ -205,6 +226,11 @@ def _by_triangle(call: ShapeCall) -> Shape:
 def _by_its_transpose(call: ShapeCall) -> Shape:
     data = call.data
     return (*data[:-2], *(data[-1:] if call.flag("transpose") else data[-2:-1]) * 2)
+
+
+@rule("_linalg_det")
+def _determinant(call: ShapeCall) -> Shape:
+    return call.data[:-2] or call.scalar()
 
 
 @rule("_contrib_fft _contrib_ifft")
@@ -310,6 +336,17 @@ def _eye(call: ShapeCall) -> Shape:
     rows = call.integer("N")
     columns = call.integer("M", rows)
     return (rows, columns if columns or call.op.startswith("_np") else rows)
+
+
+@rule("_npi_identity")
+def _identity(call: ShapeCall) -> Shape:
+    return call.made(call.sizes("shape"))
+
+
+@rule("_contrib_index_array")
+def _index_array(call: ShapeCall) -> Shape:
+    data = call.data
+    return (*data, len(call.sizes("axes", range(len(data)))))
 
 
 @rule("shape_array")
