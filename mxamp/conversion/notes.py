@@ -97,8 +97,8 @@ def kept_weight_notes(state: State) -> tuple[str, ...]:
     return (
         "MXNet's oneDNN fusion, which Module and bind use, computes every forward pass but the first wrongly "
         f"on CPUs, in float32 as well: it keeps the weights of {kept}, which the model computes from its "
-        "inputs. Set MXNET_SUBGRAPH_BACKEND=NONE in the environment before a model is bound. A block that "
-        "convert_block returns is not fused, and right.",
+        "inputs or draws anew. Set MXNET_SUBGRAPH_BACKEND=NONE in the environment before a model is bound. A "
+        "block that convert_block returns is not fused, and right.",
     )
 
 

@@ -7,20 +7,15 @@ from typing import Any
 
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.ops import FACTS
+from mxamp.ops.drawn import draws_numbers
 from mxamp.ops.parameters import AUXILIARY_INPUTS
 from mxamp.passes.edit import GraphEdit
 from mxamp.passes.open_shapes import has_a_size_of_its_own
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
-_NOT_TWICE_THE_SAME = re.compile(
-    r"_?random_.*|_?sample_.*|.*shuffle|.*multinomial|.*dropout|Dropout|RNN"
-    r"|uniform|normal|exponential|poisson|negative_binomial|generalized_negative_binomial"
-    r"|_npi_(random_.*|normal|normal_n|uniform|uniform_n|gamma|bernoulli|gumbel|logistic|pareto|weibull"
-    r"|exponential|rayleigh|powerd|choice|share_memory)"
-    r"|_contrib_dgl_.*"
-)
-"""Operators that are random, or may be: equal inputs do not make equal outputs."""
+_NOT_TWICE_THE_SAME = re.compile(r"Dropout|_npx_dropout|RNN|_npi_share_memory|_contrib_dgl_.*")
+"""Operators that draw in training alone, or tell of memory and not of values; the others are in the facts."""
 
 _OF_NO_MEANING = frozenset({"__profiler_scope__"})
 """Attributes that may differ between nodes that compute the same."""
@@ -105,12 +100,11 @@ def _may_hold_duplicates(graph: Graph) -> bool:
 def _is_function(node: Node) -> bool:
     """Whether equal inputs make equal outputs, and that is all the operator does."""
     op = FACTS.canonical(node.op)
-    if op in AUXILIARY_INPUTS or _NOT_TWICE_THE_SAME.fullmatch(op):
+    if op in AUXILIARY_INPUTS or _NOT_TWICE_THE_SAME.fullmatch(op) or draws_numbers(op, node.attrs):
         return False
     facts = FACTS.of(node.op, node.attrs)
     return (
         facts is not None
-        and op != "Custom"
         and not facts.never_in_inference
         and (bool(node.inputs) or has_a_size_of_its_own(node))
     )

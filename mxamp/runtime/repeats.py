@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 from mxamp.errors import OperatorError
 from mxamp.graph.control_flow import graphs_within
 from mxamp.graph.graph import Graph
+from mxamp.ops.drawn import draws_numbers
 
 _MOST_DIFFERENCE = 1e-3
 """Relative L2 distance of two passes over the same data: GPUs may add in another order, and no more."""
-
-_DRAWN = ("random", "sample", "shuffle", "multinomial", "normal", "uniform", "Custom", "_npi_choice")
-"""Parts of the names of operators whose results may differ: they draw numbers, or are the user's Python."""
 
 
 class Passes(Protocol):
@@ -91,8 +89,4 @@ def _differs(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _draws(graph: Graph) -> bool:
-    return any(
-        any(part in node.op for part in _DRAWN) or node.attrs.get("mode") == "always"
-        for top in graphs_within(graph)
-        for node in top.nodes
-    )
+    return any(draws_numbers(node.op, node.attrs) for top in graphs_within(graph) for node in top.nodes)
