@@ -115,6 +115,18 @@ def test_a_model_prints_in_three_lines() -> None:
     assert len(lines) == 3
 
 
+def test_a_block_prints_as_its_model_does_before_and_after_it_ran() -> None:
+    mx = pytest.importorskip("mxnet")
+    net = mx.gluon.nn.Dense(16, in_units=4)
+    net.initialize()
+    block = mxamp.convert_block(net, "bfloat16", target="cpu-bf16-avx2", input_shapes=[(2, 4)])
+    told = repr(block)
+    assert told == repr(block.model).replace("mxamp.Model", "MixedPrecisionBlock")
+    block(mx.nd.ones((2, 4)))
+    assert repr(block) == told
+    assert block._repr_html_() == block.model._repr_html_().replace("mxamp.Model", "MixedPrecisionBlock")
+
+
 def test_a_model_of_ten_thousand_nodes_prints_in_three_lines_too() -> None:
     from tools.synthetic_graphs import chain
 

@@ -25,7 +25,7 @@ from mxamp.onnx.runtime_gaps import RuntimeGaps
 from mxamp.params.parameter import Parameter
 from mxamp.params.stream import Progress, stream_params
 from mxamp.policy.policy import Policy
-from mxamp.report.described import describe_model, model_html
+from mxamp.report.described import describe_model, model_html, model_text
 from mxamp.report.model import Report
 from mxamp.targets import Target
 from mxamp.version import __version__
@@ -133,12 +133,11 @@ class Model:
         return None if isinstance(self.arg_params, LoadedParams) else self.report
 
     def __repr__(self) -> str:
-        first, *rest = (f"{title}: {text}" for title, text in self._described())
-        return "\n".join([f"<mxamp.Model, {first}", *(f"  {line}" for line in rest)]) + ">"
+        return model_text("mxamp.Model", self._described())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return model_html(self._described())
+        return model_html("mxamp.Model", self._described())
 
     def _described(self) -> tuple[tuple[str, str], ...]:
         return describe_model(self.graph, {**self.arg_params, **self.aux_params}, self.report)

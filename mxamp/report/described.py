@@ -62,11 +62,17 @@ def _named(dtypes: Mapping[str, str]) -> str:
     return some_of([f"{name} {dtype}" for name, dtype in dtypes.items()]) or "nothing"
 
 
-def model_html(described: tuple[tuple[str, str], ...]) -> str:
-    """Return what :func:`describe_model` says as a table for a notebook."""
+def model_text(kind: str, described: tuple[tuple[str, str], ...]) -> str:
+    """Return what :func:`describe_model` says of an object of that kind in lines, as ``repr`` shows it."""
+    first, *rest = (f"{title}: {text}" for title, text in described)
+    return "\n".join([f"<{kind}, {first}", *(f"  {line}" for line in rest)]) + ">"
+
+
+def model_html(kind: str, described: tuple[tuple[str, str], ...]) -> str:
+    """Return what :func:`describe_model` says of an object of that kind as a table for a notebook."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(title)}</th>'
         f'<td style="text-align:left">{escape(text)}</td></tr>'
         for title, text in described
     )
-    return f"<table><caption>mxamp.Model</caption><tbody>{rows}</tbody></table>"
+    return f"<table><caption>{kind}</caption><tbody>{rows}</tbody></table>"

@@ -9,6 +9,7 @@ from mxamp.dtypes import DType
 from mxamp.errors import DataError, ExportError, TargetError
 from mxamp.model import Model, PathLike
 from mxamp.params.parameter import ArrayParameter
+from mxamp.report.described import describe_model, model_html, model_text
 from mxamp.report.model import Report
 from mxamp.runtime.device import check_device_runs
 from mxamp.runtime.executor import is_fusion_on
@@ -191,6 +192,17 @@ class MixedPrecisionBlock(SymbolBlock):
             **{variable.name: symbol for variable, symbol in zip(variables, given) if variable.name in used}
         )
         return gluon_block._regroup(list(composed), self._out_format)
+
+    def __repr__(self) -> str:
+        return model_text("MixedPrecisionBlock", self._described())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return model_html("MixedPrecisionBlock", self._described())
+
+    def _described(self) -> tuple[tuple[str, str], ...]:
+        model = self.model
+        return describe_model(model.graph, {**model.arg_params, **model.aux_params}, model.report)
 
     def export(self, path: PathLike, epoch: int = 0, remove_amp_cast: bool = False) -> None:
         """Write ``path-symbol.json`` and ``path-EPOCH.params``, casts included; stock MXNet loads them.
