@@ -97,7 +97,9 @@ def turn_axis(
     lines = put("transpose", "lines", source, like=turned, axes=str(tuple(order)))
     result = put(op, "last_axis", lines, *others, like=turned, axis="-1", **kept)
     if is_certain:
-        edit.replace(position, node._replace(op="transpose", attrs={**own, **back}, inputs=(result,)))
+        edit.replace(
+            position, node._replace(op="transpose", attrs={**own, **back}, inputs=(result,), num_outputs=1)
+        )
         return
     inner = put("transpose", "back", result, like=read, **back)
-    edit.replace(position, node._replace(op="reshape_like", attrs=own, inputs=(inner, x)))
+    edit.replace(position, node._replace(op="reshape_like", attrs=own, inputs=(inner, x), num_outputs=1))

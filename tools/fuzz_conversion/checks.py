@@ -226,6 +226,11 @@ class _Case:
         stock = to_symbol(self.model.graph).list_outputs()
         if names != stock:
             raise FindingError("MXNet's output names differ", f"{stock} -> {names}")
+        text = converted.sym.tojson(remove_amp_cast=False)
+        counts = {node.name: node.num_outputs for node in parse_symbol(text, is_from_mxnet=True).nodes}
+        for node in converted.graph.nodes:
+            if node.num_outputs > counts[node.name]:
+                raise FindingError("a node has more outputs than in MXNet", str(node))
         stored = {*converted.arg_params, *converted.aux_params}
         inputs = [name for name in converted.graph.variables if name not in stored]
         if set(inputs) != set(self.model.data[0]):

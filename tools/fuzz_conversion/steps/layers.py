@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mxnet as mx
@@ -89,6 +90,41 @@ def dense(draft: Draft) -> Any:
     y = mx.sym.FullyConnected(x.sym, **shared, **attrs)
     if draft.chance(0.4):
         return mx.sym.Activation(y, act_type=draft.choice(["relu", "tanh", "sigmoid", "softrelu"]))
+    return y
+
+
+def computed_weight(draft: Draft) -> Any:
+    """Apply a layer whose weight the network makes: hypernetworks, trackers, normed weights."""
+    x = draft.pick(ndim=(2, 3, 4))
+    is_convolution = len(x.shape) == 4 and draft.chance(0.6)
+    width = draft.width(2, 4, 5, 8)
+    if is_convolution:
+        groups = x.shape[1] if draft.chance(0.3) else 1
+        width = x.shape[1] if groups > 1 else width
+        side = draft.choice([1, 1, min(3, *x.shape[2:])])
+        shape: tuple[int, ...] = (width, x.shape[1] // groups, side, side)
+    else:
+        shape = (width, x.shape[-1])
+    size = math.prod(shape)
+    kind = draft.choice(["of a parameter", "of values", "of values", "as they are"])
+    if kind == "of a parameter":
+        weight = mx.sym.L2Normalization(draft.param(*shape, shared=0.5).sym, mode="instance")
+    elif kind == "of values":
+        row = mx.sym.reshape(draft.pick().sym, shape=(1, -1))
+        made = mx.sym.FullyConnected(row, num_hidden=size, no_bias=True)
+        weight = mx.sym.reshape(made, shape=shape)
+    else:
+        source = draft.pick()
+        parts = -(-size // source.array.size)
+        flat = mx.sym.tile(mx.sym.reshape(source.sym, shape=(-1,)), reps=(parts,))
+        weight = mx.sym.reshape(mx.sym.slice_axis(flat, axis=0, begin=0, end=size), shape=shape)
+    if is_convolution:
+        attrs = {"num_filter": width, "kernel": shape[2:], "num_group": groups, "no_bias": True}
+        y = mx.sym.Convolution(x.sym, weight=weight, **attrs)
+    else:
+        y = mx.sym.FullyConnected(x.sym, weight=weight, num_hidden=width, flatten=False, no_bias=True)
+    if draft.chance(0.4):
+        return mx.sym.Activation(y, act_type=draft.choice(["relu", "tanh"]))
     return y
 
 
@@ -215,5 +251,5 @@ def squeeze_excite(draft: Draft) -> Any:
 STEPS = (
     *(convolution, convolution, convolution, convolution, deconvolution, dense, dense, dense, pooling),
     *(pooling, adaptive_pooling, resize, pad, head, training_head, dropout, sampler, deformable, correlation),
-    squeeze_excite,
+    *(squeeze_excite, computed_weight),
 )
