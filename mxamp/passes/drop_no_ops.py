@@ -10,6 +10,7 @@ from mxamp.ops import FACTS
 from mxamp.ops.attributes import elements, integers, is_true, real_number
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.left_unread import left_unread
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
@@ -169,9 +170,10 @@ class DropNoOps(PreparationPass):
         if not instead and not passed_by:
             return None
         into = {position: instead[Entry(position)].node for position in reasons}
-        for position, source_node in _unread(graph, state, instead).items():
+        for position in left_unread(graph, state, instead, _is_cast):
+            source = graph.nodes[position].inputs[0]
             reasons[position] = "nobody reads this cast any more"
-            into[position] = source_node
+            into[position] = instead.get(source, source).node
         for position in sorted(into):
             into[position] = into.get(
                 into[position], into[position]
@@ -266,38 +268,11 @@ def _pools_nothing(node: Node) -> bool:
     )
 
 
+def _is_cast(node: Node) -> bool:
+    return FACTS.canonical(node.op) in CAST_OPERATORS
+
+
 def _why_cast(after: DType, before: DType | None) -> str:
     if before is after:
         return f"a cast to {after}, which its input is already"
     return f"a cast back to {after}, from {before}, which holds all values of {after}"
-
-
-def _unread(graph: Graph, state: State, instead: Mapping[Entry, Entry]) -> dict[int, int]:
-    """Return the casts that lost all their readers -> the node they read."""
-    gone = {entry.node for entry in instead}
-    unread: dict[int, int] = {}
-    casts = [
-        position
-        for position, node in enumerate(graph.nodes)
-        if FACTS.canonical(node.op) in CAST_OPERATORS and position not in gone
-    ]
-    if not casts:
-        return unread
-    readers: dict[int, int] = {}
-    for position, node in enumerate(graph.nodes):
-        if position not in gone:
-            for entry in node.inputs:
-                source = instead.get(entry, entry).node
-                readers[source] = readers.get(source, 0) + 1
-    for position in reversed(casts):
-        node = graph.nodes[position]
-        if (
-            not readers.get(position)
-            and graph.uses[position]
-            and position not in state.heads
-            and not state.is_fixed(position)
-        ):
-            source = instead.get(node.inputs[0], node.inputs[0]).node
-            readers[source] -= 1
-            unread[position] = source
-    return unread

@@ -7,6 +7,7 @@ from typing import Mapping
 from mxamp.graph.graph import Entry, Graph, Node
 from mxamp.ops import FACTS
 from mxamp.passes.edit import GraphEdit
+from mxamp.passes.left_unread import left_unread
 from mxamp.passes.open_shapes import source_of_shape
 from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
@@ -25,6 +26,8 @@ class DropKnownChoices(PreparationPass):
     After::
 
         new -> y
+
+    What only such a choice read, its condition and what it does not take, goes as well.
 
     Refuses: a choice that is a graph output, whose name it has; other conditions; where one of its inputs
     takes its shape from the others, as the zeros of a first state do, or an input beside other inputs; where
@@ -47,6 +50,7 @@ class DropKnownChoices(PreparationPass):
         """Return the graph without such choices."""
         edit, changes = GraphEdit(graph, state.params), []
         taken: dict[Entry, Entry] = {}
+        into: dict[int, str] = {}
         for position, node in enumerate(graph.nodes):
             if node.op not in self.operators or position in state.heads or state.is_fixed(position):
                 continue
@@ -59,8 +63,15 @@ class DropKnownChoices(PreparationPass):
                 continue
             taken[Entry(position)] = entry
             edit.drop(position, entry)
+            into[position] = graph.nodes[entry.node].name
             reason = f"its condition is all {'ones' if number == 1 else 'zeros'}"
-            changes.append(self.changed(node, reason, into=graph.nodes[entry.node].name))
+            changes.append(self.changed(node, reason, into=into[position]))
+        for position in left_unread(graph, state, taken, lambda node: not node.subgraphs):
+            edit.drop(position)
+            readers = (use.node for places in graph.uses[position].values() for use in places)
+            into[position] = into[next(readers)]
+            reason = "only a choice that is gone read it"
+            changes.append(self.changed(graph.nodes[position], reason, into=into[position]))
         edited = edit.finish() if changes else None
         if edited is None or _read_variables(edited.graph) != _read_variables(graph):
             return None

@@ -34,7 +34,12 @@ def test_what_is_taken_is_read(monkeypatch: pytest.MonkeyPatch, op: str, taken: 
     after, done = prepared(DropKnownChoices, graph)
     (read,) = reads(after, "y")
     assert read.startswith(taken)
-    assert [(change.node, change.into) for change in done.changes] == [("choice", read)]
+    assert (done.changes[0].node, done.changes[0].into) == ("choice", read)
+    # The condition and what is not taken go with it, and the others stay.
+    gone = {change.node for change in done.changes[1:]}
+    assert len(gone) == 2
+    assert {node.name for node in graph.nodes} - {node.name for node in after.nodes} == {"choice", *gone}
+    assert all(after.visits[position] >= 0 for position in range(len(after.nodes)))
     data = {"x": on_edges(2, 3)}
     for one, other in zip(outputs(monkeypatch, graph, {}, data), outputs(monkeypatch, after, {}, data)):
         np.testing.assert_array_equal(one, other)
@@ -48,7 +53,25 @@ def test_choices_of_choices_go_too() -> None:
     graph = net.graph(net.op("abs", net.op("where", ones, inner, net.x, name="outer"), name="y"))
     after, done = prepared(DropKnownChoices, graph)
     assert reads(after, "y") == ["exp3"]
-    assert [(change.node, change.into) for change in done.changes] == [("inner", "exp3"), ("outer", "exp3")]
+    assert {(change.node, change.into) for change in done.changes} == {
+        (name, "exp3") for name in ("inner", "outer", "negative4", "ones_like2")
+    }
+
+
+def test_what_others_read_too_stays() -> None:
+    net = Net()
+    net.x = net.op("Flatten", net.var("x"))
+    ones = net.op("ones_like", net.x, name="ones")
+    other = net.op("negative", net.op("exp", net.x, name="read"), name="other")
+    taken = net.op("where", ones, net.x, other, name="choice")
+    graph = net.graph(net.op("elemwise_add", taken, net.op("abs", ones, name="reader"), name="y"))
+    after, done = prepared(DropKnownChoices, graph)
+    assert {change.node for change in done.changes} == {"choice", "other", "read"}
+    assert reads(after, "reader") == ["ones"]
+    graph = net.graph(net.op("abs", taken, name="end"), other)
+    after, done = prepared(DropKnownChoices, graph)
+    assert {change.node for change in done.changes} >= {"choice"}
+    assert {"other", "read", "ones"} <= {node.name for node in after.nodes}
 
 
 @pytest.mark.parametrize("op", ["ones_like", "zeros_like"])

@@ -229,6 +229,8 @@ class _Case:
         text = converted.sym.tojson(remove_amp_cast=False)
         counts = {node.name: node.num_outputs for node in parse_symbol(text, is_from_mxnet=True).nodes}
         for node in converted.graph.nodes:
+            if node.name not in counts:
+                raise FindingError("a node is left that nobody reads", str(node))
             if node.num_outputs > counts[node.name]:
                 raise FindingError("a node has more outputs than in MXNet", str(node))
         stored = {*converted.arg_params, *converted.aux_params}
