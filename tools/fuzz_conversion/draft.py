@@ -19,8 +19,8 @@ __all__ = ["Draft", "NothingFitsError", "Value"]
 
 _Item = TypeVar("_Item")
 
-_ELEMENTS = 4096
-"""The most values in a tensor: a case is to take milliseconds."""
+_ELEMENTS, _MANY_ELEMENTS = 4096, 1 << 16
+"""The most values in a tensor: a case is to take milliseconds, and where size matters not much longer."""
 
 _LARGEST = 500.0
 """Values beyond are not kept, so that float16 could hold what comes of them."""
@@ -80,6 +80,7 @@ class Draft:
         self.numpy_mode = numpy_mode
         # Many forms are for whole blocks of channels, or for so many values that they pay.
         self.is_large = self.chance(0.3)
+        self.most_values = _ELEMENTS
         self.nodes: list[Node] = []
         self.values: list[Value] = []
         self.args: dict[str, NDArray[Any]] = {}
@@ -87,6 +88,10 @@ class Draft:
         self.inputs: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
         self.positions: set[str] = set()
         self._steps = 0
+
+    def grow(self) -> None:
+        """Let tensors be as large as those for which targets choose other forms."""
+        self.is_large, self.most_values = True, _MANY_ELEMENTS
 
     # ------------------------------------------------------------------ chance
 
@@ -238,7 +243,7 @@ class Draft:
         auxs = {name: self._drawn(name, shape) for name, shape in zip(symbol.list_auxiliary_states(), states)}
         outputs = Bound(symbol, {**arrays, **args, **auxs}, fused=False).run()
         for values in outputs:
-            _check_values(values)
+            _check_values(values, self.most_values)
         entries = self._import(symbol, known)
         self.args.update(args)
         self.auxs.update(auxs)
@@ -294,8 +299,8 @@ class Draft:
         return model.with_graph(parse_symbol(text, is_from_mxnet=True))
 
 
-def _check_values(values: NDArray[Any]) -> None:
-    if not 0 < values.size <= _ELEMENTS or values.ndim > 6:
+def _check_values(values: NDArray[Any], most: int) -> None:
+    if not 0 < values.size <= most or values.ndim > 6:
         raise NothingFitsError
     if values.dtype.kind == "f" and not (np.isfinite(values).all() and np.abs(values).max() <= _LARGEST):
         raise NothingFitsError

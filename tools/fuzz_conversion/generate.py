@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tools.fuzz_conversion.draft import Draft, NothingFitsError, Value
 from tools.fuzz_conversion.model import RandomModel
-from tools.fuzz_conversion.steps import LEGACY, NUMPY
+from tools.fuzz_conversion.steps import FORMS, LEGACY, NUMPY
 
 __all__ = ["random_model"]
 
@@ -44,10 +44,13 @@ def random_model(seed: int) -> RandomModel:
 
 
 def _written(draft: Draft) -> RandomModel:
-    _inputs(draft)
     families = NUMPY if draft.numpy_mode else LEGACY
     # A model is of a few families, as real ones are: then their operators meet.
-    chosen = [draft.choice(sorted(families)) for _ in range(draft.choice([1, 2, 3, 4]))]
+    among = sorted(families) + [FORMS] * (0 if draft.numpy_mode else 3)
+    chosen = [draft.choice(among) for _ in range(draft.choice([1, 2, 3, 4]))]
+    if FORMS in chosen:
+        draft.grow()
+    _inputs(draft)
     if not draft.numpy_mode:
         chosen += ["arithmetic", "layers"]
     steps = [step for family in chosen for step in families[family]]

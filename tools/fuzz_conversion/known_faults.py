@@ -16,6 +16,9 @@ FUSED_TOO = "values differ, in FP32 as deployed too"
 ONNX_DIFFERS = "ONNX Runtime computes something else"
 """A finding where the FP32 model, as an ONNX file, has other values than in MXNet."""
 
+_RANKS = ("argsort", "topk", "_contrib_box_nms")
+"""Operators that rank values."""
+
 _SCALAR_SAID = ("InferShape failed in operator", "std: :bad_alloc")
 """What MXNet says where an operator of a library reads an array of shape (); what follows decides which."""
 
@@ -37,7 +40,7 @@ def known_fault(model: RandomModel, options: dict[str, Any], kind: str, text: st
         )
     if kind == FUSED_TOO and layers_of_computed_weights(model.graph, model.args.keys()):
         return "oneDNN's fusion keeps the weights of the first pass; the conversion warns (docs/limits.md)"
-    if kind == ONNX_DIFFERS and any(node.op in ("argsort", "topk") for node in model.graph.nodes):
+    if kind == ONNX_DIFFERS and any(node.op in _RANKS for node in model.graph.nodes):
         return "equal values may be ranked in another order (docs/onnx.md)"
     if model.graph.has_numpy_shapes and "support 0 dimensions" in text:
         return "amp_cast to bfloat16 fails on an array of shape ()"

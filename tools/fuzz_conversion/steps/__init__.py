@@ -10,6 +10,7 @@ from tools.fuzz_conversion.steps import (
     attention,
     control_flow,
     detection,
+    forms,
     indexing,
     layers,
     normalization,
@@ -20,9 +21,12 @@ from tools.fuzz_conversion.steps import (
     shapes,
 )
 
-__all__ = ["LEGACY", "NUMPY", "Step"]
+__all__ = ["FORMS", "LEGACY", "NUMPY", "Step"]
 
 Step = Callable[[Draft], Any]
+
+FORMS = "forms"
+"""The family whose steps need large tensors."""
 
 LEGACY: Mapping[str, Sequence[Step]] = {
     "arithmetic": arithmetic.STEPS,
@@ -36,6 +40,7 @@ LEGACY: Mapping[str, Sequence[Step]] = {
     "sequences": sequences.STEPS,
     "detection": detection.STEPS,
     "control flow": control_flow.STEPS,
+    FORMS: forms.STEPS,
 }
 """Family -> steps of MXNet's operators."""
 
