@@ -26,6 +26,7 @@ from mxamp.messages.warn import warn_user
 from mxamp.model import Model
 from mxamp.params.check import check_params
 from mxamp.params.not_finite import not_finite, not_finite_warning
+from mxamp.params.one_dtype import in_one_dtype
 from mxamp.params.parameter import Parameter
 from mxamp.passes import State
 from mxamp.policy.coloring import check_rules_fit
@@ -134,7 +135,8 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
     notes
         What is to be said.
     """
-    graph, params, policy, target = source.graph, source.params, options.policy, options.target
+    graph, policy, target = source.graph, options.policy, options.target
+    params: Mapping[str, Parameter] = source.params
     inputs = source.inputs
     if inputs is None:
         check_params(graph, params)
@@ -143,9 +145,15 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
         "converting %d operator nodes to %s for %s", graph.operator_count, policy.target_dtype, target.name
     )
     unused_rules = check_rules_fit(policy, graph)
+    params, notes_of_dtypes = in_one_dtype(graph, params)
     stored = {name: value.dtype for name, value in params.items()}
     interface = decide_interface(options.io_dtype, policy.target_dtype, graph, inputs, stored)
-    notes = [*source.notes, *unused_rules, *graph_notes(graph, policy, options.cast_op)]
+    notes = [
+        *source.notes,
+        *notes_of_dtypes,
+        *unused_rules,
+        *graph_notes(graph, policy, options.cast_op),
+    ]
     if source.not_finite:
         notes.append(not_finite_warning(list(source.not_finite)))
     if target.warning:

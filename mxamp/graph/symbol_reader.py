@@ -438,7 +438,8 @@ def _check_variable_names(graph: Graph, source: str) -> None:
         if node.op == VARIABLE:
             if node.name in seen:
                 raise GraphError(
-                    f"{source} has two variables named {node.name!r}; MXNet cannot bind such a graph. "
-                    "Rename one of them."
+                    f"{source} has two variables named {node.name!r}; Module and bind refuse such a graph, "
+                    "and SymbolBlock alone runs it, with one value for both. Make the variable once and read "
+                    "it in both places, or rename one of them."
                 )
             seen.add(node.name)

@@ -13,6 +13,7 @@ from mxamp.graph.unfused import unfused
 from mxamp.onnx.file import MOST_IN_ONE_FILE, Progress, write_file
 from mxamp.onnx.runtime_gaps import NO_GAPS, RuntimeGaps
 from mxamp.onnx.walk import write_graph
+from mxamp.params.one_dtype import in_one_dtype
 from mxamp.params.parameter import Parameter
 
 
@@ -87,9 +88,10 @@ def export_graph(
     _check_path(path)
     if not isinstance(dynamic_batch, bool):
         raise ExportError(f"dynamic_batch must be True or False, not {dynamic_batch!r:.80}.")
+    graph = unfused(graph).graph
     written = write_graph(
-        unfused(graph).graph,
-        params,
+        graph,
+        in_one_dtype(graph, params)[0],
         input_shapes=input_shapes,
         opset=opset,
         dynamic_batch=dynamic_batch,

@@ -23,6 +23,9 @@ mx = import_mxnet()
 from mxnet.gluon import SymbolBlock  # noqa: E402 - import_mxnet first: it explains a failure
 from mxnet.gluon import block as gluon_block  # noqa: E402
 
+_NEED_SHAPES = frozenset({"_npi_hstack", "_npi_dstack"})
+"""Operators whose rule of shapes fails where a later input's is not known yet, as with static_shape."""
+
 _ONEDNN = "MKLDNN"
 """What MXNet calls the backend that fuses on CPUs."""
 
@@ -106,9 +109,9 @@ class MixedPrecisionBlock(SymbolBlock):
         values = (*model.arg_params.values(), *model.aux_params.values())
         fuses = fuses and not any(value.dtype is DType.FLOAT64 for value in values)
         # With static_shape loops that read each other's results compute other numbers in half of all calls,
-        # with static_alloc alone they never did.
-        has_loops = any(node.subgraphs for node in model.graph.nodes)
-        self.hybridize(backend=_ONEDNN if fuses else None, static_alloc=True, static_shape=not has_loops)
+        # with static_alloc alone they never did; and some operators fail.
+        is_static = not any(node.subgraphs or node.op in _NEED_SHAPES for node in model.graph.nodes)
+        self.hybridize(backend=_ONEDNN if fuses else None, static_alloc=True, static_shape=is_static)
 
     def _build_cache(self, *args: Any) -> None:
         """Compile the graph, fused where that is asked for."""

@@ -562,6 +562,25 @@ def test_numpy_blocks_stay_numpy_blocks():
         assert_close(low(data), net(data))
 
 
+@pytest.mark.parametrize("how", ["hstack", "dstack", "vstack"])
+def test_blocks_that_stack_what_layers_make_run(how):
+    class Stacked(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Dense(16, in_units=4), nn.Dense(4)
+
+        def hybrid_forward(self, api, x):
+            made = self.first(x)
+            return self.last(getattr(api.np, how)([made, made]))
+
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        net = initialized(Stacked())
+        data = mx.np.array(features().asnumpy())
+        expected = net(data).asnumpy()
+        low = mxamp.convert_block(net, target_dtype="bfloat16")
+        np.testing.assert_allclose(low(data).asnumpy(), expected, rtol=0.05, atol=0.05)
+
+
 def test_several_contexts_get_a_copy_each():
     contexts = [mx.cpu(0), mx.cpu(1)]
     low = mxamp.convert_block(small_net(), target_dtype="bfloat16", ctx=contexts)

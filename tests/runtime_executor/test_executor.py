@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from mxamp.runtime.entries import run_entries
 from mxamp.runtime.executor import BoundModel, batches, run_outputs
 from mxamp.runtime.parameter import NDArrayParameter
 from mxamp.runtime.symbol import graph_from_symbol
+from tests.building import Net
 
 
 def build(symbol, **data_shapes):
@@ -237,11 +237,12 @@ def test_a_shape_that_does_not_fit_names_the_node(model):
         run_outputs(model, {"data": np.zeros((1, 3, 9, 9), np.float32)})
 
 
-def test_a_clash_of_dtypes_is_mxnets_reason_without_its_stack(model, images):
-    weight = model.arg_params["fc_weight"].numpy().astype(np.float64)
-    broken = dataclasses.replace(model, arg_params={**model.arg_params, "fc_weight": ArrayParameter(weight)})
+def test_a_clash_of_dtypes_is_mxnets_reason_without_its_stack():
+    net = Net()
+    wide = net.op("Cast", net.var("data"), dtype="float64")
+    graph = net.graph(net.fc(wide, "fc"))
     with pytest.raises(OperatorError) as caught:
-        run_outputs(broken, images)
+        run_outputs(Model.of(graph, net.params, {}), {"data": np.ones((2, 4), np.float32)})
     message = str(caught.value)
     assert message.startswith("MXNet cannot bind the model on cpu(0) (fusion on): Error in operator fc:")
     assert "\n" not in message
