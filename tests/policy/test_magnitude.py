@@ -51,6 +51,51 @@ def test_a_value_that_the_dtype_holds_spreads_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("factors", "is_red"),
+    [
+        ([-65504.0], True),  # and scores below -16
+        ([-4e4, -4e4], True),
+        ([-3e4, -3e4], False),
+        ([-1e4, -1e4, -1e4], False),
+        ([0.125, 8.0], False),
+    ],
+)
+def test_masks_within_the_range_add_up_beyond_it(factors: list[float], is_red: bool) -> None:
+    """What is padded and what comes later, each with its mask: minus infinity in a whole row is NaN."""
+    net = Net()
+    scores = net.fc(net.var("x"), "scores")
+    for number, factor in enumerate(factors):
+        mask = net.op("_mul_scalar", net.var(f"mask{number}"), name=f"values{number}", scalar=factor)
+        scores = net.op("broadcast_add", scores, mask, name=f"masked{number}")
+    graph = net.graph(net.op("softmax", scores, name="weights"))
+    found = colors(graph, net.params, F16)
+    last = f"masked{len(factors) - 1}"
+    assert (last in red(found)) is is_red
+    if is_red:
+        assert found[last].reason.startswith("masks that it adds up may reach")
+        assert "weights" in red(found)
+    assert last not in red(colors(graph, net.params, BF16))
+
+
+def test_a_sum_of_masks_that_is_clipped_may_leave_the_range() -> None:
+    net = Net()
+    bounded = net.op("clip", masked_scores(net, -65504.0), name="bounded", a_min=-32768.0, a_max=65504.0)
+    found = red(colors(net.graph(net.op("softmax", bounded)), net.params, F16))
+    assert not found & {"masked", "bounded"}
+
+
+def test_what_chooses_or_moves_a_mask_leaves_it_as_large_as_it_is() -> None:
+    net = Net()
+    x = net.var("x")
+    least = net.op("_mul_scalar", net.op("ones_like", x), scalar=-65504.0)
+    chosen = net.op("where", net.var("m"), x, least, name="chosen")
+    moved = net.op("Reshape", chosen, name="moved", shape="(0, -1)")
+    graph = net.graph(net.op("softmax", net.op("elemwise_add", moved, net.var("bias"), name="biased")))
+    assert red(colors(graph, net.params, F16)) >= {"biased"}
+    assert not red(colors(graph, net.params, F16)) & {"chosen", "moved"}
+
+
+@pytest.mark.parametrize(
     ("op", "attrs"),
     [
         ("_full", {"value": LEAST, "shape": "(1, 4)"}),
