@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -88,6 +89,8 @@ class Compensator:
         What the layers read.
     compensation
         How to compensate.
+    exponents
+        Entry -> k, for those that are what the calibration saw times 2^-k.
 
     Notes
     -----
@@ -102,12 +105,13 @@ class Compensator:
         dtypes: Mapping[str, Sequence[DType]],
         calibration: Calibration,
         compensation: Compensation,
+        exponents: Mapping[Entry, int] = MappingProxyType({}),
     ) -> None:
         self.left: dict[str, str] = {}
         """Layer -> why it is rounded to nearest."""
         self._jobs: list[_Job] = []
         self._done: dict[str, CompensatedLayer] = {}
-        self._calibration, self._compensation = calibration, compensation
+        self._calibration, self._compensation, self._exponents = calibration, compensation, exponents
         self.params = dict(params)
         """The parameters, some of them compensated."""
         shapes = {name: parameter.shape for name, parameter in params.items()}
@@ -179,7 +183,9 @@ class Compensator:
             known = calibration.layers.get(name)
             if known is None or not known.rows:
                 return calibration.unseen.get(name, "the calibration does not know it")
-            fitted = _padded(_read_twice(graph, layer, known), layer)
+            exponent = self._exponents.get(graph.nodes[layer.position].inputs[0], 0)
+            seen = known.times_power_of_two(-exponent) if exponent else known
+            fitted = _padded(_read_twice(graph, layer, seen), layer)
             if fitted is None or (merged is not None and not merged.has_shape_of(fitted)):
                 return (
                     f"the calibration knows a layer of {known.groups} groups of {known.columns} columns by "

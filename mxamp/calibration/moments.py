@@ -51,6 +51,11 @@ class Moments:
             block.shape for block in other.blocks
         ]
 
+    def times_power_of_two(self, exponent: int) -> Moments:
+        """Return the moments of the columns times 2^exponent."""
+        blocks = tuple([np.ldexp(block, 2 * exponent) for block in self.blocks])
+        return Moments(self.rows, np.ldexp(self.mean, exponent), blocks)
+
     def merged(self, other: Moments) -> Moments:
         """Return the moments over the columns of both.
 

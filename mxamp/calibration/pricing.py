@@ -30,6 +30,7 @@ from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.model import Model
 from mxamp.ops import FACTS
+from mxamp.ops.attributes import is_true
 from mxamp.params.cast import cast_array
 from mxamp.params.parameter import Parameter
 
@@ -349,6 +350,8 @@ def _folded(graph: Graph, position: int, params: Mapping[str, Parameter]) -> _Fo
     norm, layer = graph.nodes[uses[0].node], graph.nodes[position]
     if norm.op != "BatchNorm" or norm.attrs.get("axis", "1") != "1":
         return None
+    if layer.op == "FullyConnected" and not is_true(layer.attrs, "flatten", default=True):
+        return None  # its units may be another axis, and folding leaves it alone
     names = [graph.nodes[entry.node].name for entry in norm.inputs[1:]]
     if any(name not in params for name in names):
         return None

@@ -19,7 +19,7 @@ from mxamp.params.offline import OfflineCasts
 from mxamp.params.parameter import Parameter
 from mxamp.params.saturate import Saturation, saturate_parameters
 from mxamp.params.unmeasured import unmeasured_parameters
-from mxamp.passes import InsertedCasts, State, offline_dtypes
+from mxamp.passes import InsertedCasts, RescaledEntries, State, offline_dtypes
 from mxamp.report.model import Report
 
 
@@ -44,7 +44,15 @@ class CastParameters(OfflineCasts):
             params, self.saturations = saturate_parameters(params, dtypes)
         self._compensator = None
         if options.compensate is not None and options.calibration is not None and not options.is_trial:
-            compensator = Compensator(planned.graph, params, dtypes, options.calibration, options.compensate)
+            rescaled = planned.record(RescaledEntries)
+            compensator = Compensator(
+                planned.graph,
+                params,
+                dtypes,
+                options.calibration,
+                options.compensate,
+                rescaled[0].exponents if rescaled else {},
+            )
             self._compensator, params = compensator, compensator.params
         super().__init__(params, dtypes)
 

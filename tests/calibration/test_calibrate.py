@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import mxamp
 from mxamp.calibration import Calibration, EntryName
 from mxamp.errors import DataError, ExportError, MxampWarning
+from tests.building import Net
 from tests.calibration.models import small_model
 
 mx = pytest.importorskip("mxnet")
@@ -163,3 +164,20 @@ def test_a_model_without_parameters_for_its_layers_says_what_it_does_not_know(im
             (sym, {}, {}), {"data": images[:5], "weight": np.ones((4, 4, 1, 1), np.float32)}
         )
     assert found.unseen == {"conv": "its weight is no parameter, or its channels come last"}
+
+
+@pytest.mark.parametrize("steps", [4, 8])
+def test_a_norm_over_the_steps_behind_a_dense_layer_is_no_part_of_it(steps: int) -> None:
+    """Gluon's BatchNorm has axis 1, which is not that of the units where nothing was flattened."""
+    net = Net()
+    weight = net.param("weight", 4, 4)
+    layer = net.op("FullyConnected", net.var("data"), weight, num_hidden=4, no_bias=True, flatten=False)
+    values = [net.param(name, steps, value=value) for name, value in (("gamma", 1.0), ("beta", 0.0))]
+    values += [net.param(name, steps, value=value) for name, value in (("mean", 0.0), ("var", 1.0))]
+    graph = net.graph(net.op("BatchNorm", layer, *values, name="norm", outputs=3, fix_gamma=False))
+    params = dict(net.params)
+    auxs = {name: params.pop(name) for name in ("mean", "var")}
+    data = np.random.default_rng(0).standard_normal((3, steps, 4)).astype(np.float32)
+    found = mxamp.calibrate((graph, params, auxs), data)
+    assert found.prices is not None
+    assert all("beta" not in priced for priced in found.prices.parameters.values())

@@ -231,6 +231,37 @@ def test_values_beyond_the_range_keep_their_layer_in_float32(images: Images) -> 
     assert values.max() == 65504.0
 
 
+@pytest.mark.parametrize("factor", [1e4, 1e6])
+@pytest.mark.parametrize("mode", ["mean", "full"])
+def test_layers_whose_inputs_were_scaled_are_compensated_for_what_they_read_then(
+    mode: str, factor: float
+) -> None:
+    """Powers of two move from a layer into the next, so that float16 holds what lies between them."""
+    net, random = Net(), np.random.default_rng(0)
+    x = net.var("data")
+    for name, scale in (("first", 1.0), ("second", factor), ("third", 1 / factor)):
+        weight, bias = (
+            net.param(f"{name}_weight", 16, 4 if name == "first" else 16),
+            net.param(f"{name}_bias", 16),
+        )
+        net.params[f"{name}_weight"] = random.normal(0, scale / 4, net.params[f"{name}_weight"].shape)
+        net.params[f"{name}_bias"] = random.normal(0, 0.2 * (scale if name == "second" else 1), 16)
+        x = net.op("FullyConnected", x, weight, bias, name=name, num_hidden=16)
+        x = net.op("Activation", x, act_type="relu") if name != "third" else x
+    params = {name: value.astype(np.float32) for name, value in net.params.items()}
+    model = Model.of(net.graph(x), params, {})
+    data = random.standard_normal((256, 4)).astype(np.float32)
+    calibration = mxamp.calibrate(model, data)
+    (expected,) = run_outputs(model, {"data": data}, fusion=False)
+    errors = {}
+    for compensate in (None, mode):
+        converted = convert(model, "float16", calibration=calibration, compensate=compensate, emulate=True)
+        assert any(change.step == "rescale" for change in converted.report.preparations) is (factor > 1e5)
+        (found,) = run_outputs(converted, {"data": data}, fusion=False)
+        errors[compensate] = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    assert errors[mode] < 1.1 * errors[None]
+
+
 def test_a_calibration_of_another_model_is_warned_of(images: Images) -> None:
     model = small_model()
     other = {**model.args, "conv0_weight": model.args["conv0_weight"] * 2}

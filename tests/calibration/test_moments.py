@@ -90,3 +90,15 @@ def test_the_sample_with_the_largest_value_is_named() -> None:
     meter.add(np.array([[3.0, 2.0], [8.0, 0.0]], np.float32), first=6, samples=2)
     assert meter.statistics is not None
     assert (meter.statistics.largest, meter.statistics.sample) == (9.0, 5)
+
+
+def test_moments_of_columns_times_a_power_of_two() -> None:
+    columns = np.random.default_rng(0).standard_normal((2, 50, 6)).astype(np.float32)
+    meters = [MomentsMeter(2, (4, 2)) for _ in range(2)]
+    for meter, values in zip(meters, (columns, np.ldexp(columns, -7))):
+        meter.add(values)
+    scaled, expected = meters[0].moments().times_power_of_two(-7), meters[1].moments()
+    assert scaled.rows == expected.rows
+    np.testing.assert_array_equal(scaled.mean, expected.mean)
+    for one, other in zip(scaled.blocks, expected.blocks):
+        np.testing.assert_array_equal(one, other)
