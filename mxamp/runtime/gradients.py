@@ -13,6 +13,7 @@ from mxamp.errors import OperatorError
 from mxamp.graph.builder import GraphBuilder
 from mxamp.graph.graph import VARIABLE, Entry, Graph, Node
 from mxamp.model import Model
+from mxamp.ops import FACTS
 from mxamp.runtime.device import parse_context
 from mxamp.runtime.executor import bind_environment
 from mxamp.runtime.mxnet import import_mxnet
@@ -36,6 +37,15 @@ _INFERENCE_OF: Mapping[str, str] = {
     "LogisticRegressionOutput": "sigmoid",
     "SVMOutput": "_copy",
 }
+
+
+_ALL_OF_IT = {"axis": "0", "begin": "0", "end": "None"}
+"""A slice that leaves nothing out, and whose gradient is in plain order.
+
+Of one in blocks of channels, as a convolution behind it hands back, MXNet 1.9.1's Concat cannot cut parts
+that fill no blocks: the process ends with SIGFPE, or an error (measured: 7 and 9, 4 and 4, 20 and 20
+channels).
+"""
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,9 @@ class GradientReader:
             inputs = tuple(moved[entry] for entry in node.inputs)
             deps = tuple(moved[Entry(dependency)].node for dependency in node.control_deps)
             new = builder.add(_as_in_inference(node._replace(inputs=inputs, control_deps=deps)))
+            if FACTS.canonical(node.op) == "Concat":
+                name = builder.free_name(f"{node.name}_plain")
+                new = builder.add(Node("slice_axis", name, _ALL_OF_IT, (Entry(new),)))
             for output in range(node.num_outputs):
                 entry = Entry(position, output)
                 moved[entry] = plain[entry] = Entry(new, output)

@@ -195,3 +195,23 @@ def test_a_parameter_that_is_moved_is_priced_where_a_low_node_reads_it() -> None
     exact, found = (run_outputs(own, data, fusion=False)[0] for own in (model, emulated))
     error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
     assert curve.error(alone) == pytest.approx(error, rel=0.4)
+
+
+@pytest.mark.parametrize("channels", [(7, 9), (4, 4), (20, 20), (8, 8)])
+def test_parts_that_fill_no_blocks_of_channels_are_priced(channels: tuple[int, int]) -> None:
+    """Stock MXNet's backward pass ends the process there, or fails."""
+    image = mx.sym.var("data")
+    parts = [
+        mx.sym.relu(
+            mx.sym.Convolution(image, num_filter=count, kernel=(3, 3), pad=(1, 1), name=f"c{count}_{k}")
+        )
+        for k, count in enumerate(channels)
+    ]
+    y = mx.sym.Convolution(
+        mx.sym.Concat(*parts, dim=1, name="both"), num_filter=32, kernel=(1, 1), name="last"
+    )
+    model = with_weights(y, data=(2, 8, 9, 9))
+    data = {"data": np.random.default_rng(0).normal(size=(2, 8, 9, 9)).astype(np.float32)}
+    prices = price_roundings(model, data)
+    assert prices.entries["bfloat16"][EntryName("both")] > 0
+    assert not prices.unpriced
