@@ -88,6 +88,7 @@ def box_cases() -> Iterator[Case]:
     yield case(nms, data, id_index=0, background_id=2, overlap_thresh=0.45, tolerance=0)
     yield case(nms, data, id_index=0, force_suppress=True, topk=400, overlap_thresh=0.45, tolerance=0)
     yield case(nms, data, overlap_thresh=0.7, topk=20, tolerance=0)
+    yield case(nms, data, id_index=0, topk=0, overlap_thresh=0.45, tolerance=0)  # which copies
     turned = data.copy()  # with corners in the wrong order, and so without area in MXNet
     turned[:, ::3, [2, 4]] = turned[:, ::3, [4, 2]]
     turned[:, ::4, [3, 5]] = turned[:, ::4, [5, 3]]

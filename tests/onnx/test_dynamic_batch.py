@@ -176,3 +176,21 @@ def test_branches_and_loops_may_have_an_open_batch(tmp_path: Path, sign: int) ->
         for ours, theirs in zip(session.run(fed), run_outputs(model, fed, fusion=False)):
             assert ours.shape == theirs.shape
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["ones_like", "zeros_like"])
+def test_what_is_filled_like_a_batch_has_its_other_sizes(op: str, tmp_path: Path) -> None:
+    """The mask of attention: ones like the scores, as far as each sequence goes."""
+    net = Net()
+    filled = net.op(op, net.var("scores"))
+    masked = net.op("SequenceMask", filled, net.var("length"), use_sequence_length=True, axis=1, value=-1)
+    graph = net.graph(masked)
+    shapes = {"scores": (2, 3, 4), "length": (2,)}
+    export_graph(graph, {}, tmp_path / "n.onnx", input_shapes=shapes, dynamic_batch=True)
+    data = {
+        "scores": np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32),
+        "length": np.array([1, 2, 3, 1, 2], np.float32),
+    }
+    (expected,) = run_outputs(as_model((graph, {}, {}), "it"), data, fusion=False)
+    (found,) = OnnxSession(tmp_path / "n.onnx").run(data)
+    np.testing.assert_array_equal(found, expected)

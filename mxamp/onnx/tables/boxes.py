@@ -18,9 +18,11 @@ def _box_nms(call: Call) -> Written:
 
     NonMaxSuppression is given the candidates in the order of their scores and their ranks for scores. So it
     computes in float32 whatever the data is, ties are as TopK orders them, and what is below the threshold,
-    of the background, or beyond topk has the rank 0.
+    of the background, or beyond topk has the rank 0. A topk of 0 suppresses nothing in MXNet, which copies.
     """
     data = call.data
+    if call.integer("topk", -1) == 0:
+        return call.emit("Identity", data)
     rank = call.rank(data)
     rows, width = call.size(data, rank - 2), call.size(data, rank - 1)
     flat = data if rank == 3 else call.reshape(data, [-1, rows, width])

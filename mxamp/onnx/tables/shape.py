@@ -351,7 +351,8 @@ def _like(call: Call) -> Written:
     shape = call.data.shape
     if shape is not None and None not in shape:
         return call.emit("Expand", constant, call.indices(shape))
-    return call.emit("Expand", constant, call.emit("Shape", call.data))
+    expanded = call.emit("Expand", constant, call.emit("Shape", call.data))
+    return expanded if shape is None else call.state_shape(expanded, shape)
 
 
 @mapping("_zeros _zeros_without_dtype _ones _full _npi_zeros _npi_ones", "Expand of a constant")
