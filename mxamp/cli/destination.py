@@ -7,6 +7,7 @@ import glob
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Iterator
 
 from mxamp.cli.source import split_prefix
 from mxamp.errors import ExportError
@@ -51,6 +52,8 @@ def destination_of(args: argparse.Namespace) -> Destination:
                 "both."
             )
         return Destination(None, (), report, onnx, html=html)
+    if not args.output:
+        raise ExportError("-o is empty. Give the first part of the names of the files, such as -o net-bf16.")
     prefix, epoch = split_prefix(args.output)
     given = args.out_epoch
     if given is not None and epoch is not None and given != epoch:
@@ -81,8 +84,7 @@ def check_destination(destination: Destination, args: argparse.Namespace) -> Non
         inputs.update(str(path) for path in model_paths(given, args.epoch or epoch or 0))
         # The symbol belongs to all epochs, so none of them may lose it or be replaced.
         inputs.update(glob.glob(glob.escape(given) + "-[0-9][0-9][0-9][0-9].params"))
-    if args.policy and args.policy != PURE:
-        inputs.add(args.policy)
+    inputs.update(path for path in _read_besides(args) if path is not None)
     real_inputs = {os.path.realpath(path) for path in inputs}
     outputs = destination.files
     for number, path in enumerate(outputs):
@@ -106,6 +108,14 @@ def check_destination(destination: Destination, args: argparse.Namespace) -> Non
             f"{' and '.join(repr(path) for path in taken)} already "
             f"exist{'s' if len(taken) == 1 else ''}. Give --force to overwrite, or choose another name."
         )
+
+
+def _read_besides(args: argparse.Namespace) -> Iterator[str | None]:
+    """Yield what is read besides the model, where it is a file: a name of a target is none."""
+    yield args.policy if args.policy != PURE else None
+    for option in ("data", "calibration", "target", "profile"):
+        given = getattr(args, option, None)
+        yield given if isinstance(given, str) else None
 
 
 def _is_same_file(path: Path, others: set[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 
 from mxamp.cli.console import print_json
 from mxamp.dtypes import DType
+from mxamp.errors import TargetError
 from mxamp.measuring.machine import cpu_flags
 from mxamp.report.table import Column, format_table, paragraph, terminal_width
 from mxamp.targets import AUTO, CostModel, Support, Target, automatic_target, resolve_target
@@ -60,7 +61,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("\n".join([*_list(targets, here), *_advice()]))
         return 0
-    target = resolve_target(args.target, DType.parse(args.dtype))
+    dtype = DType.parse(args.dtype)
+    if args.target == AUTO and dtype not in _AUTOMATIC:
+        names = " or ".join(map(str, _AUTOMATIC))
+        raise TargetError(f"auto chooses a target for {names}, not for {dtype}. Give --dtype one of these.")
+    target = resolve_target(args.target, dtype)
     if args.json:
         print_json({**_document(target), "operators": _operators(target)})
     else:

@@ -203,7 +203,12 @@ class Target:
                 lineage = (base.name, *base.based_on)
             whole = merged_documents(document, cls.builtin_document)
             return cls(**target_fields(whole), based_on=lineage)
-        except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
+        except KeyError as error:
+            raise TargetError(
+                f"{source} is not a target: it has no {error.args[0]!r}. `mxamp targets` lists the built-in "
+                "ones, and `mxamp probe` writes one."
+            ) from None
+        except (ValueError, TypeError, AttributeError, re.error) as error:
             raise TargetError(f"{source} is not a target: {error!r}.") from None
 
     def support(self, op: str, attrs: Mapping[str, str], *, volume: bool = False) -> OperatorSupport:

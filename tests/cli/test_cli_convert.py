@@ -449,6 +449,15 @@ REFUSALS = {
     "report over the input": (["net", "--report", "net-symbol.json"], ["would overwrite the input"]),
     "report over the result": (["net", "--report", "out-symbol.json"], ["written twice"]),
     "report over the provenance": (["net", "--report", "out-mxamp.json"], ["written twice"]),
+    "report over the samples": (
+        ["net", "--data", "taken-symbol.json", "--report", "taken-symbol.json", "--force"],
+        ["would overwrite the input"],
+    ),
+    "report over the policy": (
+        ["net", "--policy", "taken-symbol.json", "--report", "taken-symbol.json", "--force"],
+        ["would overwrite the input"],
+    ),
+    "no name": (["net", "-o", ""], ["-o is empty", "-o net-bf16"]),
     "existing result": (["net", "-o", "taken"], ["'taken-symbol.json' already exists", "--force"]),
     "impossible epoch": (["net", "--epoch", "12345"], ["epoch must be from 0 to 9999"]),
     "other epoch": (["net", "--epoch", "1"], ["'net-0001.params'", "net-0000.params"]),

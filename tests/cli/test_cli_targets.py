@@ -111,3 +111,16 @@ def test_a_target_that_runs_nothing_low_says_so(mxamp):
     assert "Models stay float32, and their graphs are prepared" in out
     assert "GB/s; nothing runs in bfloat16." in out
     assert "Casts" not in out
+
+
+def test_auto_is_for_the_dtypes_that_it_chooses_for(mxamp):
+    result = mxamp("targets", "auto", "--dtype", "int8")
+    assert result.status == 2
+    assert "auto chooses a target for bfloat16 or float16, not for int8" in result.err
+
+
+def test_json_that_is_no_target_says_what_is_missing(mxamp, folder):
+    result = mxamp("targets", "net-symbol.json")
+    assert result.status == 2
+    assert "net-symbol.json is not a target: it has no 'name'." in result.err
+    assert "mxamp probe" in result.err
