@@ -13,6 +13,7 @@ from mxamp.graph.control_flow import body_inputs
 from mxamp.graph.graph import Graph, Node
 from mxamp.onnx.tensor import ONNX_CODES, OpenSize, Shape, Size, Tensor
 from mxamp.onnx.writer import Writer
+from mxamp.ops import FACTS
 from mxamp.ops.attribute_reader import AttributeReader
 
 LAST = 2**63 - 1
@@ -83,6 +84,13 @@ class Call(AttributeReader):
         if text is None:
             return self.data.dtype if default is None else default
         return DType.parse(text, aliases=False)
+
+    def result_dtype(self) -> DType:
+        """Return the dtype of the first output, as MXNet infers it from the data's."""
+        data = self.data.dtype
+        facts = FACTS.of(self.node.op, self.node.attrs)
+        found = None if facts is None else facts.output_dtypes(self.node.attrs, data, 1)[0]
+        return data if found is None else found
 
     # ------------------------------------------------------------------ shapes
 

@@ -26,6 +26,16 @@ def numpy_cases() -> Iterator[Case]:
         yield np_case(f"_npi_{name}", X, ROW + 5)
         yield np_case(f"_npi_{name}", INTEGERS, X)
         yield np_case(f"_npi_{name}_scalar", X, scalar=1.5)
+    # Integers beside a fraction are float64 in MXNet.
+    for name in ("add", "subtract", "rsubtract", "multiply", "power", "rpower", "mod", "rmod"):
+        yield np_case(f"_npi_{name}_scalar", INTEGERS, scalar=1.5, is_int=False)
+        yield np_case(f"_npi_{name}_scalar", INTEGERS, scalar=2, tolerance=0)
+    yield np_case("_maximum_scalar", INTEGERS, scalar=2.5, is_int=False)
+    yield np_case("_npi_multiply_scalar", INTEGERS.astype(np.uint8), scalar=1 / 255, is_int=False)
+    yield np_case("_npi_mean", INTEGERS, axis=1)
+    yield np_case("_npi_mean", INTEGERS.astype(np.uint8))
+    for name in ("equal", "greater", "less_equal"):
+        yield np_case(f"_npi_{name}_scalar", INTEGERS, scalar=3.5, is_int=False, tolerance=0)
     yield np_case("_npi_true_divide", INTEGERS, INTEGERS[:1])
     yield np_case("_npi_true_divide_scalar", INTEGERS, scalar=2)
     yield np_case("_npi_rtrue_divide_scalar", POSITIVE, scalar=2)

@@ -72,8 +72,10 @@ def _arithmetic(compute: Binary) -> Callable[[Call], Written]:
 
 def _with_scalar(compute: Binary, reverse: bool) -> Callable[[Call], Written]:
     def write(call: Call) -> Written:
-        scalar = call.scalar(call.number("scalar", 1), call.data)
-        return compute(call, scalar, call.data) if reverse else compute(call, call.data, scalar)
+        # Integers beside a fraction are float64 in MXNet, and truth values beside an integer int64.
+        data = call.cast(call.data, call.result_dtype())
+        scalar = call.scalar(call.number("scalar", 1), data)
+        return compute(call, scalar, data) if reverse else compute(call, data, scalar)
 
     return write
 
@@ -107,7 +109,15 @@ def _promoting(compute: Binary) -> Callable[[Call], Written]:
 def _numpy_comparison(compute: Binary, with_scalar: bool) -> Callable[[Call], Written]:
     def write(call: Call) -> Written:
         left = call.data
-        right = call.scalar(call.number("scalar"), left) if with_scalar else call.inputs[1]
+        if with_scalar:
+            number = call.number("scalar")
+            if left.dtype is DType.BOOL:  # beside which a number is a truth value
+                left, number = call.cast(left, DType.INT32), float(number != 0)
+            elif not left.dtype.is_float and not number.is_integer():
+                left = call.cast(left, DType.FLOAT64)
+            right = call.scalar(number, left)
+        else:
+            right = call.inputs[1]
         dtype = promoted([left.dtype, right.dtype])
         return compute(call, call.cast(left, dtype), call.cast(right, dtype))
 
@@ -351,7 +361,7 @@ def _reduced_axes(call: Call) -> list[int] | None:
 def _reduction(op: str) -> Callable[[Call], Written]:
     def write(call: Call) -> Written:
         data = call.data
-        dtype = call.dtype() if call.node.op.startswith("_np") else data.dtype
+        dtype = call.result_dtype() if call.node.op.startswith("_np") else data.dtype
         if data.dtype is not dtype:
             data = call.cast(data, dtype)
         return call.reduce(op, data, _reduced_axes(call), keepdims=call.flag("keepdims"))
