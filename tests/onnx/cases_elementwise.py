@@ -74,6 +74,10 @@ def function_cases() -> Iterator[Case]:
         yield case("expm1", values, tolerance=2e-6)
     for values in (POSITIVE, TINY):
         yield case("log1p", values, tolerance=2e-6)
+    yield case(
+        "log1p", np.array([1e3, 1e5, 1e7, 1e8, 1e30, np.inf, 0.4999, 0.5, -0.5], np.float32), tolerance=1e-6
+    )
+    yield case("log1p", np.array([-0.999999, -0.75, -0.49, 1e-7, -1e-20, 0.0], np.float32), tolerance=1e-6)
     yield case("arccosh", (POSITIVE + 1).astype(np.float32), tolerance=2e-6)
     for name in ("round", "rint", "fix", "trunc"):
         yield case(name, HALVES, tolerance=0)

@@ -239,12 +239,15 @@ def cube_root(call: Call, data: Tensor) -> Tensor:
     return call.emit("Mul", call.emit("Sign", data), size)
 
 
-@mapping("log1p _npi_log1p", "2 * Atanh(x / (2 + x))")
+@mapping("log1p _npi_log1p", "2 * Atanh(x / (2 + x)) of small values, Log(1 + x) of others")
 def _log1p(call: Call) -> Written:
-    # Log(1 + x) would lose the digits of a small x.
+    # Log(1 + x) would lose the digits of a small x, and Atanh those of a large one, whose share is nearly 1.
     two = call.scalar(2, call.data)
     share = call.emit("Div", call.data, call.emit("Add", call.data, two))
-    return call.emit("Mul", call.emit("Atanh", share), two)
+    of_small = call.emit("Mul", call.emit("Atanh", share), two)
+    of_others = call.emit("Log", call.emit("Add", call.data, call.scalar(1, call.data)))
+    is_small = call.emit("Less", call.emit("Abs", call.data), call.scalar(0.5, call.data))
+    return call.emit("Where", is_small, of_small, of_others)
 
 
 @mapping("expm1 _npi_expm1", "Tanh(x / 2) * (Exp(x) + 1)")
