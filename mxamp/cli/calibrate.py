@@ -12,6 +12,7 @@ from mxamp.calibration.text import calibration_text, entry_table
 from mxamp.cli.console import Steps, print_json
 from mxamp.cli.data import add_samples_options
 from mxamp.cli.options import add_common
+from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
 from mxamp.files import check_folder
@@ -123,6 +124,7 @@ def _output(args: argparse.Namespace) -> Path:
         )
     output = Path(args.output)
     check_folder(output.parent)
+    check_not_read(args.output, args)
     if output.exists() and not args.force:
         what = "" if is_calibration(output) else ", and is no calibration"
         raise ExportError(f"{args.output!r} already exists{what}. Give --force to overwrite it.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from mxamp.cli.console import Steps, print_json
 from mxamp.cli.options import add_common
+from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import add_model_argument, add_source_options, parse_input_shapes, read_source
 from mxamp.compare.sample_inputs import sample_inputs
 from mxamp.dtypes import DType
@@ -116,6 +117,7 @@ def add_onnx_options(parser: argparse._ActionsContainer) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export a model."""
     steps = Steps(quiet=args.quiet or args.json)
+    check_not_read(args.output, args)
     if Path(args.output).exists() and not args.force:
         raise ExportError(f"{args.output} exists. Give --force to replace it, or choose another name.")
     target = None if args.for_target is None else resolve_target(args.for_target, DType.FLOAT16)

@@ -46,7 +46,7 @@ def random_model(seed: int) -> RandomModel:
 def _written(draft: Draft) -> RandomModel:
     families = NUMPY if draft.numpy_mode else LEGACY
     # A model is of a few families, as real ones are: then their operators meet.
-    among = sorted(families) + [FORMS] * (0 if draft.numpy_mode else 3)
+    among = sorted(families) + [FORMS] * (0 if draft.numpy_mode else 2)
     chosen = [draft.choice(among) for _ in range(draft.choice([1, 2, 3, 4]))]
     if FORMS in chosen:
         draft.grow()
