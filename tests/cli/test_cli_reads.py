@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("mxnet", reason="most of these commands run models")
+
 COMMANDS = {
     "samples by calibrate": "calibrate net --data d.npz -o d.npz",
     "parameters by calibrate": "calibrate net --data d.npz -o net-0000.params",
