@@ -17,7 +17,6 @@ from mxamp.cli.console import (
 from mxamp.cli.data import RANDOM_NOTE, no_data_message, random_data
 from mxamp.cli.html import check_new_file, findings_of, write_page
 from mxamp.cli.options import add_common
-from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import (
     Source,
     add_source_options,
@@ -187,8 +186,7 @@ def _check_html(args: argparse.Namespace) -> None:
     is_one = len(args.converted) == 1 and args.emulate is None
     if not is_one or any(map(is_onnx_file, (args.prefix, *args.converted))):
         raise DataError("--html is about one converted model: give PREFIX and one OUT, as MXNet files.")
-    check_new_file(args.html, force=args.force)
-    check_not_read(args.html, args)
+    check_new_file(args.html, args)
 
 
 def _converted(args: argparse.Namespace) -> dict[str, Source]:

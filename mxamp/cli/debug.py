@@ -9,7 +9,6 @@ from typing import Any
 from mxamp.cli.console import print_json, show_comparison_progress, supports_progress
 from mxamp.cli.html import check_new_file, findings_of, write_page
 from mxamp.cli.options import add_common
-from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import add_source_options, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.debug import debug_models
@@ -55,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
     MxampError
         When the models cannot be run.
     """
-    check_new_file(args.html, force=args.force)
-    check_not_read(args.html, args)
+    check_new_file(args.html, args)
     require_mxnet()
     reference = read_source(args.prefix, epoch=args.epoch, pretrained=args.pretrained)
     source = read_source(args.converted, epoch=args.out_epoch, epoch_option="--out-epoch")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
 
+from mxamp.cli.reads import files_read, is_one_of
 from mxamp.cli.source import split_prefix
 from mxamp.errors import ExportError
 from mxamp.messages.arguments import as_options
 from mxamp.model import model_paths
 from mxamp.model.provenance import provenance_path
-from mxamp.policy.policy import PURE
 
 
 @dataclass(frozen=True)
@@ -79,16 +77,12 @@ def check_destination(destination: Destination, args: argparse.Namespace) -> Non
         or its folder does not exist.
     """
     given, epoch = split_prefix(args.model)
-    inputs: set[str] = set()
+    inputs = files_read(args)
     if not args.model.startswith("zoo:"):
         inputs.update(str(path) for path in model_paths(given, args.epoch or epoch or 0))
-        # The symbol belongs to all epochs, so none of them may lose it or be replaced.
-        inputs.update(glob.glob(glob.escape(given) + "-[0-9][0-9][0-9][0-9].params"))
-    inputs.update(path for path in _read_besides(args) if path is not None)
-    real_inputs = {os.path.realpath(path) for path in inputs}
     outputs = destination.files
     for number, path in enumerate(outputs):
-        if os.path.realpath(path) in real_inputs or _is_same_file(path, inputs):
+        if is_one_of(path, inputs):
             raise ExportError(
                 f"Writing {str(path)!r} would overwrite the input. Give -o another name, such as "
                 f"{os.path.basename(given)}-{args.dtype}."
@@ -108,16 +102,3 @@ def check_destination(destination: Destination, args: argparse.Namespace) -> Non
             f"{' and '.join(repr(path) for path in taken)} already "
             f"exist{'s' if len(taken) == 1 else ''}. Give --force to overwrite, or choose another name."
         )
-
-
-def _read_besides(args: argparse.Namespace) -> Iterator[str | None]:
-    """Yield what is read besides the model, where it is a file: a name of a target is none."""
-    yield args.policy if args.policy != PURE else None
-    for option in ("data", "calibration", "target", "profile"):
-        given = getattr(args, option, None)
-        yield given if isinstance(given, str) else None
-
-
-def _is_same_file(path: Path, others: set[str]) -> bool:
-    """Whether a path is another name (a hard link) of one of some files."""
-    return path.exists() and any(os.path.exists(other) and os.path.samefile(path, other) for other in others)

@@ -9,7 +9,6 @@ from mxamp.cli.console import Steps
 from mxamp.cli.data import add_samples_options
 from mxamp.cli.html import check_new_file, findings_of, write_page
 from mxamp.cli.options import add_common
-from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.compare.data_files import load_data
 from mxamp.errors import DataError
@@ -69,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
     for metric in args.metric or ():
         find_metric(metric)  # before anything is read
-    check_new_file(args.html, force=args.force)
-    check_not_read(args.html, args)
+    check_new_file(args.html, args)
     require_mxnet()
     steps = Steps(quiet=args.json)
     with steps.step(f"reading {args.model}"):

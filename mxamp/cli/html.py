@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Sequence
 
+from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import Source, recorded_provenance
 from mxamp.errors import ExportError
 from mxamp.html import Findings, write_html
@@ -14,17 +15,16 @@ from mxamp.model import Model
 from mxamp.model.provenance import Provenance
 
 
-def check_new_file(path: str | None, *, force: bool, beside: Sequence[Path] = ()) -> None:
+def check_new_file(path: str | None, args: argparse.Namespace) -> None:
     """Refuse a file that cannot be written, before any time is spent.
 
     Parameters
     ----------
     path
         The file; nothing is checked for None.
-    force
-        Whether one that exists is replaced.
-    beside
-        Files that must not be replaced, ``force`` or not: what is read.
+    args
+        The command's arguments: ``--force`` says whether one that exists is replaced, which what the others
+        name never is.
 
     Raises
     ------
@@ -41,9 +41,8 @@ def check_new_file(path: str | None, *, force: bool, beside: Sequence[Path] = ()
         )
     if file.is_dir():
         raise ExportError(f"Cannot write {path!r}: a folder has this name. Choose another name.")
-    if any(os.path.realpath(file) == os.path.realpath(other) for other in beside):
-        raise ExportError(f"Writing {path!r} would overwrite what is read. Choose another name.")
-    if file.exists() and not force:
+    check_not_read(path, args)
+    if file.exists() and not args.force:
         raise ExportError(f"{path!r} already exists. Give --force to overwrite, or choose another name.")
 
 

@@ -12,7 +12,6 @@ from mxamp.cli.console import Steps
 from mxamp.cli.evaluate import read_labels
 from mxamp.cli.html import check_new_file, findings_of, write_page
 from mxamp.cli.options import add_common
-from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import (
     Source,
     add_model_argument,
@@ -82,12 +81,9 @@ def run(args: argparse.Namespace) -> int:
     if args.data is not None:
         require_mxnet()
     steps = Steps(quiet=args.quiet)
-    check_new_file(args.html, force=args.force)
-    check_not_read(args.html, args)
+    check_new_file(args.html, args)
     with steps.step(f"reading {args.model}"):
         source = read_source(args.model, epoch=args.epoch, pretrained=args.pretrained)
-    check_new_file(args.html, force=args.force, beside=source.paths)
-    check_not_read(args.html, args)
     found: dict[str, Any] = {}
     if args.data is not None:
         prefix = _reference(args, source)

@@ -12,7 +12,6 @@ from mxamp.cli.data import add_samples_options
 from mxamp.cli.evaluate import read_labels
 from mxamp.cli.html import check_new_file, write_converted_page
 from mxamp.cli.options import add_common
-from mxamp.cli.reads import check_not_read
 from mxamp.cli.source import Source, add_model_argument, add_source_options, read_source, require_mxnet
 from mxamp.errors import DataError, ExportError
 from mxamp.files import check_folder
@@ -161,8 +160,7 @@ def _check(args: argparse.Namespace) -> None:
             check_folder(Path(path).parent)
     if args.plot is not None and Path(args.plot).suffix.lower() not in (".png", ".svg"):
         raise DataError(f"--plot draws a .png or an .svg file, not {Path(args.plot).name!r}.")
-    check_new_file(args.html, force=args.force)
-    check_not_read(args.html, args)
+    check_new_file(args.html, args)
     symbol = None if args.output is None else Path(f"{args.output}-symbol.json")
     if symbol is not None and symbol.exists() and not args.force:
         raise ExportError(f"{str(symbol)!r} already exists. Give --force to overwrite it.")

@@ -1,4 +1,4 @@
-"""No command writes over what it reads, with --force neither."""
+"""No command writes over what it reads, not with --force either."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ COMMANDS = {
     "samples by calibrate": "calibrate net --data d.npz -o d.npz",
     "parameters by calibrate": "calibrate net --data d.npz -o net-0000.params",
     "parameters by export": "export net -o net-0000.params --input-shape 1,4",
+    "parameters by export of a file": "export net-symbol.json -o net-0000.params --input-shape 1,4",
     "parameters by compare": "compare net net --data d.npz --html net-0000.params",
     "the graph by debug": "debug net net --data d.npz --html net-symbol.json",
     "samples by tune": "tune net --data d.npz --html d.npz",
