@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -105,7 +104,7 @@ class Compensator:
         dtypes: Mapping[str, Sequence[DType]],
         calibration: Calibration,
         compensation: Compensation,
-        exponents: Mapping[Entry, int] = MappingProxyType({}),
+        exponents: Mapping[Entry, int],
     ) -> None:
         self.left: dict[str, str] = {}
         """Layer -> why it is rounded to nearest."""

@@ -12,6 +12,7 @@ from typing import Callable, Mapping
 
 from mxamp.calibration.compensate import Compensator
 from mxamp.conversion.options import Options
+from mxamp.conversion.plan import rescaled_exponents
 from mxamp.conversion.postponed import PostponedModel
 from mxamp.model import Model
 from mxamp.params.not_finite import is_looked_at, not_finite, not_finite_warning
@@ -19,7 +20,7 @@ from mxamp.params.offline import OfflineCasts
 from mxamp.params.parameter import Parameter
 from mxamp.params.saturate import Saturation, saturate_parameters
 from mxamp.params.unmeasured import unmeasured_parameters
-from mxamp.passes import InsertedCasts, RescaledEntries, State, offline_dtypes
+from mxamp.passes import InsertedCasts, State, offline_dtypes
 from mxamp.report.model import Report
 
 
@@ -44,14 +45,13 @@ class CastParameters(OfflineCasts):
             params, self.saturations = saturate_parameters(params, dtypes)
         self._compensator = None
         if options.compensate is not None and options.calibration is not None and not options.is_trial:
-            rescaled = planned.record(RescaledEntries)
             compensator = Compensator(
                 planned.graph,
                 params,
                 dtypes,
                 options.calibration,
                 options.compensate,
-                rescaled[0].exponents if rescaled else {},
+                rescaled_exponents(planned),
             )
             self._compensator, params = compensator, compensator.params
         super().__init__(params, dtypes)

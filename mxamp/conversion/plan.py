@@ -94,6 +94,12 @@ def largest_values(options: Options, state: State) -> Mapping[Entry, float]:
     return {entry: statistics.largest for entry, statistics in _observed(options, state).items()}
 
 
+def rescaled_exponents(state: State) -> Mapping[Entry, int]:
+    """Return, for the entries that are what the calibration saw times 2^-k, their k."""
+    rescaled = state.record(RescaledEntries)
+    return rescaled[0].exponents if rescaled else {}
+
+
 def _observed(options: Options, state: State) -> Mapping[Entry, EntryStatistics]:
     assert options.calibration is not None  # asked for with one only
     masks = [abs(mask.before) for mask in state.record(RewrittenMask) if mask.after is not None]
@@ -104,7 +110,5 @@ def _beyond_range(options: Options, state: State) -> Mapping[str, str]:
     """Return the nodes that compute with values that the dtype may not hold, and why."""
     if options.calibration is None or options.policy.is_pure:
         return {}
-    rescaled = state.record(RescaledEntries)
-    exponents = rescaled[0].exponents if rescaled else {}
     known, low = _observed(options, state), options.policy.target_dtype
-    return out_of_range(state.graph, known, low, options.headroom, exponents)
+    return out_of_range(state.graph, known, low, options.headroom, rescaled_exponents(state))

@@ -15,7 +15,7 @@ from mxamp.passes.preparation import PreparationPass
 from mxamp.passes.state import Done, State
 
 _NOT_TWICE_THE_SAME = re.compile(r"Dropout|_npx_dropout|RNN|_npi_share_memory|_contrib_dgl_.*")
-"""Operators that draw in training alone, or tell of memory and not of values; the others are in the facts."""
+"""Operators that draw in training alone, or may, or tell of memory and not of values."""
 
 _OF_NO_MEANING = frozenset({"__profiler_scope__"})
 """Attributes that may differ between nodes that compute the same."""

@@ -66,14 +66,16 @@ class DropKnownChoices(PreparationPass):
             into[position] = graph.nodes[entry.node].name
             reason = f"its condition is all {'ones' if number == 1 else 'zeros'}"
             changes.append(self.changed(node, reason, into=into[position]))
+        if not taken:
+            return None
         for position in left_unread(graph, state, taken, lambda node: not node.subgraphs):
             edit.drop(position)
             readers = (use.node for places in graph.uses[position].values() for use in places)
             into[position] = into[next(readers)]
             reason = "only a choice that is gone read it"
             changes.append(self.changed(graph.nodes[position], reason, into=into[position]))
-        edited = edit.finish() if changes else None
-        if edited is None or _read_variables(edited.graph) != _read_variables(graph):
+        edited = edit.finish()
+        if _read_variables(edited.graph) != _read_variables(graph):
             return None
         return Done(edited, tuple(changes))
 

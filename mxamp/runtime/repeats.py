@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxamp.errors import OperatorError
-from mxamp.graph.control_flow import graphs_within
+from mxamp.graph.drawn import graph_draws
 from mxamp.graph.graph import Graph
-from mxamp.ops.drawn import draws_numbers
 
 _MOST_DIFFERENCE = 1e-3
 """Relative L2 distance of two passes over the same data: GPUs may add in another order, and no more."""
@@ -56,7 +55,7 @@ def check_repeats(
             f"model only once. {_ADVICE}"
         ) from error
     differing = [number for number, pair in enumerate(zip(first, again)) if _differs(*pair)]
-    if differing and not _draws(graph):
+    if differing and not graph_draws(graph):
         raise OperatorError(
             f"MXNet computes output {differing[0]} of {bound.label} differently for the same data once the "
             f"bound model has run on other data, so none of its results can be trusted. {_ADVICE}"
@@ -86,7 +85,3 @@ def _differs(one: NDArray[Any], other: NDArray[Any]) -> bool:
         return True
     distance = np.linalg.norm(wide[finite] - again[finite])
     return bool(distance > _MOST_DIFFERENCE * np.linalg.norm(wide[finite]))
-
-
-def _draws(graph: Graph) -> bool:
-    return any(draws_numbers(node.op, node.attrs) for top in graphs_within(graph) for node in top.nodes)

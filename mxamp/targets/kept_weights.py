@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Collection, Iterator, Sequence
 
-from mxamp.graph.control_flow import graphs_within
+from mxamp.graph.drawn import graph_draws
 from mxamp.graph.graph import Graph, Node
 from mxamp.ops import FACTS
 from mxamp.ops.attributes import integers
@@ -53,10 +53,7 @@ def layers_of_computed_weights(graph: Graph, params: Collection[str]) -> Sequenc
 
 def _draws(node: Node) -> bool:
     """Whether the node, or one in a body of its own, draws numbers."""
-    if draws_numbers(node.op, node.attrs):
-        return True
-    within = (graph for body in node.subgraphs for graph in graphs_within(body))
-    return any(draws_numbers(inner.op, inner.attrs) for graph in within for inner in graph.nodes)
+    return draws_numbers(node.op, node.attrs) or any(map(graph_draws, node.subgraphs))
 
 
 def _read(node: Node) -> Iterator[int]:
