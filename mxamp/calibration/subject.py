@@ -11,7 +11,7 @@ from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.graph.unfused import unfused
 from mxamp.model import Model, load
 from mxamp.model.accepted import AnyModel, BlockShapes
-from mxamp.params.one_dtype import in_one_dtype
+from mxamp.model.one_dtype import model_in_one_dtype
 
 
 def any_model(model: AnyModel, *, input_shapes: BlockShapes | None = None) -> Model:
@@ -32,12 +32,7 @@ def any_model(model: AnyModel, *, input_shapes: BlockShapes | None = None) -> Mo
     """
     given = _any_model(model, input_shapes)
     graph, fused = unfused(given.graph)
-    stored = {**given.arg_params, **given.aux_params}
-    params, _ = in_one_dtype(graph, stored)
-    if not fused and params is stored:
-        return given
-    arg_params = {name: params[name] for name in given.arg_params}
-    return Model(graph, arg_params, {name: params[name] for name in given.aux_params})
+    return model_in_one_dtype(Model(graph, given.arg_params, given.aux_params) if fused else given)
 
 
 def _any_model(model: AnyModel, input_shapes: BlockShapes | None) -> Model:

@@ -148,12 +148,8 @@ def _start(source: Source, options: Options) -> tuple[State, Sequence[str], list
     params, notes_of_dtypes = in_one_dtype(graph, params)
     stored = {name: value.dtype for name, value in params.items()}
     interface = decide_interface(options.io_dtype, policy.target_dtype, graph, inputs, stored)
-    notes = [
-        *source.notes,
-        *notes_of_dtypes,
-        *unused_rules,
-        *graph_notes(graph, policy, options.cast_op),
-    ]
+    notes = [*source.notes, *notes_of_dtypes, *unused_rules]
+    notes.extend(graph_notes(graph, policy, options.cast_op))
     if source.not_finite:
         notes.append(not_finite_warning(list(source.not_finite)))
     if target.warning:

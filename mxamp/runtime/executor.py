@@ -23,10 +23,10 @@ from mxamp.errors import DataError, DeviceError, OperatorError, ParamsError
 from mxamp.graph.graph import Entry, Graph
 from mxamp.graph.infer import infer_dtypes, variable_dtypes
 from mxamp.model import Model
+from mxamp.model.one_dtype import model_in_one_dtype
 from mxamp.ops.casts import CAST_OPERATORS
 from mxamp.ops.rounding import is_library_operator
 from mxamp.params.cast import cast_array
-from mxamp.params.one_dtype import in_one_dtype
 from mxamp.passes.edit import NodeShapes
 from mxamp.runtime.batch_norm_cache import keep_norms_apart
 from mxamp.runtime.device import check_device_runs, parse_context
@@ -115,8 +115,8 @@ class BoundModel:
         self.label = label
         self._current: Any = None
         self._is_new = False
-        given = {**model.arg_params, **model.aux_params}
-        stored, _ = in_one_dtype(model.graph, given)
+        model = model_in_one_dtype(model)
+        stored = {**model.arg_params, **model.aux_params}
         self._stored = {name: stored[name] for name in model.graph.variables if name in stored}
         variables = variable_dtypes(model.graph, {name: value.dtype for name, value in self._stored.items()})
         check_device(model.graph, variables, self.ctx, label)
@@ -127,9 +127,6 @@ class BoundModel:
         self._arguments = self.symbol.list_arguments()
         self._auxiliary = self.symbol.list_auxiliary_states()
         arrays = {**model.args, **model.auxs}
-        arrays.update(
-            {name: arrays[name].astype("float32") for name in given if stored[name] is not given[name]}
-        )
         # Copies: oneDNN reorders the weights it is given in place, and operators such as amp_cast refuse a
         # grouped convolution's weight in that order. The caller's arrays stay as they were.
         self._arrays = {
